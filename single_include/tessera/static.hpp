@@ -815,12 +815,13 @@ enum class Op : std::uint32_t {
   fold = operation_id("fold"),        ///< runs added back into one dim: the gradient of windows
   cumsum =
       operation_id("cumsum"),  ///< along one dim, of each element the sum of those before it, with or without itself
-  argsort = operation_id("argsort"),        ///< the indices that put one dim in order, the first so many of them
-  take_along = operation_id("take_along"),  ///< elements along one dim at integer indices of the same rank
-  put_along = operation_id(
-      "put_along"),  ///< elements added along one dim at such indices, shaped like the third operand: its gradient
-  gather = operation_id("gather"),    ///< rows of a table at integer indices: embedding lookup
-  scatter = operation_id("scatter"),  ///< rows added into a table shaped like the third operand: the gradient of gather
+  argsort = operation_id("argsort"),  ///< the indices that put one dim in order, the first so many of them
+  gather = operation_id("gather"),    ///< elements along one dim at integer indices of the same rank
+  scatter_add = operation_id(
+      "scatter_add"),  ///< elements added along one dim at such indices, shaped like the third operand: its gradient
+  embedding = operation_id("embedding"),  ///< rows of a table at integer indices: embedding lookup
+  index_add =
+      operation_id("index_add"),  ///< rows added into a table shaped like the third operand: the gradient of embedding
   attention_lse = operation_id("attention_lse"),    ///< the logarithm of each row's sum of exponentials of scores
   attention = operation_id("attention"),            ///< values weighted by the softmax of scores of queries and keys
   attention_grad = operation_id("attention_grad"),  ///< its cotangent of queries, keys or values
@@ -848,7 +849,7 @@ using Labels = std::array<std::int8_t, 24>;
 
 /// One operation of a graph. dtype, rank and the dims of static extent 1 (`unit`) are known at compile time.
 struct Node {
-  Op op = Op::constant;
+  Op op = Op::constant;  ///< a node is a number unless it says otherwise
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
   std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
@@ -863,14 +864,30 @@ struct Node {
 
   constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
+
+  /// What a graph consists of besides operations on tensors. Of every other operation a pass asks the row.
+  constexpr bool is_argument() const { return op == Op::argument; }
+  constexpr bool is_dim() const { return op == Op::dim; }
+  constexpr bool is_scalar() const { return op == Op::scalar; }
+  constexpr bool is_constant() const { return op == Op::constant; }
+  constexpr bool is_repeat() const { return op == Op::repeat; }
+  constexpr bool is_projection() const { return op == Op::project; }
 };
 
-constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+/// A tensor leaf of the program's arguments, or of a body what its repeat hands in.
+constexpr Node argument_node(int index, DType dtype, int rank, unsigned unit = 0) {
+  return {.op = Op::argument,
+          .dtype = dtype,
+          .rank = static_cast<std::uint8_t>(rank),
+          .unit = static_cast<std::uint8_t>(unit),
+          .value = static_cast<double>(index)};
+}
+constexpr Node dim_node(int index) { return {.op = Op::dim, .dtype = DType::i64, .value = static_cast<double>(index)}; }
+constexpr Node scalar_node(int index) {
+  return {.op = Op::scalar, .dtype = DType::f64, .value = static_cast<double>(index)};
+}
 
-/// How the cotangent of a constraint is sharded, labels[0]: as the value, in any way, or as the spec with index
-/// labels[1] says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index
-/// labels[2] - 1 lists: over all other axes the partitioner chooses.
-enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
 
 /// A read-only graph: nodes in topological order.
 struct GraphView {
@@ -973,6 +990,11 @@ enum class NumberRule : std::int8_t {
   probability,
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr Labels pack_rule(NumberRule rule) {
+  Labels labels{};
+  labels[0] = static_cast<std::int8_t>(rule);
+  return labels;
+}
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   return rule == NumberRule::of_its_type ? holds(type, number)
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
@@ -1028,6 +1050,9 @@ struct Repeat {
   constexpr Labels pack() const {
     return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
   }
+  constexpr Node node(int body, const Source& source) const {
+    return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
+  }
   constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
 
  private:
@@ -1039,9 +1064,41 @@ struct Repeat {
 
 /// The output of a repeat that a projection is of.
 constexpr int output_of(const Node& project) { return project.index(); }
+/// The projection of an output of that type.
+constexpr Node projection_node(int output, const Node& type) {
+  return {.op = Op::project,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(output)};
+}
 
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
-constexpr bool is_stacked_argument(const Node& node) { return node.op == Op::argument && node.labels[0] != 0; }
+constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
+constexpr void set_stacked(Node& argument, bool stacked) { argument.labels[0] = stacked ? 1 : 0; }
+
+/// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
+enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+
+/// What a constraint says: the index of its spec, how its cotangent is sharded, and the axes that it is about, which
+/// another spec lists. Over all other axes the partitioner chooses.
+struct Constraint {
+  std::int32_t spec = 0;
+  CotangentLayout cotangent = CotangentLayout::alike;
+  std::int8_t cotangent_spec = 0;  ///< of CotangentLayout::own_spec
+  std::int8_t about = -1;          ///< index of the spec that lists the axes; -1: all axes of the mesh
+
+  static constexpr Constraint of(const Node& node) {
+    return {node.index(), static_cast<CotangentLayout>(node.labels[0]), node.labels[1],
+            static_cast<std::int8_t>(node.labels[2] - 1)};
+  }
+  constexpr void write(Node& node) const {
+    node.value = spec;
+    node.labels[0] = static_cast<std::int8_t>(cotangent);
+    node.labels[1] = cotangent_spec;
+    node.labels[2] = static_cast<std::int8_t>(about + 1);
+  }
+};
 
 /// Which distribution a random node draws from.
 enum class Distribution : std::int8_t { uniform, normal };
@@ -1117,7 +1174,7 @@ constexpr std::uint64_t hash_mix(std::uint64_t hash, const HostNumber& number) {
 /// are attribute bytes.
 constexpr Node integer_node(std::int64_t number, DType dtype) {
   constexpr std::int64_t exact = std::int64_t{1} << 53;
-  Node made{.op = Op::constant, .dtype = dtype, .value = static_cast<double>(number)};
+  Node made{.dtype = dtype, .value = static_cast<double>(number)};
   if (number >= -exact && number <= exact) return made;
   made.labels[0] = static_cast<std::int8_t>(number & 0x7f);
   made.labels[1] = static_cast<std::int8_t>(number >> 7 & 0x0f);
@@ -1361,6 +1418,262 @@ template <class To, class From> constexpr To narrow(From value, const char* what
     fail(errc::capacity, what, ": ", value, ", of which there can be ", std::numeric_limits<To>::max());
   return made;
 }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/inline.hpp
+
+#ifndef TESSERA_BASE_INLINE_HPP
+#define TESSERA_BASE_INLINE_HPP
+
+// Values of a kernel stay in registers only when every step of it is inlined.
+#define TESSERA_INLINE inline __attribute__((always_inline))
+#define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
+
+#endif
+
+// ---- tessera/base/monoid.hpp
+
+#ifndef TESSERA_BASE_MONOID_HPP
+#define TESSERA_BASE_MONOID_HPP
+
+namespace tessera {
+
+/// How many values become one: along a dim, in a scan, and over devices that each hold a part of a value.
+enum class Reduction : std::uint8_t { sum, max, min, product, bit_and, bit_or };
+
+namespace monoids {
+
+inline constexpr DTypeSet computed_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::f16));
+inline constexpr DTypeSet computed_numbers = static_cast<DTypeSet>(computed_dtypes & ~set_of(DType::bool_));
+inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floating_dtypes);
+
+/// What a monoid has unless it says something else. It adds
+///   kind, name, partial   its enumerator, and what texts and plans call it and its partial values
+///   identity<T>()         what combines with every value to that value, and so what a reduction of nothing gives
+///   join(x, y)            x becomes x combined with y: of scalars, of doubles that stand for any element type, of
+///   lanes
+///                         and masks of kernels, and of the compiler's own vectors, which can't be passed by value
+///   moved(...)            how far x and y combined may be off where x and y are: the oracle's rounding of reductions
+struct Monoid {
+  static constexpr DTypeSet dtypes = computed_dtypes;  ///< element types that it combines
+  static constexpr bool idempotent = false;            ///< x combined with x is x
+  static constexpr bool rounds = false;                ///< floating results depend on the order of the terms
+  static constexpr bool linear = false;                ///< its partial values may pass through linear operations
+  static constexpr bool widens = false;                ///< of bools and integers below 32 bits results are i32
+  static constexpr double moved(double, double x_off, double, double y_off) { return x_off > y_off ? x_off : y_off; }
+};
+
+/// Arithmetic of signed integers wraps: it is computed without a sign.
+template <class X>
+using unsigned_of =
+    std::common_type_t<unsigned, std::make_unsigned_t<std::conditional_t<std::is_same_v<X, bool>, char, X>>>;
+
+struct Sum : Monoid {
+  static constexpr Reduction kind = Reduction::sum;
+  static constexpr std::string_view name = "sum", partial = "partial sum";
+  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr bool rounds = true, linear = true, widens = true;
+  template <class T> static constexpr T identity() { return T(0); }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
+    if constexpr (std::is_integral_v<X>)
+      x = static_cast<X>(static_cast<unsigned_of<X>>(x) + static_cast<unsigned_of<X>>(y));
+    else
+      x = static_cast<X>(x + y);
+  }
+  static constexpr double moved(double, double x_off, double, double y_off) { return x_off + y_off; }
+};
+
+/// NaN where either value is.
+struct Max : Monoid {
+  static constexpr Reduction kind = Reduction::max;
+  static constexpr std::string_view name = "max", partial = "partial extreme";
+  static constexpr bool idempotent = true;
+  template <class T> static constexpr T identity() {
+    using Limits = std::numeric_limits<T>;
+    return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
+  }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
+    if constexpr (requires { maximum(x, y); })
+      x = maximum(x, y);
+    else if constexpr (requires { static_cast<bool>(x > y); })
+      x = x != x || x > y ? x : y;
+    else
+      x = ((x > y) | (x != x)) ? x : y;
+  }
+};
+
+/// NaN where either value is.
+struct Min : Monoid {
+  static constexpr Reduction kind = Reduction::min;
+  static constexpr std::string_view name = "min", partial = "partial extreme";
+  static constexpr bool idempotent = true;
+  template <class T> static constexpr T identity() {
+    using Limits = std::numeric_limits<T>;
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
+    if constexpr (requires { minimum(x, y); })
+      x = minimum(x, y);
+    else if constexpr (requires { static_cast<bool>(x < y); })
+      x = x != x || x < y ? x : y;
+    else
+      x = ((x < y) | (x != x)) ? x : y;
+  }
+};
+
+struct Product : Monoid {
+  static constexpr Reduction kind = Reduction::product;
+  static constexpr std::string_view name = "product", partial = "partial product";
+  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr bool rounds = true, widens = true;
+  template <class T> static constexpr T identity() { return T(1); }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
+    if constexpr (std::is_integral_v<X>)
+      x = static_cast<X>(static_cast<unsigned_of<X>>(x) * static_cast<unsigned_of<X>>(y));
+    else
+      x = static_cast<X>(x * y);
+  }
+  static constexpr double moved(double x, double x_off, double y, double y_off) {
+    return (x < 0 ? -x : x) * y_off + (y < 0 ? -y : y) * x_off + x_off * y_off;
+  }
+};
+
+/// Of integers and bools, bit by bit. They reduce arrays of devices; no operation makes partial values of them.
+struct BitAnd : Monoid {
+  static constexpr Reduction kind = Reduction::bit_and;
+  static constexpr std::string_view name = "bit_and", partial = "partial bits";
+  static constexpr DTypeSet dtypes = bits;
+  static constexpr bool idempotent = true;
+  template <class T> static constexpr T identity() { return static_cast<T>(-1); }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) { x = static_cast<X>(x & y); }
+};
+
+struct BitOr : Monoid {
+  static constexpr Reduction kind = Reduction::bit_or;
+  static constexpr std::string_view name = "bit_or", partial = "partial bits";
+  static constexpr DTypeSet dtypes = bits;
+  static constexpr bool idempotent = true;
+  template <class T> static constexpr T identity() { return T(0); }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) { x = static_cast<X>(x | y); }
+};
+
+template <class... M> struct MonoidList {};
+
+/// All monoids of the library, in the order of their enumerators. A new one is a struct above, its entry here, and its
+/// enumerator.
+using Monoids = MonoidList<Sum, Max, Min, Product, BitAnd, BitOr>;
+
+template <class M> inline constexpr bool takes_doubles = (M::dtypes & set_of(DType::f64)) != 0;
+
+/// x combined with y.
+template <class M, class X> TESSERA_INLINE constexpr X combined(X x, const X& y) {
+  M::join(x, y);
+  return x;
+}
+
+}  // namespace monoids
+
+/// What is known of a monoid at run time, and what it makes of doubles; null of those that are of integers alone.
+struct ReductionFacts {
+  std::string_view name, partial;
+  DTypeSet dtypes = 0;
+  bool idempotent = false, rounds = false, linear = false, widens = false;
+  double identity = 0;
+  double (*combined)(double, const double&) = nullptr;
+  double (*moved)(double, double, double, double) = nullptr;
+};
+
+namespace detail {
+
+template <class M> constexpr ReductionFacts reduction_facts() {
+  ReductionFacts facts{M::name,   M::partial, M::dtypes, M::idempotent, M::rounds,
+                       M::linear, M::widens,  0,         nullptr,       nullptr};
+  if constexpr (monoids::takes_doubles<M>) {
+    facts.identity = M::template identity<double>();
+    facts.combined = monoids::combined<M, double>;
+    facts.moved = M::moved;
+  }
+  return facts;
+}
+
+template <class List> struct ReductionTable;
+template <class... M> struct ReductionTable<monoids::MonoidList<M...>> {
+  static constexpr int size = sizeof...(M);
+  static constexpr ReductionFacts facts[sizeof...(M)] = {reduction_facts<M>()...};
+  static constexpr bool in_order() {
+    std::size_t at = 0;
+    return ((static_cast<std::size_t>(M::kind) == at++) && ...);
+  }
+  static_assert(in_order(), "tessera: monoids are listed in the order of their enumerators");
+};
+
+template <Reduction R, class M> struct MonoidAt {
+  using type = M;
+};
+template <class List> struct MonoidMap;
+template <class... M> struct MonoidMap<monoids::MonoidList<M...>> : MonoidAt<M::kind, M>... {};
+template <Reduction R, class M> MonoidAt<R, M> find_monoid(const MonoidAt<R, M>*);
+
+template <class F, class First, class... More>
+constexpr decltype(auto) with_monoid(Reduction reduction, F& f, monoids::MonoidList<First, More...>) {
+  if constexpr (sizeof...(More) == 0) {
+    return f.template operator()<First>();
+  } else {
+    if (reduction == First::kind) return f.template operator()<First>();
+    return with_monoid(reduction, f, monoids::MonoidList<More...>{});
+  }
+}
+
+}  // namespace detail
+
+inline constexpr int reduction_count = detail::ReductionTable<monoids::Monoids>::size;
+
+constexpr const ReductionFacts& facts_of(Reduction reduction) {
+  return detail::ReductionTable<monoids::Monoids>::facts[static_cast<std::size_t>(reduction)];
+}
+constexpr std::string_view name_of(Reduction reduction) { return facts_of(reduction).name; }
+constexpr bool combines(Reduction reduction, DType type) { return (facts_of(reduction).dtypes & set_of(type)) != 0; }
+
+/// The element type of a reduction of elements of type x, and what it is kept in while it is partial.
+constexpr DType reduced_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? sum_type(x) : x; }
+constexpr DType partial_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? summed_as(x) : x; }
+
+/// The monoid of an enumerator.
+template <Reduction R>
+using monoid_of =
+    typename decltype(detail::find_monoid<R>(static_cast<detail::MonoidMap<monoids::Monoids>*>(nullptr)))::type;
+
+/// Calls `f.template operator()<M>()` with the monoid that `reduction` names.
+template <class F> constexpr decltype(auto) with_monoid(Reduction reduction, F&& f) {
+  return detail::with_monoid(reduction, f, monoids::Monoids{});
+}
+
+/// A set of element types for each reduction: what a program combines, so that only code for those is generated.
+struct ReducedTypes {
+  DTypeSet of[static_cast<std::size_t>(reduction_count)]{};
+
+  constexpr DTypeSet operator[](Reduction reduction) const { return of[static_cast<std::size_t>(reduction)]; }
+  constexpr void add(Reduction reduction, DTypeSet types) {
+    DTypeSet& own = of[static_cast<std::size_t>(reduction)];
+    own = static_cast<DTypeSet>(own | (types & facts_of(reduction).dtypes));
+  }
+};
+
+/// The reductions that operations make partial values of, and those that they scan with, of all types that they have.
+inline constexpr ReducedTypes all_partial_types = [] {
+  ReducedTypes all;
+  for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})
+    all.add(reduction, all_dtypes);
+  return all;
+}();
+inline constexpr ReducedTypes all_scanned_types = [] {
+  ReducedTypes all;
+  for (const Reduction reduction : {Reduction::sum, Reduction::product}) all.add(reduction, all_dtypes);
+  return all;
+}();
 
 }  // namespace tessera
 
@@ -2721,24 +3034,16 @@ namespace tessera {
 /// into its sub-axes.
 using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
 
-/// How the parts of an unreduced value combine.
-enum class Reduction : std::uint8_t { sum, max, min };
-
-constexpr std::string_view name_of(Reduction reduction) {
-  constexpr std::string_view names[] = {"sum", "max", "min"};
-  return names[static_cast<std::size_t>(reduction)];
-}
-
 /// How a tensor of a known rank is sharded over a mesh: a spec with its axis names looked up, plus the axes that a
 /// value is still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has
 /// `cuts`, and its indices are those of the mesh cut so: see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
-  std::uint16_t unreduced = 0;  ///< one bit a mesh axis
-  Reduction reduction = Reduction::sum;
-  std::uint8_t priority[max_rank]{};  ///< 0: a sharding to compute in; above: to store in, gathered on use
-  AxisCuts cuts{};                    ///< of the mesh's axes into the sub-axes that it uses; mostly none
+  std::uint16_t unreduced = 0;           ///< one bit a mesh axis
+  Reduction reduction = Reduction::sum;  ///< how the parts of an unreduced value combine
+  std::uint8_t priority[max_rank]{};     ///< 0: a sharding to compute in; above: to store in, gathered on use
+  AxisCuts cuts{};                       ///< of the mesh's axes into the sub-axes that it uses; mostly none
 
   /// Mesh axes that make shards differ, one bit each.
   constexpr std::uint16_t used_axes() const {
@@ -3164,23 +3469,31 @@ namespace tessera {
 
 class Gradient;
 
-/// What a pass does with an operation.
+/// How a pass that fuses operations takes one.
 enum class OpKind : std::uint8_t {
+  alone,        ///< in a unit of its own, of the kind that its row says
   source,       ///< arguments and numbers: nothing to compute
   index,        ///< a value that follows from its position alone
   elementwise,  ///< one result element from one element of each operand
-  reduction,    ///< sum, max, min
-  contraction,  ///< einsum
+  reduction,    ///< of the elements along some dims: see OpRow::reduction
+};
+
+/// What runs as one step: a fused group of nodes, or a node of its own.
+enum class UnitKind : std::uint8_t {
+  fused,
+  contraction,  ///< einsum, and an addition to it
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
-  scan,         ///< cumsum
-  fold,         ///< adds runs of elements along one dim
-  sort,         ///< finds, takes and puts elements along one dim
   random,
-  attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
-  control,  ///< repeat and its projections
+  repeat,
+  attention,  ///< softmax(q k) v by tiles, and its gradients: up to three results, see attention_form.hpp
+  scan,       ///< cumsum
+  sort,       ///< finds the order along one dim
+  fold,       ///< adds runs of elements along one dim
+  along,      ///< takes elements along one dim at integer indices, or adds them there
 };
+inline constexpr int unit_kinds = 12;
 
 /// In which operands an operation is linear: where partial values may pass through.
 enum class Linearity : std::uint8_t {
@@ -3230,12 +3543,40 @@ struct ShapeContext {
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
+/// What the rule of a number on the host sees: the numbers before it, and what the program is planned or run for.
+struct HostContext {
+  GraphView graph;
+  int id = 0;
+  const Shape* shapes = nullptr;          ///< by node
+  const HostNumber* numbers = nullptr;    ///< by node
+  const HostNumber* arguments = nullptr;  ///< by argument index; null: not known
+  const Mesh* mesh = nullptr;             ///< null: sizes of its axes are what `numbers` has
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr HostNumber operand(int i) const { return numbers[graph.operand(id, i)]; }
+};
+
+/// When a source that is a number on the host is known. No device holds it, and it reaches kernels as a uniform.
+enum class HostSource : std::uint8_t { no, planned, run };
+
+using HostRule = HostNumber (*)(const HostContext&);
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
 /// Whether the sharding rule of a node has a reduction, so that its result can be partial.
 using PartialRule = bool (*)(const GraphView&, int id);
 /// Of an operation that moves rows of one dim: the row of the result that row 0 of operand i becomes.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
+/// Of an operation whose dims are made of factors: the extent of each.
+using FactorExtentsRule = Shape (*)(const ShapeContext&);
+/// Of an operation whose result can be a view: its strides over the memory of the operand, given the operand's. It
+/// begins at the operand's first element, or where `offset` puts row 0 of the result.
+using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
+/// How the operand of a view is sharded under a result that is sharded so; false where it can't be.
+using UnderViewRule = bool (*)(const Node&, const Sharding& result, Sharding& operand);
+/// Of a permutation of one dim: the place that the slice at `place` of the result comes from, -1 for zeros.
+using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t place, std::int64_t extent);
+/// Whether two nodes of one operation that have equal operands are made in one unit.
+using JoinRule = bool (*)(const Node&, const Node&);
 using GradientRule = void (*)(Gradient&);
 /// What an elementwise operation makes of one number of each operand.
 using NumberFunction = double (*)(double, double, double);
@@ -3250,24 +3591,44 @@ constexpr bool has_operand(std::uint8_t set, int operand) { return operand < 8 &
 /// All that is known of one operation. Passes ask the row and never switch over operations.
 struct OpRow {
   std::string_view name;
-  OpKind kind = OpKind::source;
+  OpKind kind = OpKind::alone;
+  UnitKind unit = UnitKind::fused;
   std::int8_t arity = 0;  ///< number of operands; any_arity: as many as there are
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
-  PartialRule partial = nullptr;       ///< null: shards never give partial values of the result
-  OffsetRule offset = nullptr;         ///< null: moves no rows
-  NumberFunction number = nullptr;     ///< of elementwise operations
-  IntegerFunction integers = nullptr;  ///< null: integers are computed with as other numbers are
-  bool folds = false;                  ///< constants are computed when the program is compiled
-  bool predicate = false;              ///< results are bools
-  bool fractional = false;             ///< of integers and bools, results are f32
-  bool of_bools = true;                ///< operands may be bools
-  std::uint8_t flops = 1;              ///< an element of the result
-  std::uint8_t lane_cost = 1;          ///< an element of the result, in additions of vectors
-  std::uint8_t shape_only = 0;         ///< bit i: operand i gives its shape, and its elements are never read
-  std::int8_t joins_operand = -1;      ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;            ///< nodes of this operation with equal operands are made in one unit
+  PartialRule partial = nullptr;               ///< null: shards never give partial values of the result
+  OffsetRule offset = nullptr;                 ///< null: moves no rows
+  FactorExtentsRule factor_extents = nullptr;  ///< null: each dim is a factor
+  ViewRule view = nullptr;                     ///< null: no view, or one by factors
+  UnderViewRule under_view = nullptr;          ///< null: a result is resharded on its own
+  PermutationRule permutation = nullptr;
+  Reduction reduction = Reduction::sum;  ///< of reductions and scans; of others, how partial values of results combine
+  NumberFunction number = nullptr;       ///< of elementwise operations
+  IntegerFunction integers = nullptr;    ///< null: integers are computed with as other numbers are
+  HostRule host = nullptr;               ///< null: a number on the host is what `number` and `integers` make of it
+  HostSource host_source = HostSource::no;
+  bool folds = false;              ///< constants are computed when the program is compiled
+  bool simplifies = false;         ///< has a SimplifyRule: set where rows are collected
+  bool predicate = false;          ///< results are bools
+  bool fractional = false;         ///< of integers and bools, results are f32
+  bool of_bools = true;            ///< operands may be bools
+  bool divides = false;            ///< by the second operand: numbers can't be where that is 0
+  bool adds = false;               ///< the sum of its operands
+  bool converts = false;           ///< the operand, in another element type
+  std::uint8_t flops = 1;          ///< an element of the result
+  std::uint8_t lane_cost = 1;      ///< an element of the result, in additions of vectors
+  std::uint8_t shape_only = 0;     ///< bit i: operand i gives its shape, and its elements are never read
+  bool optional_operands = false;  ///< operands after the first may be absent
+  std::int8_t sharded_as = -1;     ///< an operand that the result is sharded as
+  bool constrains = false;         ///< says how a value is sharded, see Constraint
+  bool scatters = false;           ///< adds its first operand into zeros, at the indices that its second holds
+  bool recomputed = false;         ///< cheap: a backward pass computes it again rather than keep it for each layer
+  std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
+  JoinRule joins = nullptr;        ///< of nodes with equal operands; null: each is in a unit of its own
+
+  /// Of an elementwise operation: the element type of its result, given that in which its operands meet.
+  constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
 };
 
 /// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a
@@ -3282,26 +3643,24 @@ constexpr bool can_be_partial(const GraphView& graph, int id) {
   const PartialRule partial = row_of(graph[id]).partial;
   return partial != nullptr && partial(graph, id);
 }
-/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
-/// the others false.
-constexpr Reduction combined_by(Op op, DType dtype) {
-  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+/// How partial values that a node makes combine. There is no sum of bools: one of them holds what was looked up, the
+/// others false.
+constexpr Reduction combined_by(const Node& node) {
+  const Reduction own = row_of(node).reduction;
+  return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
 }
 
-/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
-/// as a uniform.
-constexpr bool is_host_source(Op op) {
-  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
-}
-
-/// Marks the host scalars of a graph: 1, and 2 for one that depends on a Scalar, which no plan knows.
+/// Marks the host scalars of a graph, rank-0 values made of numbers alone: 1, and 2 for one that depends on a Scalar,
+/// which no plan knows.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
-    bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node).kind == OpKind::elementwise);
-    std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
-    if (is && !is_host_source(node.op))
+    const OpRow& row = row_of(node);
+    const bool is_source = row.host_source != HostSource::no;
+    bool is = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
+    std::uint8_t mark = row.host_source == HostSource::run ? 2 : 1;
+    if (is && !is_source)
       for (int i = 0; i < node.arity; ++i) {
         const std::uint8_t own = host[static_cast<std::size_t>(graph.operand(id, i))];
         is = is && own != 0;
@@ -3588,14 +3947,14 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
   const GraphView& graph = program.graphs[graph_index];
   const Node& node = graph[id];
   std::string text = concat_text("%", id, " = ", detail::operation_text(program, graph, id));
-  if (node.op != Op::repeat) text += " " + detail::type_text(node);
+  if (!node.is_repeat()) text += " " + detail::type_text(node);
   if (node.arity > 0) text += " (";
   for (int i = 0; i < node.arity; ++i) {
     const int operand = graph.operand(id, i);
     if (i > 0) text += ", ";
     if (operand < 0)
       text += '-';
-    else if (graph[operand].op == Op::constant)
+    else if (graph[operand].is_constant())
       text += detail::number_text(graph[operand]);
     else
       text += concat_text("%", operand);
@@ -3612,12 +3971,12 @@ inline std::string text_of(const ProgramView& program) {
     const GraphView& graph = program.graphs[g];
     text += g == 0 ? "program\n" : concat_text("graph ", g, "\n");
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op != Op::constant) text += "  " + text_of(program, g, id) + "\n";
+      if (!graph[id].is_constant()) text += "  " + text_of(program, g, id) + "\n";
     text += "  return";
     for (int k = 0; k < graph.output_count; ++k) {
       const int id = graph.outputs[k];
       text += k == 0 ? " " : ", ";
-      text += graph[id].op == Op::constant ? detail::number_text(graph[id]) : concat_text("%", id);
+      text += graph[id].is_constant() ? detail::number_text(graph[id]) : concat_text("%", id);
     }
     text += '\n';
   }
@@ -3633,7 +3992,7 @@ inline std::string dot_of(const ProgramView& program) {
                         "\";\n");
     for (int id = 0; id < graph.size; ++id) {
       text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
-      if (graph[id].op != Op::repeat) text += "\\n" + detail::type_text(graph[id]);
+      if (!graph[id].is_repeat()) text += "\\n" + detail::type_text(graph[id]);
       if (graph[id].source.line != 0) text += "\\n" + graph[id].source.text();
       text += "\"];\n";
     }
@@ -3646,7 +4005,7 @@ inline std::string dot_of(const ProgramView& program) {
                           " [shape=plaintext, label=\"result ", k, "\"];\n");
     text += "  }\n";
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::repeat)
+      if (graph[id].is_repeat())
         text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
   }
   return text + "}\n";
@@ -3741,12 +4100,11 @@ class GraphVerifier {
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operand(id, i);
       if (operand >= id) return "operands stand before their users";
-      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
-      if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
+      if (operand < 0 && !(row.optional_operands && i > 0)) return "only sizes of a rearrange may be absent";
+      if (operand >= 0 && graph_[operand].is_repeat() != node.is_projection())
         return "a repeat is read through its projections, and these read nothing else";
     }
-    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
-      return "a dim is one of the rank";
+    if (!node.is_repeat() && (node.rank > max_rank || node.unit >> node.rank != 0)) return "a dim is one of the rank";
     return check_of(node.op)({program_, graph_, index_, id});
   }
 };
@@ -3854,65 +4212,6 @@ using Here = std::source_location;
 
 #endif
 
-// ---- tessera/graph/ir/precision.hpp
-
-#ifndef TESSERA_GRAPH_IR_PRECISION_HPP
-#define TESSERA_GRAPH_IR_PRECISION_HPP
-
-namespace tessera {
-
-/// How a product of f32 is computed: as such, or from 1, 3 or 6 products of bf16 that are summed in f32, which are fast
-/// where the processor has matrix registers (AMX) and slow elsewhere.
-///
-/// An operand is the sum of one, two or three numbers of bf16; pairs that matter less are left out. Of each term a b of
-/// a sum, the error is at most |a b| times 2^-8 (bf16), 2^-16 (bf16_x3) or 2^-25 (bf16_x6), and that of summing in f32
-/// comes to it. Numbers below 2^-100 lose more; infinities become NaN. Gradients are computed likewise.
-enum class Precision : std::uint8_t { full = 0, bf16 = 1, bf16_x3 = 3, bf16_x6 = 6 };
-
-namespace detail {
-
-/// Writes an einsum of f32 as products of the pieces of its operands, the smallest first. Returns their sum.
-constexpr int split_product(Graph& made, const Node& node, const std::int32_t* operands) {
-  constexpr int most = 3;
-  const auto precision = static_cast<Precision>(node.index());
-  const int count = precision == Precision::bf16_x6 ? 3 : precision == Precision::bf16_x3 ? 2 : 1;
-  std::int32_t pieces[2][most]{};
-  for (int k = 0; k < 2; ++k) {
-    std::int32_t rest = operands[k];
-    Node type = made[rest];
-    type = {.op = Op::cast, .rank = type.rank, .unit = type.unit, .derived = node.derived, .source = node.source};
-    for (int p = 0; p < count; ++p) {
-      type.op = Op::cast;
-      type.dtype = DType::bf16;
-      pieces[k][p] = made.add(type, {rest});
-      if (p + 1 == count) break;
-      type.dtype = DType::f32;
-      const std::int32_t taken = made.add(type, {pieces[k][p]});
-      type.op = Op::sub;
-      rest = made.add(type, {rest, taken});
-    }
-  }
-  const Node add{.op = Op::add,
-                 .dtype = node.dtype,
-                 .rank = node.rank,
-                 .unit = node.unit,
-                 .derived = node.derived,
-                 .source = node.source};
-  std::int32_t sum = -1;
-  for (int order = count - 1; order >= 0; --order)
-    for (int p = order; p >= 0; --p) {
-      const std::int32_t product = made.add(node, {pieces[0][p], pieces[1][order - p]});
-      sum = sum < 0 ? product : made.add(add, {sum, product});
-    }
-  return sum;
-}
-
-}  // namespace detail
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/graph/ir/value.hpp
 
 #ifndef TESSERA_GRAPH_IR_VALUE_HPP
@@ -3931,6 +4230,11 @@ struct Value {
   constexpr int rank() const { return node().rank; }
   constexpr DType dtype() const { return node().dtype; }
   constexpr bool is_unit(int dim) const { return (node().unit >> dim & 1) != 0; }
+  /// How many dims it has in front of those of its type in the user's code, which has that rank: layers of a stack,
+  /// devices of a shard_map.
+  constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
+  /// The dim that stands for a dim of that type.
+  constexpr int shifted(int dim, int typed_rank) const { return dim + leading(typed_rank); }
   constexpr Value at(Source where) const { return {module, graph, id, where}; }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
@@ -3941,14 +4245,12 @@ struct Value {
     made.source = source;
     return with(module->graph(graph).add(made, operands, arity));
   }
-  constexpr Value number(double value, DType type) const {
-    return make({.op = Op::constant, .dtype = type, .value = value}, {});
-  }
+  constexpr Value number(double value, DType type) const { return make({.dtype = type, .value = value}, {}); }
   constexpr Value number(double value) const { return number(value, dtype()); }
   constexpr Value integer(std::int64_t value, DType type) const { return make(integer_node(value, type), {}); }
   constexpr bool is_number(double value) const {
     const Node& own = node();
-    return own.op == Op::constant && own.value == value;
+    return own.is_constant() && own.value == value;
   }
   friend constexpr bool operator==(const Value& x, const Value& y) { return x.graph == y.graph && x.id == y.id; }
 };
@@ -3972,260 +4274,37 @@ constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
 
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
-  const DType made = row_of(op).predicate ? DType::bool_ : from.dtype;
-  return x.make({.op = op, .dtype = made, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+  return x.make({.op = op, .dtype = row_of(op).result_type(from.dtype), .rank = from.rank, .unit = from.unit}, &x.id,
+                1);
 }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
-  Node made{.op = op, .dtype = row_of(op).predicate ? DType::bool_ : a.dtype};
+  Node made{.op = op, .dtype = row_of(op).result_type(a.dtype)};
   broadcast_type(made, a, b);
   const std::int32_t operands[] = {x.id, y.id};
   return x.make(made, operands, 2);
 }
-constexpr Value cast(Value x, DType type) {
-  const Node& from = x.node();
-  if (from.dtype == type) return x;
-  if (from.op == Op::constant)
-    return x.make({.op = Op::constant, .dtype = type, .labels = from.labels, .value = from.value}, {});
-  // Back to where it came from: nothing was lost on the way.
-  if (from.op == Op::cast && type == DType::bf16)
-    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
-}
-[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
-  const std::string at = source.text();
-  const bool prints_whole = number > -9e18 && number < 9e18;
-  fail(errc::dtype_mismatch,
-       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
-       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
-}
-[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
-  const std::string at = source.text();
-  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
-}
-constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
-  if (keeps(rule, type, number)) return;
-  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
-  fail_number_is_no_value_of_the_element_type(number, type, source);
-}
+
+/// Nodes that graphs are made with whatever they compute. Each is defined in ops/, where its operation is.
+constexpr Value cast(Value x, DType type);
 /// A number in another type, which keeps the rule: a constant now, another when its value is known.
-constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
-  const Node& from = x.node();
-  if (from.op == Op::constant) {
-    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
-      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
-                                         ? "[dropout] rate: it is not between 0 and 1"
-                                         : "[number] range: it is no value of the element type");
-    else
-      check_number(rule, type, from.value, x.source);
-    return x.number(from.value, type);
-  }
-  Labels labels{};
-  labels[0] = static_cast<std::int8_t>(rule);
-  return x.make({.op = Op::cast, .dtype = type, .labels = labels}, &x.id, 1);
-}
-/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
-constexpr Value uncast(Value x, DType type) {
-  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
-    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return cast(x, type);
-}
-constexpr Value select(Value condition, Value yes, Value no) {
-  Node made{.op = Op::select, .dtype = yes.dtype()};
-  broadcast_type(made, yes.node(), no.node());
-  const Node branches = made;
-  broadcast_type(made, condition.node(), branches);
-  return yes.make(made, {condition.id, yes.id, no.id});
-}
-
-/// Reduces the dims in the bit set.
-constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
-  if (dims == 0) return op == Op::sum ? cast(x, sum_type(x.dtype())) : x;
-  if (op == Op::sum && x.dtype() != summed_as(x.dtype()))
-    return cast(reduce(op, cast(x, summed_as(x.dtype())), dims, keep), sum_type(x.dtype()));
-  Node made{.op = op, .dtype = x.dtype()};
-  for (int d = 0; d < x.rank(); ++d) {
-    const bool reduced = (dims >> d & 1) != 0;
-    if (reduced && !keep) continue;
-    if (reduced || x.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
-    ++made.rank;
-  }
-  made.labels = Reduced{static_cast<std::uint8_t>(dims), keep}.pack();
-  return x.make(made, {x.id});
-}
-
-/// Of bf16 the result is f32.
-constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
-  Node made{.op = Op::einsum,
-            .dtype = computed_as(a.dtype()),
-            .labels = labels.pack(),
-            .value = static_cast<double>(static_cast<int>(precision))};
-  for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
-    bool unit = true;
-    for (int i = 0; i < a.rank(); ++i)
-      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) unit = false;
-    for (int i = 0; i < b.rank(); ++i)
-      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) unit = false;
-    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
-    ++made.rank;
-  }
-  return a.make(made, {a.id, b.id});
-}
-
-/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
-  Node made{.op = Op::rearrange,
-            .dtype = x.dtype(),
-            .rank = static_cast<std::uint8_t>(out_rank),
-            .labels = factors.pack(),
-            .value = static_cast<double>(hidden)};
-  std::int32_t operands[max_rank + 1]{x.id};
-  bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
-  for (int f = 0; f < factors.count; ++f) {
-    operands[f + 1] = sizes ? sizes[f] : -1;
-    sized = sized || operands[f + 1] >= 0;
-    in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
-  }
-  for (int d = 0; d < out_rank; ++d) {
-    bool unit = true;  // no factor, or factors of unit dims alone
-    for (int p = 0; p < factors.count; ++p)
-      if (factors.out_dim[p] == d && !x.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) unit = false;
-    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
-  }
-  if (in_order && made.unit == x.node().unit) return x;
-  return x.make(made, operands, sized ? factors.count + 1 : 1);
-}
-
-/// Inserts static dims of extent 1 where the bits of `units` say (positions in the result).
-constexpr Value insert_units(Value x, unsigned units, int out_rank) {
-  if (units == 0) return x;
-  Factors f{};
-  int d = 0;
-  for (int out = 0; out < out_rank; ++out) {
-    if ((units >> out & 1) != 0) continue;
-    if (!x.is_unit(d)) {
-      f.in_dim[f.count] = static_cast<std::int8_t>(d);
-      f.order[f.count] = f.count;
-      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
-    }
-    ++d;
-  }
-  return rearrange(x, out_rank, f, nullptr);
-}
-
-constexpr Value drop_units(Value x, unsigned dims) {
-  if (dims == 0) return x;
-  Factors f{};
-  int out = 0;
-  for (int d = 0; d < x.rank(); ++d) {
-    if ((dims >> d & 1) != 0) continue;
-    if (!x.is_unit(d)) {
-      f.in_dim[f.count] = static_cast<std::int8_t>(d);
-      f.order[f.count] = f.count;
-      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
-    }
-    ++out;
-  }
-  return rearrange(x, out, f, nullptr);
-}
-
-/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
-/// or computed again, for its shape alone.
-constexpr Value shape_source(Value x) {
-  const Graph& graph = x.module->graph(x.graph);
-  for (;;) {
-    const Node& node = graph[x.id];
-    if (node.op == Op::iota || node.op == Op::random) {
-      x.id = graph.operand(x.id, 0);
-      continue;
-    }
-    if (row_of(node).kind != OpKind::elementwise) return x;
-    int next = -1;
-    for (int i = 0; i < node.arity && next < 0; ++i)
-      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
-    if (next < 0) return x;
-    x.id = next;
-  }
-}
-
+constexpr Value checked_cast(Value x, DType type, NumberRule rule);
 /// x spread over the shape of `like`; x itself when nothing is to be spread.
-constexpr Value broadcast(Value x, Value like) {
-  if (same_static_shape(x.node(), like.node())) return x;
-  like = shape_source(like);
-  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
-                {x.id, like.id});
-}
-
+constexpr Value broadcast(Value x, Value like);
 /// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
-constexpr Value sum_to(Value x, Value like) {
-  const Node &from = x.node(), &to = like.node();
-  const int missing = from.rank - to.rank;
-  const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
-  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
-  if (missing > 0) {
-    x = reduce(Op::sum, x, lead, false);
-    units >>= missing;
-  }
-  return reduce(Op::sum, x, units, true);
-}
-
-constexpr Value extent(Value x, int dim) {
-  if (x.is_unit(dim)) return x.number(1, DType::i64);
-  x = shape_source(x).at(x.source);
-  return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
-}
-constexpr Value iota(Value like, int dim, DType type) {
-  like = shape_source(like).at(like.source);
-  return like.make(
-      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-      {like.id});
-}
-constexpr Value slice(Value x, int dim, Value start, Value size) {
-  Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
-  if (size.is_number(1)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
-  return x.make(made, {x.id, start.id, size.id});
-}
-constexpr Value pad(Value x, int dim, Value start, Value like) {
-  return x.make(
-      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-      {x.id, start.id, like.id});
-}
-/// Zeros around x along a dim, to a given extent.
-constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
-  Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
-  made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
-  return x.make(made, {x.id, start.id, extent.id});
-}
+constexpr Value sum_to(Value x, Value like);
+constexpr Value extent(Value x, int dim);
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make({.op = Op::project,
-                      .dtype = type.dtype,
-                      .rank = type.rank,
-                      .unit = type.unit,
-                      .value = static_cast<double>(output)},
-                     {repeat.id});
+  return repeat.make(projection_node(output, type), {repeat.id});
 }
 
 }  // namespace build
 
-constexpr Value operator+(Value x, Value y) {
-  if (y.is_number(0) && x.rank() >= y.rank()) return x;
-  if (x.is_number(0) && y.rank() >= x.rank()) return y;
-  return build::binary(Op::add, x, y);
-}
-constexpr Value operator-(Value x) { return build::unary(Op::neg, x); }
-constexpr Value operator-(Value x, Value y) {
-  if (y.is_number(0)) return x;
-  return build::binary(Op::sub, x, y);
-}
-constexpr Value operator*(Value x, Value y) {
-  if (y.is_number(1)) return x;
-  if (x.is_number(1)) return y;
-  return build::binary(Op::mul, x, y);
-}
-constexpr Value operator/(Value x, Value y) {
-  if (y.is_number(1)) return x;
-  return build::binary(Op::div, x, y);
-}
+constexpr Value operator+(Value x, Value y);
+constexpr Value operator-(Value x);
+constexpr Value operator-(Value x, Value y);
+constexpr Value operator*(Value x, Value y);
+constexpr Value operator/(Value x, Value y);
 constexpr Value operator+(Value x, double y) { return x + x.number(y); }
 constexpr Value operator-(Value x, double y) { return x - x.number(y); }
 constexpr Value operator-(double x, Value y) { return y.number(x) - y; }
@@ -4466,7 +4545,7 @@ template <class Self> struct Operators {
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
                   "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
-                  "ts::gather(x, indices); elements are not assigned, ts::select(condition, x, y) "
+                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
                   "makes a new tensor");
     return static_cast<const Self&>(*this);
   }
@@ -4650,9 +4729,9 @@ constexpr Value outlined(const Value& context, DType dtype, int rank) {
   ++context.module->operations;
   const Graph& graph = context.module->graph(context.graph);
   for (int id = graph.size() - 1; id >= 0; --id)  // adding a node takes ten times the steps
-    if (graph[id].value == -1 && graph[id].op == Op::argument && graph[id].rank == rank && graph[id].dtype == dtype)
+    if (graph[id].value == -1 && graph[id].is_argument() && graph[id].rank == rank && graph[id].dtype == dtype)
       return context.with(id);
-  return context.make({.op = Op::argument, .dtype = dtype, .rank = static_cast<std::uint8_t>(rank), .value = -1}, {});
+  return context.make(argument_node(-1, dtype, rank), {});
 }
 }  // namespace detail
 
@@ -5152,7 +5231,7 @@ class Gradient {
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
       const Node& node = graph[p];
       const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
-      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+      if (node.is_projection() && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
         return build::broadcast(value(cotangent), value(p));
     }
     return {};
@@ -5183,7 +5262,7 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
   for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
-    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && node.op != Op::repeat) continue;
+    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && !node.is_repeat()) continue;
     if (const GradientRule rule = gradient_of(node.op)) {
       Gradient gradient(sweep, id);
       rule(gradient);
@@ -5201,7 +5280,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
   for (std::int32_t id : sources) sweep.wanted[static_cast<std::size_t>(id)] = true;
   for (int id = 0; id < g.size(); ++id) {
     const Node& node = g[id];
-    if (!is_floating(node.dtype) && node.op != Op::repeat) continue;
+    if (!is_floating(node.dtype) && !node.is_repeat()) continue;
     const OpRow& row = row_of(node);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);
@@ -5250,12 +5329,9 @@ constexpr Node stacked_type(Node inner) {
   return inner;
 }
 constexpr Node argument_node(const Node& type, int index) {
-  return {.op = Op::argument,
-          .dtype = type.dtype,
-          .rank = type.rank,
-          .unit = type.unit,
-          .value = static_cast<double>(index),
-          .source = type.source};
+  Node made = tessera::argument_node(index, type.dtype, type.rank, type.unit);
+  made.source = type.source;
+  return made;
 }
 
 }  // namespace build
@@ -5266,16 +5342,14 @@ namespace detail {
 /// product is kept as it is read, rounded.
 constexpr bool recomputed(const Graph& graph, int id) {
   const Node& node = graph[id];
-  if (node.op == Op::argument) return false;
-  if (node.op == Op::cast && node.dtype == DType::bf16) {
+  if (row_of(node).converts && node.dtype == DType::bf16) {
+    const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
     const int sum = graph.operand(id, 0);
-    if (graph[sum].op == Op::einsum) return false;
-    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
-      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
+    if (is_product(sum)) return false;
+    for (int i = 0; row_of(graph[sum]).adds && i < 2; ++i)
+      if (is_product(graph.operand(sum, i))) return false;
   }
-  const OpKind kind = row_of(node).kind;
-  return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
-         node.op == Op::rearrange || node.op == Op::slice;
+  return row_of(node).recomputed;
 }
 
 /// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
@@ -5322,7 +5396,7 @@ class RepeatGradient {
     const Graph& body = module_.graph(body_);
     arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
     for (int id = 0; id < body.size(); ++id)
-      if (body[id].op == Op::argument) arguments_[static_cast<std::size_t>(body[id].index())] = id;
+      if (body[id].is_argument()) arguments_[static_cast<std::size_t>(body[id].index())] = id;
   }
 
   constexpr void differentiate_copy() {
@@ -5377,7 +5451,7 @@ class RepeatGradient {
     }
     for (int id = 0; id < forward_size_; ++id) {
       if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
-      const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
+      const int index = copy[id].is_argument() ? copy[id].index() : -1;
       if (index >= stacked_end())
         used_invariant_.push_back(index);
       else if (index >= carried())
@@ -5468,8 +5542,7 @@ class RepeatGradient {
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
     const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
     if (made.counted) operands.push_back(layer_count().id);
-    Node node{
-        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
+    const Node node = made.node(backward_, self.node().source);
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
     int output = 0;
     for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
@@ -5600,9 +5673,9 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 
   const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
   const Source source = result.node().source;  // a call of a stack has no line of its own
-  Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
-  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
-                   source};
+  const Value made{
+      module, outer,
+      module->graph(outer).add(repeat.node(body, source), operands.data(), static_cast<int>(operands.size())), source};
   return X(build::project(made, 0, x.value.node()));
 }
 
@@ -5747,6 +5820,11 @@ template <class Given> struct ResultOf {
 
 namespace tessera {
 
+/// The node that stands for a node with these operands in a graph that is being simplified; -1: a node like it.
+using SimplifyRule = int (*)(Graph& made, const Node& node, const std::int32_t* operands);
+/// The rule of an operation whose row says that there is one. Defined in ops/rows.hpp.
+constexpr SimplifyRule simplify_rule_of(Op op);
+
 namespace detail {
 
 /// Which nodes the outputs depend on.
@@ -5764,104 +5842,23 @@ constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
 }
 
 /// A node of numbers alone, folded into a number; -1 when it can't be.
-constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* operands) {
-  if (node.rank != 0 || node.arity == 0 || node.arity > 2) return -1;
-  const OpRow& row = row_of(node.op);
-  if (!row.folds) return -1;
+constexpr int fold_numbers(Graph& made, const OpRow& row, const Node& node, const std::int32_t* operands) {
+  if (node.arity == 0 || node.arity > 2) return -1;
   for (int i = 0; i < node.arity; ++i)
-    if (made[operands[i]].op != Op::constant) return -1;
+    if (!made[operands[i]].is_constant()) return -1;
   const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
-  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
-  Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
-  const bool reals = is_floating(made[operands[0]].dtype);
-  if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
+  Node folded{.dtype = node.dtype};
+  if (is_floating(node.dtype) || is_floating(made[operands[0]].dtype)) {
     folded.value = row.number(a.real(), b.real(), 0);
-  } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
-    folded.value = a.real() != 0;
   } else {
     // What can't be known is an error where the shapes are, which names the user's line.
     std::int64_t exact = 0;
-    if (node.op == Op::div || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
+    if (row.divides || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
     folded = integer_node(exact, node.dtype);
-    folded.source = node.source;
   }
+  folded.source = node.source;
   return made.add(folded);
 }
-
-/// Known extent of a dim, or -1: extents that follow from constants in the graph.
-constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
-  for (;;) {
-    const Node& node = graph[id];
-    if (node.is_unit(dim)) return 1;
-    if (node.op == Op::rearrange && node.arity > 1) {
-      const Factors f = Factors::of(node);
-      int at = -1, count = 0;
-      for (int p = 0; p < f.count; ++p)
-        if (f.out_dim[p] == dim) at = f.order[p], ++count;
-      if (count != 1) return -1;
-      const int size = graph.operand(id, 1 + at);
-      return size >= 0 && graph[size].op == Op::constant ? number_of(graph[size]).integer() : -1;
-    }
-    return -1;
-  }
-}
-
-/// A sum of pads that together cover a dim once is a concat: what the slices of one value leave behind in its gradient.
-class PadsToConcat {
- public:
-  constexpr PadsToConcat(Graph& graph, int root) : graph_(graph), dim_(-1), like_(-1) { collect(root); }
-
-  constexpr int result(const Node& node) {
-    if (!valid_ || parts_.size() < 2) return -1;
-    const std::int64_t extent = static_extent(graph_, like_, dim_);
-    if (extent < 0) return -1;
-    Growable<std::int32_t> ordered;
-    std::int64_t covered = 0;
-    while (covered < extent) {
-      std::size_t at = 0;
-      while (at < parts_.size() && parts_[at].start != covered) ++at;
-      if (at == parts_.size()) return -1;
-      ordered.push_back(parts_[at].id);
-      covered += parts_[at].size;
-    }
-    if (covered != extent || ordered.size() != parts_.size()) return -1;
-    return graph_.add({.op = Op::concat,
-                       .dtype = node.dtype,
-                       .rank = node.rank,
-                       .unit = node.unit,
-                       .labels = pack_dim(dim_),
-                       .source = node.source},
-                      ordered.data(), static_cast<int>(ordered.size()));
-  }
-
- private:
-  struct Part {
-    std::int64_t start, size;
-    std::int32_t id;
-  };
-  Graph& graph_;
-  int dim_;
-  int like_;
-  bool valid_ = true;
-  Growable<Part> parts_;
-
-  constexpr void collect(int id) {
-    const Node& node = graph_[id];
-    if (node.op == Op::add) {
-      collect(graph_.operand(id, 0));
-      if (valid_) collect(graph_.operand(id, 1));
-      return;
-    }
-    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).op == Op::constant &&
-             (like_ < 0 || (like_ == graph_.operand(id, 2) && dim_ == dim_of(node)));
-    if (!valid_) return;
-    like_ = graph_.operand(id, 2);
-    dim_ = dim_of(node);
-    const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
-    valid_ = size > 0;
-    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
-  }
-};
 
 /// An empty graph with room for a copy of another.
 constexpr Graph graph_of_size(const GraphView& graph) {
@@ -5895,17 +5892,14 @@ constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
     const Node& node = nodes[id];
     const std::int32_t* const own = graph.operands + node.first;
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
-    int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && same_static_shape(made[operands[0]], node)) result = operands[0];
+    const OpRow& row = row_of(node);
+    int result = -1;
+    if (row.folds && node.rank == 0)
+      result = fold_numbers(made, row, node, operands);
+    else if (row.simplifies)
+      result = simplify_rule_of(node.op)(made, node, operands);
     left_dead = left_dead || result >= 0;
-    if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
-      result = split_product(made, node, operands);
     if (result < 0) result = made.add(node, operands, node.arity);
-    if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
-      if (const int joined = PadsToConcat(made, result).result(node); joined >= 0) {
-        result = joined;
-        left_dead = true;
-      }
     to[id] = result;
   }
   for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
@@ -5939,7 +5933,7 @@ template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_a
     Graph graph = rebuild(graph_at(body_of[g]), left_dead);
     if (left_dead) graph = compact(graph.view());
     for (Node& node : graph.nodes) {
-      if (node.op != Op::repeat) continue;
+      if (!node.is_repeat()) continue;
       body_of.push_back(node.index());
       node.value = static_cast<double>(body_of.size() - 1);
     }
@@ -5950,7 +5944,7 @@ template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_a
 
 }  // namespace detail
 
-/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
+/// Constant folding, the rules of operations, sharing, and removal of what no output needs, bodies of repeats included.
 constexpr void simplify(Module& module) {
   module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
 }
@@ -5976,19 +5970,15 @@ struct BindProgram {
 
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Graph& graph = module->main();
-    Node node{.value = static_cast<double>(next++)};
+    Node node;
     if constexpr (std::is_same_v<Leaf, Dim>) {
-      node.op = Op::dim;
-      node.dtype = DType::i64;
+      node = dim_node(next++);
     } else if constexpr (std::is_same_v<Leaf, Scalar>) {
-      node.op = Op::scalar;
-      node.dtype = DType::f64;
+      node = scalar_node(next++);
     } else {
-      node.op = Op::argument;
-      node.dtype = dtype_v<typename Leaf::element>;
-      node.rank = Leaf::rank;
+      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
       if (in_stack) node = build::stacked_type(node);
-      node.labels[0] = in_stack ? 1 : 0;
+      set_stacked(node, in_stack);
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }
@@ -7162,42 +7152,38 @@ constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { ret
 
 namespace tessera {
 
+/// What an attention node gives. Gradients are in the order of the operands that they are of.
+enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_gradient, output, logarithms };
+
 /// Attributes of the three attention nodes. Queries are [batch, time, heads, width], keys [batch, keys, heads, width],
 /// values [batch, keys, heads, value width]; the scale of scores is a host scalar, the last operand.
 ///
 ///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
 ///   attention       (q, k, v, lse, scale)              exp(scores - lse) v, shaped like q but for the width
-///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of`
+///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of()`
 ///
 /// A node has one result; what shares tiles of scores runs in one unit all the same: lse with the attention that reads
 /// it, and the cotangents of one attention.
 struct AttentionForm {
   bool causal = false;  ///< a query sees the keys up to its own position
-  std::uint8_t of = 0;  ///< of attention_grad: 0 queries, 1 keys, 2 values
+  AttentionResult result = AttentionResult::output;
+
+  constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
+  /// Of a gradient: the operand that it is of.
+  constexpr int of() const { return static_cast<int>(result); }
 
   static constexpr AttentionForm of_node(const Node& node) {
-    return {node.labels[0] != 0, static_cast<std::uint8_t>(node.labels[1])};
+    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1])};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = causal ? 1 : 0;
-    labels[1] = static_cast<std::int8_t>(of);
+    labels[1] = static_cast<std::int8_t>(result);
     return labels;
   }
 };
 
 }  // namespace tessera
-
-#endif
-
-// ---- tessera/base/inline.hpp
-
-#ifndef TESSERA_BASE_INLINE_HPP
-#define TESSERA_BASE_INLINE_HPP
-
-// Values of a kernel stay in registers only when every step of it is inlined.
-#define TESSERA_INLINE inline __attribute__((always_inline))
-#define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
 
 #endif
 
@@ -7212,9 +7198,30 @@ namespace ops {
 
 /// An operation is a struct in ops/ with
 ///   row       all that passes ask of it (graph/ir/row.hpp); elementwise operations say it in parts
-///   (elementwise_operation.hpp) gradient  a GradientRule, if there is one
+///   (elementwise_operation.hpp)
+///   gradient  a GradientRule, if there is one
+///   simplify  a SimplifyRule, if there is one
 /// and stands in the list of its family, which rows.hpp joins.
 template <class... Operation> struct OperationList {};
+
+/// How a function works on values with leading dims in front of those that the user sees: one for each mesh axis along
+/// which the devices of a shard_map hold different values. A function says it as `leading_dims`.
+enum class LeadingDims : std::uint8_t {
+  counted,   ///< its dims are counted from the rank that it knows, and those in front of them are left alone
+  aligned,   ///< its operands meet with trailing dims aligned
+  extended,  ///< all operands have all of them, of their true extents
+  labels,    ///< they are labels of the contraction that it is, see its `labels`
+  like,      ///< the first operand is spread over them where the second has them
+  table,     ///< the first operand has none
+  batch,     ///< they are merged into the first dim
+};
+template <class Function>
+inline constexpr LeadingDims leading_dims_v = [] {
+  if constexpr (requires { Function::leading_dims; })
+    return Function::leading_dims;
+  else
+    return LeadingDims::counted;
+}();
 
 template <class... List> struct JoinedLists;
 template <class... A, class... B, class... More>
@@ -7224,8 +7231,14 @@ template <class... A> struct JoinedLists<OperationList<A...>> {
   using type = OperationList<A...>;
 };
 
+constexpr OpRow row_of_rules(OpRow row, bool simplifies) {
+  row.simplifies = simplifies;
+  return row;
+}
 /// The row of an operation, an object of its own: a program refers to the rows of the operations that it has.
-template <class Operation> inline constexpr OpRow row_v = Operation::row;
+template <class Operation>
+inline constexpr OpRow row_v = row_of_rules(
+    Operation::row, requires { Operation::simplify; });
 
 template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_id(row_v<Operation>.name));
 
@@ -7248,9 +7261,9 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
-    const bool size = (row.kind == OpKind::layout || row.kind == OpKind::sort) && x.rank == 0 &&
-                      x.dtype == DType::i64 && c.numbers != nullptr;
-    if (!size && x.op == Op::constant) continue;
+    const bool size = (row.unit == UnitKind::layout || row.unit == UnitKind::sort || row.unit == UnitKind::along) &&
+                      x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
+    if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
@@ -7321,28 +7334,22 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
 
 /// The dims of the result are those of the operands, broadcast against each other.
 constexpr BrokenRule check_broadcast(const NodeCheck& c) {
-  const Node& node = c.node();
-  int rank = 0;
-  for (int i = 0; i < node.arity; ++i) rank = rank < c.x(i).rank ? c.x(i).rank : rank;
-  unsigned unit = 0;
-  for (int d = 0; d < rank; ++d) {
-    bool all = true;
-    for (int i = 0; i < node.arity; ++i)
-      if (const int own = d - (rank - c.x(i).rank); own >= 0 && !c.x(i).is_unit(own)) all = false;
-    if (all) unit |= 1u << d;
+  Node made{.rank = c.x(0).rank, .unit = c.x(0).unit};
+  for (int i = 1; i < c.node().arity; ++i) {
+    const Node before = made;
+    build::broadcast_type(made, before, c.x(i));
   }
-  return node.rank == rank && node.unit == unit ? BrokenRule{} : "the result has the dims of its operands, broadcast";
+  return same_static_shape(c.node(), made) ? BrokenRule{} : "the result has the dims of its operands, broadcast";
 }
-/// Operands from `first` on have one element type, which is that of the result unless the operation compares.
+/// Operands from `first` on have one element type, which says that of the result.
 constexpr BrokenRule check_types(const NodeCheck& c, int first) {
   if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
   const Node& node = c.node();
-  const bool predicate = row_of(node).predicate;
-  for (int i = first; i < node.arity; ++i) {
-    if (c.x(i).dtype != c.x(first).dtype) return "operands have one element type";
-    if (!predicate && c.x(i).dtype != node.dtype) return "the result has the element type of its operands";
-  }
-  return predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : BrokenRule{};
+  const DType type = c.x(first).dtype;
+  for (int i = first + 1; i < node.arity; ++i)
+    if (c.x(i).dtype != type) return "operands have one element type";
+  if (node.dtype == row_of(node).result_type(type)) return {};
+  return row_of(node).predicate ? "a comparison gives bools" : "the result has the element type of its operands";
 }
 constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
 
@@ -7364,6 +7371,9 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
+  static constexpr bool divides = false;        ///< by the second operand
+  static constexpr bool adds = false;           ///< the sum of its operands
+  static constexpr bool converts = false;       ///< the operand, in another element type
   static constexpr CheckRule check = check_elementwise;
   static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
@@ -7402,17 +7412,30 @@ template <class Operation> constexpr OpRow elementwise_row() {
             .predicate = Operation::predicate,
             .fractional = Operation::fractional,
             .of_bools = Operation::of_bools,
+            .divides = Operation::divides,
+            .adds = Operation::adds,
+            .converts = Operation::converts,
             .flops = Operation::flops,
-            .lane_cost = Operation::lane_cost};
+            .lane_cost = Operation::lane_cost,
+            .recomputed = true};
+  if constexpr (requires { Operation::host; }) row.host = Operation::host;
   if constexpr (Operation::of_integers) row.integers = integer_of<Operation>;
   return row;
 }
 }  // namespace detail
 
 template <std::derived_from<AnyElementwiseOperation> Operation>
-inline constexpr OpRow row_v<Operation> = detail::elementwise_row<Operation>();
+inline constexpr OpRow row_v<Operation> = row_of_rules(
+    detail::elementwise_row<Operation>(), requires { Operation::simplify; });
 
 }  // namespace tessera::ops
+
+namespace tessera::build {
+
+template <class Operation> constexpr Value apply(Value x) { return unary(ops::op_v<Operation>, x); }
+template <class Operation> constexpr Value apply(Value x, Value y) { return binary(ops::op_v<Operation>, x, y); }
+
+}  // namespace tessera::build
 
 namespace tessera {
 
@@ -7450,8 +7473,9 @@ template <class Operation> struct Unary {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
-    using type = std::conditional_t<row.fractional, element_t<floating_type(dtype_v<typename A::type>)>,
-                                    std::conditional_t<row.predicate, bool, typename A::type>>;
+    static constexpr DType meets_in =
+        row.fractional ? floating_type(dtype_v<typename A::type>) : dtype_v<typename A::type>;
+    using type = element_t<row.result_type(meets_in)>;
   };
   template <class A> static constexpr void convert(Value& x) {
     if constexpr (row.fractional) x = build::cast(x, floating_type(x.dtype()));
@@ -7463,6 +7487,7 @@ template <class Operation> struct Unary {
 
 /// Functions of two operands.
 template <class Operation> struct Binary {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   static constexpr const OpRow& row = ops::row_v<Operation>;
   template <class A, class B>
   static constexpr DType meets_in = row.fractional ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
@@ -7471,7 +7496,7 @@ template <class Operation> struct Binary {
       static_assert(meets_in<A, B> != DType::bool_ || row.of_bools,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
-    using type = std::conditional_t<row.predicate, bool, element_t<meets_in<A, B>>>;
+    using type = element_t<row.result_type(meets_in<A, B>)>;
     static constexpr int rank = Promote<A, B>::rank;
   };
   template <class A, class B> static constexpr void convert(Value& x, Value& y) {
@@ -7696,6 +7721,223 @@ template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::curren
 
 #endif
 
+// ---- tessera/ops/elementwise/select.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_SELECT_HPP
+#define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
+
+namespace tessera::build {
+
+/// x with another element type; x itself where it has that.
+constexpr Value cast(Value x, DType type) {
+  const Node& from = x.node();
+  if (from.dtype == type) return x;
+  if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
+  // Back to where it came from: nothing was lost on the way.
+  if (from.op == Op::cast && type == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+}
+[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
+  const std::string at = source.text();
+  const bool prints_whole = number > -9e18 && number < 9e18;
+  fail(errc::dtype_mismatch,
+       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
+       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
+}
+[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
+  const std::string at = source.text();
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
+}
+constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
+  if (keeps(rule, type, number)) return;
+  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  fail_number_is_no_value_of_the_element_type(number, type, source);
+}
+constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
+  const Node& from = x.node();
+  if (from.is_constant()) {
+    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
+                                         ? "[dropout] rate: it is not between 0 and 1"
+                                         : "[number] range: it is no value of the element type");
+    else
+      check_number(rule, type, from.value, x.source);
+    return x.number(from.value, type);
+  }
+  return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
+}
+/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+constexpr Value uncast(Value x, DType type) {
+  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return cast(x, type);
+}
+constexpr Value select(Value condition, Value yes, Value no) {
+  Node made{.op = Op::select, .dtype = yes.dtype()};
+  broadcast_type(made, yes.node(), no.node());
+  const Node branches = made;
+  broadcast_type(made, condition.node(), branches);
+  return yes.make(made, {condition.id, yes.id, no.id});
+}
+
+/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
+/// or computed again, for its shape alone.
+constexpr Value shape_source(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  for (;;) {
+    const Node& node = graph[x.id];
+    if (has_operand(row_of(node).shape_only, 0) && same_static_shape(graph.operand_node(x.id, 0), node)) {
+      x.id = graph.operand(x.id, 0);
+      continue;
+    }
+    if (row_of(node).kind != OpKind::elementwise) return x;
+    int next = -1;
+    for (int i = 0; i < node.arity && next < 0; ++i)
+      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
+    if (next < 0) return x;
+    x.id = next;
+  }
+}
+
+constexpr Value broadcast(Value x, Value like) {
+  if (same_static_shape(x.node(), like.node())) return x;
+  like = shape_source(like);
+  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
+                {x.id, like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
+
+/// Operands: a condition, the value where it holds, the value where it does not.
+struct SelectOp : ElementwiseOperation<3> {
+  static constexpr std::string_view name = "select";
+  static constexpr Linearity linear = Linearity::choice;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
+  };
+  static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
+    return select(condition, yes, no);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    return c.operand(0).real() != 0 ? c.operand(1) : c.operand(2);
+  }
+  static constexpr void gradient(Gradient& r) {
+    const Value zero = r.x(1).number(0);
+    r.add(1, build::select(r.x(0), r.g(), zero));
+    r.add(2, build::select(r.x(0), zero, r.g()));
+  }
+};
+
+/// Who computes with it converts between the element types.
+struct CastOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "cast";
+  static constexpr CheckRule check = check_broadcast;
+  static constexpr bool of_integers = true, converts = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    const Node& from = made[operands[0]];
+    if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
+    const HostNumber number = number_of(from);
+    Node folded{.dtype = node.dtype, .value = number.real()};
+    if (node.dtype == DType::bool_)
+      folded.value = number.real() != 0;
+    else if (!is_floating(node.dtype))
+      folded = integer_node(number.integer(), node.dtype);
+    folded.source = node.source;
+    return made.add(folded);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    const Node& node = c.node();
+    const HostNumber from = c.operand(0);
+    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
+    if (node.dtype == DType::bool_) return from.real() != 0;
+    if (!is_floating(node.dtype)) return from.integer();
+    if (node.dtype == DType::bf16) return static_cast<double>(bf16(from.real()));
+    return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(from.real())) : from;
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
+};
+
+/// The first operand spread over the shape of the second, whose elements are not read.
+struct BroadcastOp {
+  static constexpr OpRow row{.name = "broadcast",
+                             .kind = OpKind::elementwise,
+                             .arity = 2,
+                             .linear = Linearity::first,
+                             .shape = broadcast_shape,
+                             .sharding = elementwise_sharding,
+                             .number = [](double x, double, double) { return x; },
+                             .host = [](const HostContext& c) { return c.operand(0); },
+                             .flops = 0,
+                             .shape_only = 1u << 1,
+                             .recomputed = true};
+  static constexpr bool by_part = false;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
+  };
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
+};
+
+using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+namespace detail {
+
+struct SelectTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class C, class A, class B> struct result {
+    using Said = decltype([] {
+      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
+    });
+    using type = typename Promote<A, B>::type;
+    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
+  };
+  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
+    no = convert_operand<B>(no, Promote<A, B>::dtype);
+  }
+  static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
+    return build::select(condition, yes.at(context.source), no);
+  }
+};
+
+template <class To> struct CastTag {
+  template <class A> using result = Typed<To, A::rank>;
+  static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
+};
+
+}  // namespace detail
+
+/// yes where the condition holds, no elsewhere.
+template <TensorOperand C, Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+
+/// x with another element type. Floating to integer truncates; to bool tests against zero.
+template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
+  return call<detail::CastTag<To>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/elementwise/activation.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_ACTIVATION_HPP
@@ -7767,10 +8009,121 @@ template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::curre
 
 #endif
 
+// ---- tessera/ops/layout/pads_to_concat.hpp
+
+#ifndef TESSERA_OPS_LAYOUT_PADS_TO_CONCAT_HPP
+#define TESSERA_OPS_LAYOUT_PADS_TO_CONCAT_HPP
+
+namespace tessera::ops {
+
+/// Known extent of a dim, or -1: extents that follow from constants in the graph.
+constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
+  for (;;) {
+    const Node& node = graph[id];
+    if (node.is_unit(dim)) return 1;
+    if (node.op == Op::rearrange && node.arity > 1) {
+      const Factors f = Factors::of(node);
+      int at = -1, count = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (f.out_dim[p] == dim) at = f.order[p], ++count;
+      if (count != 1) return -1;
+      const int size = graph.operand(id, 1 + at);
+      return size >= 0 && graph[size].is_constant() ? number_of(graph[size]).integer() : -1;
+    }
+    return -1;
+  }
+}
+
+/// A sum of pads that together cover a dim once is a concat: what the slices of one value leave behind in its gradient.
+class PadsToConcat {
+ public:
+  constexpr explicit PadsToConcat(Graph& graph) : graph_(graph) {}
+
+  /// The concat that stands for the sum of two operands; -1 where there is none.
+  constexpr int sum(const Node& node, const std::int32_t* operands) {
+    collect(operands[0]);
+    if (valid_) collect(operands[1]);
+    if (!valid_ || parts_.size() < 2) return -1;
+    const std::int64_t extent = static_extent(graph_, like_, dim_);
+    if (extent < 0) return -1;
+    Growable<std::int32_t> ordered;
+    std::int64_t covered = 0;
+    while (covered < extent) {
+      std::size_t at = 0;
+      while (at < parts_.size() && parts_[at].start != covered) ++at;
+      if (at == parts_.size()) return -1;
+      ordered.push_back(parts_[at].id);
+      covered += parts_[at].size;
+    }
+    if (covered != extent || ordered.size() != parts_.size()) return -1;
+    return graph_.add({.op = Op::concat,
+                       .dtype = node.dtype,
+                       .rank = node.rank,
+                       .unit = node.unit,
+                       .labels = pack_dim(dim_),
+                       .source = node.source},
+                      ordered.data(), static_cast<int>(ordered.size()));
+  }
+
+ private:
+  struct Part {
+    std::int64_t start, size;
+    std::int32_t id;
+  };
+  Graph& graph_;
+  int dim_ = -1, like_ = -1;
+  bool valid_ = true;
+  Growable<Part> parts_;
+
+  constexpr void collect(int id) {
+    const Node& node = graph_[id];
+    if (node.op == Op::add) {
+      collect(graph_.operand(id, 0));
+      if (valid_) collect(graph_.operand(id, 1));
+      return;
+    }
+    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).is_constant() &&
+             (like_ < 0 || (like_ == graph_.operand(id, 2) && dim_ == dim_of(node)));
+    if (!valid_) return;
+    like_ = graph_.operand(id, 2);
+    dim_ = dim_of(node);
+    const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
+    valid_ = size > 0;
+    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
+  }
+};
+
+}  // namespace tessera::ops
+
+#endif
+
 // ---- tessera/ops/elementwise/arithmetic.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_ARITHMETIC_HPP
 #define TESSERA_OPS_ELEMENTWISE_ARITHMETIC_HPP
+
+namespace tessera {
+
+constexpr Value operator+(Value x, Value y) {
+  if (y.is_number(0) && x.rank() >= y.rank()) return x;
+  if (x.is_number(0) && y.rank() >= x.rank()) return y;
+  return build::binary(Op::add, x, y);
+}
+constexpr Value operator-(Value x) { return build::unary(Op::neg, x); }
+constexpr Value operator-(Value x, Value y) {
+  if (y.is_number(0)) return x;
+  return build::binary(Op::sub, x, y);
+}
+constexpr Value operator*(Value x, Value y) {
+  if (y.is_number(1)) return x;
+  if (x.is_number(1)) return y;
+  return build::binary(Op::mul, x, y);
+}
+constexpr Value operator/(Value x, Value y) {
+  if (y.is_number(1)) return x;
+  return build::binary(Op::div, x, y);
+}
+}  // namespace tessera
 
 namespace tessera::ops {
 
@@ -7804,8 +8157,11 @@ struct SignOp : ElementwiseOperation<1> {
 struct AddOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "add";
   static constexpr Linearity linear = Linearity::jointly;
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool folds = true, of_integers = true, adds = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x + y; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return made[operands[1]].op == Op::pad ? PadsToConcat(made).sum(node, operands) : -1;
+  }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g());
     r.add(1, r.g());
@@ -7839,7 +8195,7 @@ struct DivOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "div";
   static constexpr Linearity linear = Linearity::first;
   static constexpr std::uint8_t flops = 4, lane_cost = 8;
-  static constexpr bool folds = true, of_integers = true, fractional = true;
+  static constexpr bool folds = true, of_integers = true, fractional = true, divides = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x / y; }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g() / r.x(1));
@@ -7864,7 +8220,7 @@ struct PowOp : ElementwiseOperation<2> {
   }
   /// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.
   static constexpr Value lowered(Value p) {
-    if (p.node().op == Op::constant) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
+    if (p.node().is_constant()) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
     return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
   }
 };
@@ -7928,7 +8284,7 @@ template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::curre
 }
 
 /// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
-/// extent 1 is static (from keepdims or ts::unit) repeat. Element types that differ are promoted: see `promote`.
+/// extent 1 is static (from keepdims or ts::unsqueeze) repeat. Element types that differ are promoted: see `promote`.
 /// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
@@ -7957,868 +8313,67 @@ constexpr auto maximum(const A& a, const B& b, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/elementwise/select.hpp
+// ---- tessera/graph/ir/precision.hpp
 
-#ifndef TESSERA_OPS_ELEMENTWISE_SELECT_HPP
-#define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
-
-namespace tessera::ops {
-
-constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
-
-/// Operands: a condition, the value where it holds, the value where it does not.
-struct SelectOp : ElementwiseOperation<3> {
-  static constexpr std::string_view name = "select";
-  static constexpr Linearity linear = Linearity::choice;
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
-  };
-  static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
-    return select(condition, yes, no);
-  }
-  static constexpr void gradient(Gradient& r) {
-    const Value zero = r.x(1).number(0);
-    r.add(1, build::select(r.x(0), r.g(), zero));
-    r.add(2, build::select(r.x(0), zero, r.g()));
-  }
-};
-
-/// Who computes with it converts between the element types.
-struct CastOp : ElementwiseOperation<1> {
-  static constexpr std::string_view name = "cast";
-  static constexpr CheckRule check = check_broadcast;
-  static constexpr bool folds = true, of_integers = true;
-  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
-  static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
-};
-
-/// The first operand spread over the shape of the second, whose elements are not read.
-struct BroadcastOp {
-  static constexpr OpRow row{.name = "broadcast",
-                             .kind = OpKind::elementwise,
-                             .arity = 2,
-                             .linear = Linearity::first,
-                             .shape = broadcast_shape,
-                             .sharding = elementwise_sharding,
-                             .number = [](double x, double, double) { return x; },
-                             .flops = 0,
-                             .shape_only = 1u << 1};
-  static constexpr bool by_part = false;
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
-    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
-    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
-  };
-  static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
-  static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
-};
-
-using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
-
-}  // namespace tessera::ops
+#ifndef TESSERA_GRAPH_IR_PRECISION_HPP
+#define TESSERA_GRAPH_IR_PRECISION_HPP
 
 namespace tessera {
 
-namespace detail {
-
-struct SelectTag {
-  template <class C, class A, class B> struct result {
-    using Said = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
-    });
-    using type = typename Promote<A, B>::type;
-    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
-  };
-  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
-    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
-    no = convert_operand<B>(no, Promote<A, B>::dtype);
-  }
-  static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
-    return build::select(condition, yes.at(context.source), no);
-  }
-};
-
-template <class To> struct CastTag {
-  template <class A> using result = Typed<To, A::rank>;
-  static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
-};
-
-}  // namespace detail
-
-/// yes where the condition holds, no elsewhere.
-template <TensorOperand C, Operand A, Operand B>
-  requires(TensorOperand<A> || TensorOperand<B>)
-constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
-  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
-}
-
-/// x with another element type. Floating to integer truncates; to bool tests against zero.
-template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
-  return call<detail::CastTag<To>>(Source::from(at), x);
-}
+/// How a product of f32 is computed: as such, or from 1, 3 or 6 products of bf16 that are summed in f32, which are fast
+/// where the processor has matrix registers (AMX) and slow elsewhere.
+///
+/// An operand is the sum of one, two or three numbers of bf16; pairs that matter less are left out. Of each term a b of
+/// a sum, the error is at most |a b| times 2^-8 (bf16), 2^-16 (bf16_x3) or 2^-25 (bf16_x6), and that of summing in f32
+/// comes to it. Numbers below 2^-100 lose more; infinities become NaN. Gradients are computed likewise.
+enum class Precision : std::uint8_t { full = 0, bf16 = 1, bf16_x3 = 3, bf16_x6 = 6 };
 
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/ops/attention/attention_rows.hpp
+// ---- tessera/ops/contraction/split_product.hpp
 
-#ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
-#define TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
-
-namespace tessera::ops {
-
-/// Factors of all three nodes, in this order.
-namespace attention_factor {
-inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
-}
-
-/// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
-constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
-  const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
-  if (!has_values) return;
-  const Shape& v = c.operand(2);
-  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
-    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
-}
-
-/// The gradients of keys and values are sums over queries.
-constexpr bool sums_over_queries(const GraphView& graph, int id) {
-  return graph[id].op == Op::attention_grad && AttentionForm::of_node(graph[id]).of != 0;
-}
-/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
-/// over them are partial.
-constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  using namespace attention_factor;
-  const Node& node = graph[id];
-  const bool over_queries = sums_over_queries(graph, id);
-  for (int f = 0; f < 6; ++f)
-    rule.add(f > queries                    ? FactorKind::replicate
-             : f == queries && over_queries ? FactorKind::reduction
-                                            : FactorKind::pass);
-  const auto dims_of = [](const Node& x, std::initializer_list<std::int8_t> factors) {
-    DimFactors dims;
-    int d = 0;
-    for (std::int8_t factor : factors) {
-      if (!x.is_unit(d)) dims.dims[d].push_back(factor);
-      ++d;
-    }
-    return dims;
-  };
-  const auto like_q = [&](const Node& x) { return dims_of(x, {batch, queries, heads, width}); };
-  const auto like_k = [&](const Node& x) { return dims_of(x, {batch, keys, heads, width}); };
-  const auto like_v = [&](const Node& x) { return dims_of(x, {batch, keys, heads, value_width}); };
-  const auto like_out = [&](const Node& x) { return dims_of(x, {batch, queries, heads, value_width}); };
-  const auto like_lse = [&](const Node& x) { return dims_of(x, {batch, heads, queries}); };
-  const auto operand = [&](int i) -> const Node& { return graph.operand_node(id, i); };
-  rule.operands = {like_q(operand(0)), like_k(operand(1))};
-  if (node.op == Op::attention_lse) {
-    rule.result = like_lse(node);
-  } else {
-    rule.operands.push_back(like_v(operand(2)));
-    if (node.op == Op::attention) {
-      rule.operands.push_back(like_lse(operand(3)));
-      rule.result = like_out(node);
-    } else {
-      rule.operands.push_back(like_out(operand(3)));
-      rule.operands.push_back(like_lse(operand(4)));
-      rule.operands.push_back(like_out(operand(5)));
-      const int of = AttentionForm::of_node(node).of;
-      rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
-    }
-  }
-  rule.operands.emplace_back();  // the scale
-}
-
-/// Attention written out, for what has no kernel: the derivatives of logarithms and of gradients.
-struct DenseAttention {
-  Value q, k, scale;
-
-  static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
-    EinsumLabels made;
-    for (int d = 0; d < max_rank; ++d) {
-      made.a[d] = d < 4 ? static_cast<std::int8_t>(a[d] - 'a') : std::int8_t{-1};
-      made.b[d] = d < 4 ? static_cast<std::int8_t>(b[d] - 'a') : std::int8_t{-1};
-      made.out[d] = d < 4 ? static_cast<std::int8_t>(out[d] - 'a') : std::int8_t{-1};
-    }
-    return made;
-  }
-  /// exp(scores - lse), zero for what a query does not see: [b, h, t, s].
-  constexpr Value weights(Value lse, bool causal) const {
-    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_units(lse, 1u << 3, 4);
-    if (causal) {
-      const Value seen =
-          build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
-      shifted = build::select(seen, shifted, shifted.number(-1e30));
-    }
-    return build::unary(Op::exp, shifted);
-  }
-  constexpr Value of_scores(Value slopes, int operand) const {
-    slopes = slopes * scale;
-    return operand == 0 ? build::einsum(slopes, k, labels("bhts", "bshd", "bthd"))
-                        : build::einsum(slopes, q, labels("bhts", "bthd", "bshd"));
-  }
-};
-
-constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
-
-constexpr void attention_gradient(Gradient& r) {
-  const Value g = build::cast(r.full_g(), r.node().dtype);
-  for (int i = 0; i < 3; ++i) {
-    if (!r.needs(i)) continue;
-    Node made = r.x(i).node();
-    made.op = Op::attention_grad;
-    made.dtype = computed_as(made.dtype);
-    made.value = 0;
-    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<std::uint8_t>(i)}.pack();
-    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
-    r.add(i, build::cast(made_of, r.x(i).dtype()));
-  }
-}
-
-constexpr void attention_lse_gradient(Gradient& r) {
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
-  const Value slopes =
-      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
-  for (int i = 0; i < 2; ++i)
-    if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
-}
-
-/// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
-/// of what it is written with.
-constexpr void attention_second_gradient(Gradient& r) {
-  const AttentionForm form = AttentionForm::of_node(r.node());
-  const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
-  const Value weights = dense.weights(lse, form.causal);
-  Value written = weights;
-  if (form.of == 2) {
-    written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
-  } else {
-    const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
-    EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
-    rows.out[3] = -1;
-    const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
-    written = dense.of_scores(weights * (each - mean), form.of);
-  }
-  Growable<std::int32_t> operands;
-  for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
-  Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
-  sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
-  for (int id = written.id; id >= 0; --id) {
-    const auto at = static_cast<std::size_t>(id);
-    if (!sweep.wanted[at] || sweep.cotangents[at] < 0) continue;
-    bool is_operand = false;
-    for (int i = 0; i < 6; ++i)
-      if (operands[static_cast<std::size_t>(i)] == id) {
-        is_operand = true;
-        r.add(i, cotangent.with(sweep.cotangents[at]));
-        break;
-      }
-    if (is_operand) continue;
-    Gradient inner(sweep, id);
-    gradient_of(r.module().graph(cotangent.graph)[id].op)(inner);
-  }
-}
-
-constexpr BrokenRule check_attention(const NodeCheck& c) {
-  const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
-  const bool plain = node.op == Op::attention_lse;
-  const bool is_gradient = node.op == Op::attention_grad;
-  const DType type = q.dtype, wide = computed_as(type);
-  for (int i = 0; i < node.arity; ++i)
-    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
-        c.x(i).dtype != (sum ? wide : type))
-      return "operands and result have one element type";
-  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
-  if (!is_floating(type)) return "attention is of floating numbers";
-  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
-  if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
-  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
-  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
-  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
-  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
-  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
-  if (!is_gradient)
-    return node.rank == 4 && node.unit == out ? BrokenRule{}
-                                              : "the result has the dims of the queries, and the width of the values";
-  for (int i : {3, 5})
-    if (c.x(i).rank != 4 || c.x(i).unit != out)
-      return "a result has the dims of the queries, and the width of the values";
-  if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
-  const Node& of = c.x(node.labels[1]);
-  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
-}
-
-struct AttentionLseOp {
-  static constexpr OpRow row{.name = "attention_lse",
-                             .kind = OpKind::attention,
-                             .arity = 3,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_attention_shapes(c, false);
-                                   return Shape{c.operand(0)[0], c.operand(0)[2], c.operand(0)[1]};
-                                 },
-                             .sharding = attention_sharding};
-  static constexpr GradientRule gradient = attention_lse_gradient;
-  static constexpr CheckRule check = check_attention;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
-  };
-};
-
-struct AttentionOp {
-  static constexpr OpRow row{.name = "attention",
-                             .kind = OpKind::attention,
-                             .arity = 5,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_attention_shapes(c, true);
-                                   Shape shape = c.operand(0);
-                                   shape[3] = c.operand(2)[3];
-                                   return shape;
-                                 },
-                             .sharding = attention_sharding,
-                             .joins_operand = 3};
-  static constexpr GradientRule gradient = attention_gradient;
-  static constexpr CheckRule check = check_attention;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
-  };
-};
-
-struct AttentionGradOp {
-  static constexpr OpRow row{.name = "attention_grad",
-                             .kind = OpKind::attention,
-                             .arity = 7,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_attention_shapes(c, true);
-                                   return c.operand(AttentionForm::of_node(c.node()).of);
-                                 },
-                             .sharding = attention_sharding,
-                             .partial = sums_over_queries,
-                             .joins_alike = true};
-  static constexpr GradientRule gradient = attention_second_gradient;
-  static constexpr CheckRule check = check_attention;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const AttentionForm form = AttentionForm::of_node(graph[id]);
-    return concat_text(form.of == 0 ? "q" : form.of == 1 ? "k" : "v", form.causal ? ", causal" : "");
-  };
-};
-
-using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/contraction/contraction_rows.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
-#define TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+#ifndef TESSERA_OPS_CONTRACTION_SPLIT_PRODUCT_HPP
+#define TESSERA_OPS_CONTRACTION_SPLIT_PRODUCT_HPP
 
 namespace tessera::ops {
 
-/// Names a product of matrices, which users write as one, by its own name.
-[[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
-  int windows = c.graph.operand(c.id, 0);
-  while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
-  const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
-  if (rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label)
-    fail_shapes(c, "inner dims differ", "matmul");
-  std::string equation;
-  const auto add = [&](const std::int8_t* own, int rank) {
-    for (int d = 0; d < rank; ++d) equation += static_cast<char>('a' + own[d]);
-  };
-  add(labels.a, rank_a);
-  equation += ',';
-  add(labels.b, rank_b);
-  equation += "->";
-  add(labels.out, c.node().rank);
-  fail_shapes(c, concat_text("dims that share a label differ in ", equation));
-}
-
-/// Extents behind each label, checked where two dims share one.
-constexpr Shape einsum_shape(const ShapeContext& c) {
-  const EinsumLabels labels = EinsumLabels::of(c.node());
-  std::int64_t extent[32];
-  for (auto& n : extent) n = 1;
-  bool known[32]{};
-  for (int i = 0; i < 2; ++i) {
-    const Node& x = c.graph.operand_node(c.id, i);
-    const std::int8_t* own = i == 0 ? labels.a : labels.b;
-    for (int d = 0; d < x.rank; ++d) {
-      if (x.is_unit(d)) continue;
-      const std::int64_t n = c.operand(i)[static_cast<std::size_t>(d)];
-      if (known[own[d]] && extent[own[d]] != n) fail_einsum(c, labels, own[d]);
-      extent[own[d]] = n;
-      known[own[d]] = true;
+/// Writes an einsum of f32 as products of the pieces of its operands, the smallest first. Returns their sum.
+constexpr int split_product(Graph& made, const Node& node, const std::int32_t* operands) {
+  constexpr int most = 3;
+  const auto precision = static_cast<Precision>(node.index());
+  const int count = precision == Precision::bf16_x6 ? 3 : precision == Precision::bf16_x3 ? 2 : 1;
+  std::int32_t pieces[2][most]{};
+  for (int k = 0; k < 2; ++k) {
+    std::int32_t rest = operands[k];
+    Node type = made[rest];
+    type = {.op = Op::cast, .rank = type.rank, .unit = type.unit, .derived = node.derived, .source = node.source};
+    for (int p = 0; p < count; ++p) {
+      type.op = Op::cast;
+      type.dtype = DType::bf16;
+      pieces[k][p] = made.add(type, {rest});
+      if (p + 1 == count) break;
+      type.dtype = DType::f32;
+      const std::int32_t taken = made.add(type, {pieces[k][p]});
+      type.op = Op::sub;
+      rest = made.add(type, {rest, taken});
     }
   }
-  Shape shape;
-  for (int d = 0; d < c.node().rank; ++d) shape.push_back(extent[labels.out[d]]);
-  return shape;
-}
-
-constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::int8_t factor[32];
-  for (auto& f : factor) f = -1;
-  for (int i = 0; i < 2; ++i) {
-    const Node& x = graph.operand_node(id, i);
-    const std::int8_t* own = i == 0 ? labels.a : labels.b;
-    DimFactors& dims = rule.operands.emplace_back();
-    for (int d = 0; d < x.rank; ++d) {
-      if (x.is_unit(d)) continue;
-      if (factor[own[d]] < 0) factor[own[d]] = static_cast<std::int8_t>(rule.add(FactorKind::reduction));
-      dims.dims[d].push_back(factor[own[d]]);
+  const Node add{.op = Op::add,
+                 .dtype = node.dtype,
+                 .rank = node.rank,
+                 .unit = node.unit,
+                 .derived = node.derived,
+                 .source = node.source};
+  std::int32_t sum = -1;
+  for (int order = count - 1; order >= 0; --order)
+    for (int p = order; p >= 0; --p) {
+      const std::int32_t product = made.add(node, {pieces[0][p], pieces[1][order - p]});
+      sum = sum < 0 ? product : made.add(add, {sum, product});
     }
-  }
-  for (int d = 0; d < graph[id].rank; ++d) {
-    const std::int8_t f = factor[labels.out[d]];
-    if (f < 0) continue;
-    rule.kinds[static_cast<std::size_t>(f)] = FactorKind::pass;
-    rule.result.dims[d].push_back(f);
-  }
+  return sum;
 }
-
-/// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
-/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
-/// summed.
-constexpr void einsum_operand_gradient(Gradient& r, int operand) {
-  if (!r.needs(operand)) return;
-  const EinsumLabels labels = EinsumLabels::of(r.node());
-  const std::int8_t* own = operand == 0 ? labels.a : labels.b;
-  const std::int8_t* other = operand == 0 ? labels.b : labels.a;
-  const Value x = r.x(operand), partner = r.x(1 - operand), g = build::cast(r.full_g(), x.dtype());
-  EinsumLabels made;
-  for (int d = 0; d < max_rank; ++d) made.a[d] = made.b[d] = made.out[d] = -1;
-  for (int d = 0; d < g.rank(); ++d) made.a[d] = labels.out[d];
-  for (int d = 0; d < partner.rank(); ++d) made.b[d] = other[d];
-  int out = 0;
-  unsigned alone = 0;
-  for (int d = 0; d < x.rank(); ++d) {
-    bool found = false;
-    for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
-    for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
-    if (found && !x.is_unit(d))
-      made.out[out++] = own[d];
-    else
-      alone |= 1u << d;
-  }
-  const Value product =
-      build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
-  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
-}
-
-constexpr BrokenRule check_einsum(const NodeCheck& c) {
-  const Node &node = c.node(), &a = c.x(0), &b = c.x(1);
-  const EinsumLabels labels = EinsumLabels::of(node);
-  const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
-  const int ranks[] = {a.rank, b.rank, node.rank};
-  for (int list = 0; list < 3; ++list)
-    for (int d = 0; d < max_rank; ++d) {
-      const int label = lists[list][d];
-      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
-      for (int e = 0; e < d; ++e)
-        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
-    }
-  for (int d = 0; d < node.rank; ++d) {
-    bool found = false, unit = true;
-    for (int list = 0; list < 2; ++list)
-      for (int e = 0; e < ranks[list]; ++e)
-        if (lists[list][e] == labels.out[d]) {
-          found = true;
-          unit = unit && c.x(list).is_unit(e);
-        }
-    if (!found) return "a label of the result is one of an operand";
-    if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
-  }
-  return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
-             ? BrokenRule{}
-             : "operands have one element type, and the result that of its products";
-}
-
-inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
-  const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::string text;
-  auto list = [&](const std::int8_t* own, int rank) {
-    for (int d = 0; d < rank; ++d) text += tessera::detail::label_name(own[d]);
-  };
-  list(labels.a, graph.operand_node(id, 0).rank);
-  text += ',';
-  list(labels.b, graph.operand_node(id, 1).rank);
-  text += "->";
-  list(labels.out, graph[id].rank);
-  return text;
-}
-
-struct EinsumOp {
-  static constexpr OpRow row{.name = "einsum",
-                             .kind = OpKind::contraction,
-                             .arity = 2,
-                             .linear = Linearity::each,
-                             .shape = einsum_shape,
-                             .sharding = einsum_sharding,
-                             .partial = always_partial};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    einsum_operand_gradient(r, 0);
-    einsum_operand_gradient(r, 1);
-  };
-  static constexpr CheckRule check = check_einsum;
-  static constexpr AttributeText attributes = einsum_text;
-};
-
-using ContractionOperations = OperationList<EinsumOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/contraction/window_rows.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
-#define TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
-
-namespace tessera::build {
-
-/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
-/// runs and of the elements in one.
-constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
-  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
-  return x.make({.op = Op::windows,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank + 1),
-                 .unit = static_cast<std::uint8_t>(unit),
-                 .labels = pack_dim(dim)},
-                {x.id, size.id, stride.id, dilation.id});
-}
-/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
-constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
-  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
-  return x.make({.op = Op::fold,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank - 1),
-                 .unit = static_cast<std::uint8_t>(unit),
-                 .labels = pack_dim(dim)},
-                {x.id, stride.id, dilation.id, extent.id});
-}
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr Shape windows_shape(const ShapeContext& c) {
-  Shape shape = c.operand(0);
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
-  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
-  std::int64_t last = 0;  // element of the first window
-  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
-    fail_shapes(c, "a window is longer than the dim", "conv");
-  shape[dim] = (shape[dim] - last - 1) / stride + 1;
-  shape.insert(dim + 1, size);
-  return shape;
-}
-
-/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
-template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
-  const auto dim = static_cast<std::size_t>(dim_of(node));
-  // A step that is too large for the memory is never made: that dim has one index.
-  const auto steps = [from = strides[dim]](std::int64_t by) {
-    std::int64_t stride = 0;
-    return multiply_fits(from, by, stride) ? stride : 0;
-  };
-  strides.insert(dim + 1, steps(number(3)));
-  strides[dim] = steps(number(2));
-  return strides;
-}
-
-/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
-constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
-                               FactorRule& rule) {
-  for (int d = 0; d < line.rank; ++d) {
-    const int other = d > dim ? d + 1 : d;
-    if (!line.is_unit(d)) {
-      of_line.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
-      if (d != dim) of_runs.dims[other] = of_line.dims[d];
-    }
-    for (int r = dim; d == dim && r < dim + 2; ++r)
-      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
-  }
-}
-
-// Operands: size, stride and dilation after the first.
-/// `runs` has two dims where `line` has one.
-constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
-  const int dim = dim_of(c.node());
-  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
-  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
-  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
-      unsigned{runs.unit} >> (dim + 2) != after)
-    return "one dim is two of the other";
-  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
-}
-
-struct WindowsOp {
-  static constexpr OpRow row{.name = "windows",
-                             .kind = OpKind::layout,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape = windows_shape,
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
-                                                   rule.operands[0], rule);
-                                 },
-                             .flops = 0};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
-    const int dim = dim_of(r.node());
-    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-// Operands: stride, dilation and extent after the first.
-struct FoldOp {
-  static constexpr OpRow row{.name = "fold",
-                             .kind = OpKind::fold,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   Shape shape = c.operand(0);
-                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-                                   shape.erase(dim + 1);
-                                   shape[dim] = c.number(3);
-                                   return shape;
-                                 },
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
-                                                   rule.operands[0], rule.result, rule);
-                                 }};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const int dim = dim_of(r.node());
-    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-using WindowOperations = OperationList<WindowsOp, FoldOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/control_rows.hpp
-
-#ifndef TESSERA_OPS_CONTROL_ROWS_HPP
-#define TESSERA_OPS_CONTROL_ROWS_HPP
-
-namespace tessera::ops {
-
-constexpr BrokenRule check_repeat(const NodeCheck& c) {
-  const Node& node = c.node();
-  const Repeat repeat = Repeat::of(node);
-  if (node.index() <= 0 || node.index() >= c.program.graph_count || node.index() == c.graph_index)
-    return "a repeat has a body of its own";
-  const GraphView& body = c.program.graphs[node.index()];
-  if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
-    return "carried and stacked values are operands";
-  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands, or a number, to count its layers";
-  if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
-    return "a number that counts layers is an integer";
-  if (body.output_count < repeat.carried) return "a body gives every carried value";
-  for (int k = 0; k < repeat.carried; ++k)
-    if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
-  for (int a = 0; a < body.size; ++a) {
-    if (body[a].op != Op::argument) continue;
-    const int i = body[a].index();
-    if (i >= node.arity) return "an argument of a body is an operand of its repeat";
-    if (!(repeat.is_stacked(i) ? stacks(c.x(i), body[a]) : same_type(c.x(i), body[a])))
-      return "an argument of a body has the type of the operand";
-  }
-  return {};
-}
-constexpr BrokenRule check_project(const NodeCheck& c) {
-  const Node &node = c.node(), &from = c.x(0);
-  const GraphView& body = c.program.graphs[from.index()];
-  const int output = output_of(node);
-  if (output < 0 || output >= body.output_count) return "a projection is of an output";
-  const Node& type = body[body.outputs[output]];
-  const bool carried = output < Repeat::of(from).carried;
-  return (carried ? same_type(node, type) : stacks(node, type)) ? BrokenRule{}
-                                                                : "a projection has the type of the output";
-}
-
-struct RepeatOp {
-  static constexpr OpRow row{.name = "repeat", .kind = OpKind::control, .arity = any_arity, .flops = 0};
-  static constexpr GradientRule gradient = repeat_gradient;
-  static constexpr CheckRule check = check_repeat;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const Repeat repeat = Repeat::of(graph[id]);
-    return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
-                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
-  };
-};
-
-// The repeat reads the cotangents of its projections.
-struct ProjectOp {
-  static constexpr OpRow row{
-      .name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .flops = 0};
-  static constexpr CheckRule check = check_project;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::to_string(output_of(graph[id]));
-  };
-};
-
-using ControlOperations = OperationList<RepeatOp, ProjectOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/elementwise/operations.hpp
-
-#ifndef TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
-#define TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
-
-namespace tessera::ops {
-
-using ElementwiseOperations = JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations,
-                                          ActivationOperations, SelectOperations>::type;
-
-namespace detail {
-template <Op Id, class Operation> struct OperationAt {
-  using type = Operation;
-};
-template <class List> struct OperationMap;
-template <class... Operation>
-struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
-template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
-}  // namespace detail
-
-/// The elementwise operation of an id.
-template <Op Id>
-using elementwise_operation =
-    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/indexing/indexed_rows.hpp
-
-#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
-#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
-
-namespace tessera::ops {
-
-/// gather: operands table [N, row...] and indices [i...]; result [i..., row...].
-constexpr Shape gather_shape(const ShapeContext& c) {
-  Shape shape = c.operand(1);
-  for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
-  return shape;
-}
-
-/// The looked-up dim is a reduction: each shard of the table answers for its own rows with zeros elsewhere, then a sum.
-constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
-  const Node& index = graph.operand_node(id, indices);
-  const bool gathers = table == 0;
-  const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-  DimFactors table_dims, index_dims, row_dims;
-  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
-  for (int d = 0; d < index.rank; ++d)
-    if (!index.is_unit(d)) {
-      index_dims.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
-      row_dims.dims[d] = index_dims.dims[d];
-    }
-  for (int d = 1; d < shape.rank; ++d)
-    if (!shape.is_unit(d)) {
-      table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
-      row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
-    }
-  rule.operands[static_cast<std::size_t>(indices)] = index_dims;
-  if (gathers) {
-    rule.operands[0] = table_dims;
-    rule.result = row_dims;
-  } else {
-    rule.operands[static_cast<std::size_t>(rows)] = row_dims;
-    rule.operands[2] = table_dims;
-    rule.result = table_dims;
-  }
-}
-
-/// `rows` are rows of `table` at the indices of operand 1.
-constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
-  const Node& index = c.x(1);
-  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
-  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
-      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
-    return "rows have the dims of the indices and of a row";
-  return {};
-}
-
-struct GatherOp {
-  static constexpr OpRow row{
-      .name = "gather",
-      .kind = OpKind::indexed,
-      .arity = 2,
-      .linear = Linearity::first,
-      .shape = gather_shape,
-      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
-      .partial = always_partial,
-      .flops = 0};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
-    const Value sums =
-        g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-               {g.id, r.x(1).id, table.id});
-    r.add(0, build::cast(sums, table.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
-};
-
-// scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
-struct ScatterOp {
-  static constexpr OpRow row{
-      .name = "scatter",
-      .kind = OpKind::indexed,
-      .arity = 3,
-      .linear = Linearity::first,
-      .shape = [](const ShapeContext& c) { return c.operand(2); },
-      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
-      .partial = always_partial,
-      .shape_only = 1u << 2};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value rows = r.x(0), g = r.full_g();
-    r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
-                    {g.id, r.x(1).id}));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
-    return check_rows(c, c.node(), c.x(0));
-  };
-};
-
-using IndexedOperations = OperationList<GatherOp, ScatterOp>;
 
 }  // namespace tessera::ops
 
@@ -8828,6 +8383,21 @@ using IndexedOperations = OperationList<GatherOp, ScatterOp>;
 
 #ifndef TESSERA_OPS_SOURCE_ROWS_HPP
 #define TESSERA_OPS_SOURCE_ROWS_HPP
+
+namespace tessera::build {
+
+constexpr Value extent(Value x, int dim) {
+  if (x.is_unit(dim)) return x.number(1, DType::i64);
+  x = shape_source(x).at(x.source);
+  return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
+}
+constexpr Value iota(Value like, int dim, DType type) {
+  like = shape_source(like).at(like.source);
+  return like.make(
+      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {like.id});
+}
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -8854,10 +8424,26 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
 constexpr bool is_host_number(const Value& v) {
   const Node& node = v.node();
   if (node.rank != 0) return false;
-  if (is_host_source(node.op)) return true;
-  bool all = row_of(node).kind == OpKind::elementwise;
+  const OpRow& row = row_of(node);
+  if (row.host_source != HostSource::no) return true;
+  bool all = row.kind == OpKind::elementwise;
   for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
   return all;
+}
+
+constexpr HostNumber number_of_argument(const HostContext& c) {
+  return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
+}
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+constexpr HostNumber size_of_axis(const HostContext& c) {
+  if (c.mesh == nullptr) return c.numbers[c.id];
+  const Name axis = axis_of(c.node());
+  if (!c.mesh->has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, c.node(), *c.mesh);
+  return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
 }
 
 constexpr BrokenRule check_argument(const NodeCheck& c) {
@@ -8910,22 +8496,40 @@ struct ArgumentOp {
 };
 
 struct DimOp {
-  static constexpr OpRow row{
-      .name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "dim",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = index_text;
 };
 
 struct ScalarOp {
-  static constexpr OpRow row{
-      .name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "scalar",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::run,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = index_text;
 };
 
 struct ConstantOp {
-  static constexpr OpRow row{
-      .name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "constant",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = [](const HostContext& c) { return number_of(c.node()); },
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return tessera::detail::number_text(graph[id]);
@@ -8938,15 +8542,26 @@ struct ExtentOp {
                              .arity = 1,
                              .shape = scalar_shape,
                              .sharding = no_factors,
+                             .host = [](const HostContext& c) -> HostNumber {
+                               return c.shapes[c.graph.operand(c.id, 0)][static_cast<std::size_t>(dim_of(c.node()))];
+                             },
+                             .host_source = HostSource::planned,
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct AxisSizeOp {
-  static constexpr OpRow row{
-      .name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "axis_size",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = size_of_axis,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return std::string(axis_of(graph[id]).view());
@@ -8968,7 +8583,8 @@ struct ArangeOp {
                                    rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
                                  },
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_arange;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -8980,7 +8596,8 @@ struct IotaOp {
                              .shape = like_shape,
                              .sharding = like_sharding,
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_iota;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -8988,7 +8605,7 @@ struct IotaOp {
 // Operands: what to be shaped like, and the key.
 struct RandomOp {
   static constexpr OpRow row{.name = "random",
-                             .kind = OpKind::random,
+                             .unit = UnitKind::random,
                              .arity = 2,
                              .shape = like_shape,
                              .sharding = like_sharding,
@@ -9004,20 +8621,20 @@ struct RandomOp {
 
 struct ConstraintOp {
   static constexpr OpRow row{.name = "constraint",
-                             .kind = OpKind::constraint,
+                             .unit = UnitKind::constraint,
                              .arity = 1,
                              .linear = Linearity::first,
                              .shape = like_shape,
                              .sharding = like_sharding,
-                             .flops = 0};
+                             .flops = 0,
+                             .constrains = true,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     Node made = r.node();
-    const auto layout = static_cast<CotangentLayout>(made.labels[0]);
-    if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (layout == CotangentLayout::own_spec) {  // whose cotangent is sharded as the value is
-      made.value = made.labels[1];
-      made.labels[1] = static_cast<std::int8_t>(r.node().index());
-    }
+    const Constraint own = Constraint::of(made);
+    if (own.cotangent == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentLayout::own_spec)  // whose cotangent is sharded as the value is
+      Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
   static constexpr CheckRule check = check_constraint;
@@ -9029,7 +8646,7 @@ struct ConstraintOp {
 // The result is sharded as the second operand is, whose elements are never read.
 struct AlikeOp {
   static constexpr OpRow row{.name = "alike",
-                             .kind = OpKind::constraint,
+                             .unit = UnitKind::constraint,
                              .arity = 2,
                              .linear = Linearity::first,
                              .shape = alike_shape,
@@ -9040,7 +8657,9 @@ struct AlikeOp {
                                    rule.operands[0] = {};  // it is brought to where the result is
                                  },
                              .flops = 0,
-                             .shape_only = 2};
+                             .shape_only = 2,
+                             .sharded_as = 1,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
   static constexpr CheckRule check = check_alike;
 };
@@ -9052,61 +8671,89 @@ using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, 
 
 #endif
 
-// ---- tessera/ops/indexing/scan_rows.hpp
-
-#ifndef TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
-#define TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
-
-namespace tessera::build {
-
-constexpr Value cumsum(Value x, int dim, Scan scan) {
-  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
-  const Value wide = cast(x, summed_as(x.dtype()));
-  const Node& from = wide.node();
-  return cast(
-      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
-                {wide.id}),
-      sum_type(x.dtype()));
-}
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr BrokenRule check_scan(const NodeCheck& c) {
-  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
-}
-
-// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
-struct CumsumOp {
-  static constexpr OpRow row{.name = "cumsum",
-                             .kind = OpKind::scan,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = like_shape,
-                             .sharding = like_sharding};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    Scan scan = Scan::of(r.node());
-    scan.reverse = !scan.reverse;
-    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
-  };
-  static constexpr CheckRule check = check_scan;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const Scan scan = Scan::of(graph[id]);
-    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
-  };
-};
-
-using ScanOperations = OperationList<CumsumOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
 // ---- tessera/ops/layout/layout_rows.hpp
 
 #ifndef TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
 #define TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
+
+namespace tessera::build {
+
+/// The dims of static extent 1 of a rearrange: those without factors, or with factors of such dims alone.
+constexpr std::uint8_t rearranged_units(const Factors& factors, const Node& from, int out_rank) {
+  unsigned units = (1u << out_rank) - 1;
+  for (int p = 0; p < factors.count; ++p)
+    if (!from.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) units &= ~(1u << factors.out_dim[p]);
+  return static_cast<std::uint8_t>(units);
+}
+/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+  Node made{.op = Op::rearrange,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(out_rank),
+            .labels = factors.pack(),
+            .value = static_cast<double>(hidden)};
+  std::int32_t operands[max_rank + 1]{x.id};
+  bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
+  for (int f = 0; f < factors.count; ++f) {
+    operands[f + 1] = sizes ? sizes[f] : -1;
+    sized = sized || operands[f + 1] >= 0;
+    in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
+  }
+  made.unit = rearranged_units(factors, x.node(), out_rank);
+  if (in_order && made.unit == x.node().unit) return x;
+  return x.make(made, operands, sized ? factors.count + 1 : 1);
+}
+
+/// Inserts static dims of extent 1 where the bits of `units` say (positions in the result).
+constexpr Value insert_units(Value x, unsigned units, int out_rank) {
+  if (units == 0) return x;
+  Factors f{};
+  int d = 0;
+  for (int out = 0; out < out_rank; ++out) {
+    if ((units >> out & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++d;
+  }
+  return rearrange(x, out_rank, f, nullptr);
+}
+
+constexpr Value drop_units(Value x, unsigned dims) {
+  if (dims == 0) return x;
+  Factors f{};
+  int out = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if ((dims >> d & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++out;
+  }
+  return rearrange(x, out, f, nullptr);
+}
+
+constexpr Value slice(Value x, int dim, Value start, Value size) {
+  Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  if (size.is_number(1)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  return x.make(made, {x.id, start.id, size.id});
+}
+constexpr Value pad(Value x, int dim, Value start, Value like) {
+  return x.make(
+      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {x.id, start.id, like.id});
+}
+/// Zeros around x along a dim, to a given extent.
+constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
+  Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  return x.make(made, {x.id, start.id, extent.id});
+}
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -9341,12 +8988,11 @@ constexpr Shape permute_shape(const ShapeContext& c) {
   }
   return c.operand(0);
 }
-/// Which place a place receives from, -1: none. `number(i)` is operand i.
-template <class NumberAt>
-constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
-  if (node.arity == 2) return (place - number(1) % extent + extent) % extent;
-  for (int i = 1; i < node.arity; i += 2)
-    if (number(i + 1) == place) return number(i);
+/// Which place a place receives from, -1: none.
+constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t place, std::int64_t extent) {
+  if (c.node().arity == 2) return (place - c.number(1) % extent + extent) % extent;
+  for (int i = 1; i < c.node().arity; i += 2)
+    if (c.number(i + 1) == place) return c.number(i);
   return -1;
 }
 constexpr void permute_gradient(Gradient& r) {
@@ -9365,20 +9011,21 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Factors f = Factors::of(node);
   if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
-  unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
+  unsigned placed = 0, factored = 0;
   for (int p = 0; p < f.count; ++p) {
     if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
         f.order[p] >= f.count)
-      return "parts lie in dims";
+      return "the dims of a part exist";
     if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
     placed |= 1u << f.order[p];
     factored |= 1u << f.in_dim[p];
-    if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
     if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
   }
   if (placed != (1u << f.count) - 1) return "every part has one place in the result";
   if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
-  return node.unit == unit && node.dtype == from.dtype ? BrokenRule{} : "the result has the type that its parts make";
+  return node.unit == build::rearranged_units(f, from, node.rank) && node.dtype == from.dtype
+             ? BrokenRule{}
+             : "the result has the type that its parts make";
 }
 /// The dim that an operation works along is one of the rank, and the others are those of its operands.
 constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
@@ -9436,12 +9083,15 @@ inline std::string rearrange_text(const ProgramView&, const GraphView& graph, in
 
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = rearrange_shape,
                              .sharding = rearrange_sharding,
-                             .flops = 0};
+                             .factor_extents = factor_extents,
+                             .flops = 0,
+                             .optional_operands = true,
+                             .recomputed = true};
   static constexpr GradientRule gradient = rearrange_gradient;
   static constexpr CheckRule check = check_rearrange;
   static constexpr AttributeText attributes = rearrange_text;
@@ -9449,14 +9099,16 @@ struct RearrangeOp {
 
 struct SliceOp {
   static constexpr OpRow row{.name = "slice",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = slice_shape,
                              .sharding = moved_dim_sharding,
                              .partial = takes_row,
                              .offset = slice_offset,
-                             .flops = 0};
+                             .view = [](const ShapeContext&, const Shape& strides) { return strides; },
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
@@ -9466,7 +9118,7 @@ struct SliceOp {
 
 struct PadOp {
   static constexpr OpRow row{.name = "pad",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = pad_shape,
@@ -9483,7 +9135,7 @@ struct PadOp {
 
 struct ConcatOp {
   static constexpr OpRow row{.name = "concat",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::jointly,
                              .shape = concat_shape,
@@ -9497,11 +9149,12 @@ struct ConcatOp {
 
 struct PermuteOp {
   static constexpr OpRow row{.name = "ppermute",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = permute_shape,
                              .sharding = like_sharding,
+                             .permutation = permuted_from,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
   static constexpr CheckRule check = check_permute;
@@ -9509,6 +9162,948 @@ struct PermuteOp {
 };
 
 using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/contraction/contraction_rows.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+
+namespace tessera::build {
+
+/// The dims of static extent 1 of a contraction: those that have it in every operand.
+constexpr std::uint8_t einsum_units(const EinsumLabels& labels, const Node& a, const Node& b, int rank) {
+  unsigned units = (1u << rank) - 1;
+  for (int d = 0; d < rank; ++d) {
+    for (int i = 0; i < a.rank; ++i)
+      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) units &= ~(1u << d);
+    for (int i = 0; i < b.rank; ++i)
+      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) units &= ~(1u << d);
+  }
+  return static_cast<std::uint8_t>(units);
+}
+/// Of bf16 the result is f32.
+constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  Node made{.op = Op::einsum,
+            .dtype = computed_as(a.dtype()),
+            .labels = labels.pack(),
+            .value = static_cast<double>(static_cast<int>(precision))};
+  while (made.rank < max_rank && labels.out[made.rank] >= 0) ++made.rank;
+  made.unit = einsum_units(labels, a.node(), b.node(), made.rank);
+  return a.make(made, {a.id, b.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+/// Names a product of matrices, which users write as one, by its own name.
+[[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
+  int windows = c.graph.operand(c.id, 0);
+  while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
+  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
+  const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
+  bool matrices =
+      rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
+  for (int d = 0; d < rank_b - 2; ++d) matrices = matrices && labels.b[d] == labels.a[d];
+  if (matrices) fail_shapes(c, "inner dims differ", "matmul");
+  std::string equation;
+  const auto add = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) equation += static_cast<char>('a' + own[d]);
+  };
+  add(labels.a, rank_a);
+  equation += ',';
+  add(labels.b, rank_b);
+  equation += "->";
+  add(labels.out, c.node().rank);
+  fail_shapes(c, concat_text("dims that share a label differ in ", equation));
+}
+
+/// Extents behind each label, checked where two dims share one.
+constexpr Shape einsum_shape(const ShapeContext& c) {
+  const EinsumLabels labels = EinsumLabels::of(c.node());
+  std::int64_t extent[32];
+  for (auto& n : extent) n = 1;
+  bool known[32]{};
+  for (int i = 0; i < 2; ++i) {
+    const Node& x = c.graph.operand_node(c.id, i);
+    const std::int8_t* own = i == 0 ? labels.a : labels.b;
+    for (int d = 0; d < x.rank; ++d) {
+      if (x.is_unit(d)) continue;
+      const std::int64_t n = c.operand(i)[static_cast<std::size_t>(d)];
+      if (known[own[d]] && extent[own[d]] != n) fail_einsum(c, labels, own[d]);
+      extent[own[d]] = n;
+      known[own[d]] = true;
+    }
+  }
+  Shape shape;
+  for (int d = 0; d < c.node().rank; ++d) shape.push_back(extent[labels.out[d]]);
+  return shape;
+}
+
+constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::int8_t factor[32];
+  for (auto& f : factor) f = -1;
+  for (int i = 0; i < 2; ++i) {
+    const Node& x = graph.operand_node(id, i);
+    const std::int8_t* own = i == 0 ? labels.a : labels.b;
+    DimFactors& dims = rule.operands.emplace_back();
+    for (int d = 0; d < x.rank; ++d) {
+      if (x.is_unit(d)) continue;
+      if (factor[own[d]] < 0) factor[own[d]] = static_cast<std::int8_t>(rule.add(FactorKind::reduction));
+      dims.dims[d].push_back(factor[own[d]]);
+    }
+  }
+  for (int d = 0; d < graph[id].rank; ++d) {
+    const std::int8_t f = factor[labels.out[d]];
+    if (f < 0) continue;
+    rule.kinds[static_cast<std::size_t>(f)] = FactorKind::pass;
+    rule.result.dims[d].push_back(f);
+  }
+}
+
+/// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
+/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
+/// summed.
+constexpr void einsum_operand_gradient(Gradient& r, int operand) {
+  if (!r.needs(operand)) return;
+  const EinsumLabels labels = EinsumLabels::of(r.node());
+  const std::int8_t* own = operand == 0 ? labels.a : labels.b;
+  const std::int8_t* other = operand == 0 ? labels.b : labels.a;
+  const Value x = r.x(operand), partner = r.x(1 - operand), g = build::cast(r.full_g(), x.dtype());
+  EinsumLabels made;
+  for (int d = 0; d < max_rank; ++d) made.a[d] = made.b[d] = made.out[d] = -1;
+  for (int d = 0; d < g.rank(); ++d) made.a[d] = labels.out[d];
+  for (int d = 0; d < partner.rank(); ++d) made.b[d] = other[d];
+  int out = 0;
+  unsigned alone = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    bool found = false;
+    for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
+    for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
+    if (found && !x.is_unit(d))
+      made.out[out++] = own[d];
+    else
+      alone |= 1u << d;
+  }
+  const Value product =
+      build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
+  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
+}
+
+constexpr BrokenRule check_einsum(const NodeCheck& c) {
+  const Node &node = c.node(), &a = c.x(0), &b = c.x(1);
+  const EinsumLabels labels = EinsumLabels::of(node);
+  const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
+  const int ranks[] = {a.rank, b.rank, node.rank};
+  for (int list = 0; list < 3; ++list)
+    for (int d = 0; d < max_rank; ++d) {
+      const int label = lists[list][d];
+      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      for (int e = 0; e < d; ++e)
+        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
+    }
+  for (int d = 0; d < node.rank; ++d) {
+    bool found = false;
+    for (int list = 0; list < 2; ++list)
+      for (int e = 0; e < ranks[list]; ++e) found = found || lists[list][e] == labels.out[d];
+    if (!found) return "a label of the result is one of an operand";
+  }
+  if (node.unit != build::einsum_units(labels, a, b, node.rank))
+    return "a dim has static extent 1 when it has in every operand";
+  return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+             ? BrokenRule{}
+             : "operands have one element type, and the result that of its products";
+}
+
+inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::string text;
+  auto list = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) text += tessera::detail::label_name(own[d]);
+  };
+  list(labels.a, graph.operand_node(id, 0).rank);
+  text += ',';
+  list(labels.b, graph.operand_node(id, 1).rank);
+  text += "->";
+  list(labels.out, graph[id].rank);
+  return text;
+}
+
+struct EinsumOp {
+  static constexpr OpRow row{.name = "einsum",
+                             .unit = UnitKind::contraction,
+                             .arity = 2,
+                             .linear = Linearity::each,
+                             .shape = einsum_shape,
+                             .sharding = einsum_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    einsum_operand_gradient(r, 0);
+    einsum_operand_gradient(r, 1);
+  };
+  static constexpr SimplifyRule simplify = [](Graph& made, const Node& node, const std::int32_t* operands) {
+    const bool splits = node.value != 0 && made[operands[0]].dtype != DType::bf16;
+    return splits ? split_product(made, node, operands) : -1;
+  };
+  static constexpr CheckRule check = check_einsum;
+  static constexpr AttributeText attributes = einsum_text;
+};
+
+using ContractionOperations = OperationList<EinsumOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/reduction/reduce.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCE_HPP
+#define TESSERA_OPS_REDUCTION_REDUCE_HPP
+
+namespace tessera::build {
+
+/// The dims of a reduction, and those of static extent 1.
+constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced) {
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
+    ++made.rank;
+  }
+}
+/// Reduces the dims in the bit set.
+constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
+  const Reduction reduction = row_of(op).reduction;
+  const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
+  if (dims == 0) return cast(x, whole);
+  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
+  Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
+  reduced_dims(made, x.node(), reduced);
+  return x.make(made, {x.id});
+}
+
+constexpr Value sum_of(Value x, unsigned dims, bool keep = false) { return reduce(Op::sum, x, dims, keep); }
+constexpr Value sum_to(Value x, Value like) {
+  const Node &from = x.node(), &to = like.node();
+  const int missing = from.rank - to.rank;
+  const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
+  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
+  if (missing > 0) {
+    x = sum_of(x, lead);
+    units >>= missing;
+  }
+  return sum_of(x, units, true);
+}
+
+}  // namespace tessera::build
+
+#endif
+
+// ---- tessera/ops/attention/attention_rows.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
+
+namespace tessera::ops {
+
+/// Factors of all three nodes, in this order.
+namespace attention_factor {
+inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
+}
+
+/// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
+constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
+  const Shape &q = c.operand(0), &k = c.operand(1);
+  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
+  if (!has_values) return;
+  const Shape& v = c.operand(2);
+  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
+    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
+}
+
+/// The gradients of keys and values are sums over queries.
+constexpr bool sums_over_queries(const GraphView& graph, int id) {
+  const AttentionForm form = AttentionForm::of_node(graph[id]);
+  return form.is_gradient() && form.of() != 0;
+}
+/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
+/// over them are partial.
+constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  using namespace attention_factor;
+  const Node& node = graph[id];
+  const bool over_queries = sums_over_queries(graph, id);
+  for (int f = 0; f < 6; ++f)
+    rule.add(f > queries                    ? FactorKind::replicate
+             : f == queries && over_queries ? FactorKind::reduction
+                                            : FactorKind::pass);
+  const auto dims_of = [](const Node& x, std::initializer_list<std::int8_t> factors) {
+    DimFactors dims;
+    int d = 0;
+    for (std::int8_t factor : factors) {
+      if (!x.is_unit(d)) dims.dims[d].push_back(factor);
+      ++d;
+    }
+    return dims;
+  };
+  const auto like_q = [&](const Node& x) { return dims_of(x, {batch, queries, heads, width}); };
+  const auto like_k = [&](const Node& x) { return dims_of(x, {batch, keys, heads, width}); };
+  const auto like_v = [&](const Node& x) { return dims_of(x, {batch, keys, heads, value_width}); };
+  const auto like_out = [&](const Node& x) { return dims_of(x, {batch, queries, heads, value_width}); };
+  const auto like_lse = [&](const Node& x) { return dims_of(x, {batch, heads, queries}); };
+  const auto operand = [&](int i) -> const Node& { return graph.operand_node(id, i); };
+  rule.operands = {like_q(operand(0)), like_k(operand(1))};
+  if (node.op == Op::attention_lse) {
+    rule.result = like_lse(node);
+  } else {
+    rule.operands.push_back(like_v(operand(2)));
+    if (node.op == Op::attention) {
+      rule.operands.push_back(like_lse(operand(3)));
+      rule.result = like_out(node);
+    } else {
+      rule.operands.push_back(like_out(operand(3)));
+      rule.operands.push_back(like_lse(operand(4)));
+      rule.operands.push_back(like_out(operand(5)));
+      const int of = AttentionForm::of_node(node).of();
+      rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
+    }
+  }
+  rule.operands.emplace_back();  // the scale
+}
+
+/// Attention written out, for what has no kernel: the derivatives of logarithms and of gradients.
+struct DenseAttention {
+  Value q, k, scale;
+
+  static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
+    EinsumLabels made;
+    for (int d = 0; d < max_rank; ++d) {
+      made.a[d] = d < 4 ? static_cast<std::int8_t>(a[d] - 'a') : std::int8_t{-1};
+      made.b[d] = d < 4 ? static_cast<std::int8_t>(b[d] - 'a') : std::int8_t{-1};
+      made.out[d] = d < 4 ? static_cast<std::int8_t>(out[d] - 'a') : std::int8_t{-1};
+    }
+    return made;
+  }
+  /// exp(scores - lse), zero for what a query does not see: [b, h, t, s].
+  constexpr Value weights(Value lse, bool causal) const {
+    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_units(lse, 1u << 3, 4);
+    if (causal) {
+      const Value seen =
+          build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
+      shifted = build::select(seen, shifted, shifted.number(-1e30));
+    }
+    return build::unary(Op::exp, shifted);
+  }
+  constexpr Value of_scores(Value slopes, int operand) const {
+    slopes = slopes * scale;
+    return operand == 0 ? build::einsum(slopes, k, labels("bhts", "bshd", "bthd"))
+                        : build::einsum(slopes, q, labels("bhts", "bthd", "bshd"));
+  }
+};
+
+constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
+
+constexpr void attention_gradient(Gradient& r) {
+  const Value g = build::cast(r.full_g(), r.node().dtype);
+  for (int i = 0; i < 3; ++i) {
+    if (!r.needs(i)) continue;
+    Node made = r.x(i).node();
+    made.op = Op::attention_grad;
+    made.dtype = computed_as(made.dtype);
+    made.value = 0;
+    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<AttentionResult>(i)}.pack();
+    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
+    r.add(i, build::cast(made_of, r.x(i).dtype()));
+  }
+}
+
+constexpr void attention_lse_gradient(Gradient& r) {
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
+  const Value slopes =
+      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
+  for (int i = 0; i < 2; ++i)
+    if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
+}
+
+/// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
+/// of what it is written with.
+constexpr void attention_second_gradient(Gradient& r) {
+  const AttentionForm form = AttentionForm::of_node(r.node());
+  const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
+  const Value weights = dense.weights(lse, form.causal);
+  Value written = weights;
+  if (form.of() == 2) {
+    written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
+  } else {
+    const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
+    EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
+    rows.out[3] = -1;
+    const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
+    written = dense.of_scores(weights * (each - mean), form.of());
+  }
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
+  Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
+  sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
+  for (int id = written.id; id >= 0; --id) {
+    const auto at = static_cast<std::size_t>(id);
+    if (!sweep.wanted[at] || sweep.cotangents[at] < 0) continue;
+    bool is_operand = false;
+    for (int i = 0; i < 6; ++i)
+      if (operands[static_cast<std::size_t>(i)] == id) {
+        is_operand = true;
+        r.add(i, cotangent.with(sweep.cotangents[at]));
+        break;
+      }
+    if (is_operand) continue;
+    Gradient inner(sweep, id);
+    gradient_of(r.module().graph(cotangent.graph)[id].op)(inner);
+  }
+}
+
+constexpr BrokenRule check_attention(const NodeCheck& c) {
+  const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
+  const bool plain = node.op == Op::attention_lse;
+  const bool is_gradient = node.op == Op::attention_grad;
+  const AttentionForm form = AttentionForm::of_node(node);
+  if (is_gradient && (form.of() < 0 || form.of() > 2)) return "a gradient is of queries, keys or values";
+  if (!is_gradient && form.result != (plain ? AttentionResult::logarithms : AttentionResult::output))
+    return "an attention says what it gives";
+  const DType type = q.dtype, wide = computed_as(type);
+  for (int i = 0; i < node.arity; ++i)
+    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+        c.x(i).dtype != (sum ? wide : type))
+      return "operands and result have one element type";
+  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+  if (!is_floating(type)) return "attention is of floating numbers";
+  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
+  if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
+  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
+  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
+  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
+  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
+  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
+  if (!is_gradient)
+    return node.rank == 4 && node.unit == out ? BrokenRule{}
+                                              : "the result has the dims of the queries, and the width of the values";
+  for (int i : {3, 5})
+    if (c.x(i).rank != 4 || c.x(i).unit != out)
+      return "a result has the dims of the queries, and the width of the values";
+  const Node& of = c.x(form.of());
+  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
+}
+
+struct AttentionLseOp {
+  static constexpr OpRow row{.name = "attention_lse",
+                             .unit = UnitKind::attention,
+                             .arity = 3,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, false);
+                                   return Shape{c.operand(0)[0], c.operand(0)[2], c.operand(0)[1]};
+                                 },
+                             .sharding = attention_sharding};
+  static constexpr GradientRule gradient = attention_lse_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
+};
+
+struct AttentionOp {
+  static constexpr OpRow row{.name = "attention",
+                             .unit = UnitKind::attention,
+                             .arity = 5,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   Shape shape = c.operand(0);
+                                   shape[3] = c.operand(2)[3];
+                                   return shape;
+                                 },
+                             .sharding = attention_sharding,
+                             .joins_operand = 3};
+  static constexpr GradientRule gradient = attention_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
+};
+
+struct AttentionGradOp {
+  static constexpr OpRow row{
+      .name = "attention_grad",
+      .unit = UnitKind::attention,
+      .arity = 7,
+      .shape =
+          [](const ShapeContext& c) {
+            check_attention_shapes(c, true);
+            return c.operand(AttentionForm::of_node(c.node()).of());
+          },
+      .sharding = attention_sharding,
+      .partial = sums_over_queries,
+      .joins = [](const Node& x,
+                  const Node& y) { return AttentionForm::of_node(x).causal == AttentionForm::of_node(y).causal; }};
+  static constexpr GradientRule gradient = attention_second_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return concat_text(form.of() == 0 ? "q" : form.of() == 1 ? "k" : "v", form.causal ? ", causal" : "");
+  };
+};
+
+using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/contraction/window_rows.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+
+namespace tessera::build {
+
+/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
+/// runs and of the elements in one.
+constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
+  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  return x.make({.op = Op::windows,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, size.id, stride.id, dilation.id});
+}
+/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
+constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
+  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
+  return x.make({.op = Op::fold,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, stride.id, dilation.id, extent.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape windows_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  std::int64_t last = 0;  // element of the first window
+  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
+    fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - last - 1) / stride + 1;
+  shape.insert(dim + 1, size);
+  return shape;
+}
+
+/// Strides of windows over the memory of their operand, in which they overlap.
+constexpr Shape window_strides(const ShapeContext& c, const Shape& operand) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  // A step that is too large for the memory is never made: that dim has one index.
+  const auto steps = [from = operand[dim]](std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;
+  };
+  Shape strides = operand;
+  strides.insert(dim + 1, steps(c.number(3)));
+  strides[dim] = steps(c.number(2));
+  return strides;
+}
+/// Windows that are split along a dim that the operand lacks are no view of it.
+constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
+  const int dim = dim_of(node);
+  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
+  operand = replicated(windows.rank - 1);
+  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
+  return true;
+}
+
+/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
+constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
+                               FactorRule& rule) {
+  for (int d = 0; d < line.rank; ++d) {
+    const int other = d > dim ? d + 1 : d;
+    if (!line.is_unit(d)) {
+      of_line.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
+      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+    }
+    for (int r = dim; d == dim && r < dim + 2; ++r)
+      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+  }
+}
+
+// Operands: size, stride and dilation after the first.
+/// `runs` has two dims where `line` has one.
+constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
+  const int dim = dim_of(c.node());
+  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+      unsigned{runs.unit} >> (dim + 2) != after)
+    return "one dim is two of the other";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+}
+
+struct WindowsOp {
+  static constexpr OpRow row{.name = "windows",
+                             .unit = UnitKind::layout,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape = windows_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
+                                                   rule.operands[0], rule);
+                                 },
+                             .view = window_strides,
+                             .under_view = under_windows,
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+    const int dim = dim_of(r.node());
+    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+/// The windows end in the dim that they are added to.
+constexpr Shape fold_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t stride = c.number(1), dilation = c.number(2), extent = c.number(3);
+  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below one", "conv_transpose");
+  std::int64_t last_window = 0, last_element = 0;
+  if (volume(shape) > 0 &&
+      (!multiply_fits(shape[dim] - 1, stride, last_window) ||
+       !multiply_fits(shape[dim + 1] - 1, dilation, last_element) || last_window >= extent - last_element))
+    fail_shapes(c, "windows are longer than the dim", "conv_transpose");
+  shape.erase(dim + 1);
+  shape[dim] = extent;
+  return shape;
+}
+
+// Operands: stride, dilation and extent after the first.
+struct FoldOp {
+  static constexpr OpRow row{.name = "fold",
+                             .unit = UnitKind::fold,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape = fold_shape,
+                             .sharding = [](const GraphView& graph, int id, FactorRule& rule) {
+                               rule.operands.resize(4);
+                               windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                               rule.operands[0], rule.result, rule);
+                             }};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const int dim = dim_of(r.node());
+    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using WindowOperations = OperationList<WindowsOp, FoldOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/control_rows.hpp
+
+#ifndef TESSERA_OPS_CONTROL_ROWS_HPP
+#define TESSERA_OPS_CONTROL_ROWS_HPP
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_repeat(const NodeCheck& c) {
+  const Node& node = c.node();
+  const Repeat repeat = Repeat::of(node);
+  if (node.index() <= 0 || node.index() >= c.program.graph_count || node.index() == c.graph_index)
+    return "a repeat has a body of its own";
+  const GraphView& body = c.program.graphs[node.index()];
+  if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+    return "carried and stacked values are operands";
+  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands, or a number, to count its layers";
+  if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
+    return "a number that counts layers is an integer";
+  if (body.output_count < repeat.carried) return "a body gives every carried value";
+  for (int k = 0; k < repeat.carried; ++k)
+    if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
+  for (int a = 0; a < body.size; ++a) {
+    if (!body[a].is_argument()) continue;
+    const int i = body[a].index();
+    if (i >= node.arity) return "an argument of a body is an operand of its repeat";
+    if (!(repeat.is_stacked(i) ? stacks(c.x(i), body[a]) : same_type(c.x(i), body[a])))
+      return "an argument of a body has the type of the operand";
+  }
+  return {};
+}
+constexpr BrokenRule check_project(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const GraphView& body = c.program.graphs[from.index()];
+  const int output = output_of(node);
+  if (output < 0 || output >= body.output_count) return "a projection is of an output";
+  const Node& type = body[body.outputs[output]];
+  const bool carried = output < Repeat::of(from).carried;
+  return (carried ? same_type(node, type) : stacks(node, type)) ? BrokenRule{}
+                                                                : "a projection has the type of the output";
+}
+
+struct RepeatOp {
+  static constexpr OpRow row{.name = "repeat", .unit = UnitKind::repeat, .arity = any_arity, .flops = 0};
+  static constexpr GradientRule gradient = repeat_gradient;
+  static constexpr CheckRule check = check_repeat;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
+  };
+};
+
+// The repeat reads the cotangents of its projections.
+struct ProjectOp {
+  static constexpr OpRow row{
+      .name = "project", .unit = UnitKind::repeat, .arity = 1, .linear = Linearity::first, .flops = 0};
+  static constexpr CheckRule check = check_project;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::to_string(output_of(graph[id]));
+  };
+};
+
+using ControlOperations = OperationList<RepeatOp, ProjectOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/elementwise/operations.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
+#define TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
+
+namespace tessera::ops {
+
+using ElementwiseOperations = JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations,
+                                          ActivationOperations, SelectOperations>::type;
+
+namespace detail {
+template <Op Id, class Operation> struct OperationAt {
+  using type = Operation;
+};
+template <class List> struct OperationMap;
+template <class... Operation>
+struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
+template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
+}  // namespace detail
+
+/// The elementwise operation of an id.
+template <Op Id>
+using elementwise_operation =
+    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/indexing/indexed_rows.hpp
+
+#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+
+namespace tessera::ops {
+
+/// embedding: operands table [N, row...] and indices [i...]; result [i..., row...].
+constexpr Shape embedding_shape(const ShapeContext& c) {
+  Shape shape = c.operand(1);
+  for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
+  return shape;
+}
+
+/// The looked-up dim is a reduction: each shard of the table answers for its own rows with zeros elsewhere, then a sum.
+constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
+  const Node& index = graph.operand_node(id, indices);
+  const bool gathers = table == 0;
+  const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  DimFactors table_dims, index_dims, row_dims;
+  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
+  for (int d = 0; d < index.rank; ++d)
+    if (!index.is_unit(d)) {
+      index_dims.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
+      row_dims.dims[d] = index_dims.dims[d];
+    }
+  for (int d = 1; d < shape.rank; ++d)
+    if (!shape.is_unit(d)) {
+      table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
+    }
+  rule.operands[static_cast<std::size_t>(indices)] = index_dims;
+  if (gathers) {
+    rule.operands[0] = table_dims;
+    rule.result = row_dims;
+  } else {
+    rule.operands[static_cast<std::size_t>(rows)] = row_dims;
+    rule.operands[2] = table_dims;
+    rule.result = table_dims;
+  }
+}
+
+/// `rows` are rows of `table` at the indices of operand 1.
+constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
+  const Node& index = c.x(1);
+  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
+  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
+      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
+    return "rows have the dims of the indices and of a row";
+  return {};
+}
+
+struct EmbeddingOp {
+  static constexpr OpRow row{
+      .name = "embedding",
+      .unit = UnitKind::indexed,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = embedding_shape,
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .partial = always_partial,
+      .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+    const Value sums =
+        g.make({.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+               {g.id, r.x(1).id, table.id});
+    r.add(0, build::cast(sums, table.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
+};
+
+// index_add: operands rows [i..., row...], indices [i...] and a table for its shape.
+struct IndexAddOp {
+  static constexpr OpRow row{
+      .name = "index_add",
+      .unit = UnitKind::indexed,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .partial = always_partial,
+      .shape_only = 1u << 2,
+      .scatters = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value rows = r.x(0), g = r.full_g();
+    r.add(0, g.make({.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+                    {g.id, r.x(1).id}));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    return check_rows(c, c.node(), c.x(0));
+  };
+};
+
+using IndexedOperations = OperationList<EmbeddingOp, IndexAddOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/indexing/scan_rows.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+#define TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+
+namespace tessera::build {
+
+/// Reduces what comes before each element along a dim, by the operation's monoid.
+constexpr Value scan(Op op, Value x, int dim, Scan how) {
+  const Reduction reduction = row_of(op).reduction;
+  const DType type = reduced_type(reduction, x.dtype());
+  if (x.is_unit(dim) && !how.exclusive) return cast(x, type);
+  const Value wide = cast(x, partial_type(reduction, x.dtype()));
+  const Node& from = wide.node();
+  return cast(wide.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = how.pack(dim)},
+                        {wide.id}),
+              type);
+}
+constexpr Value cumsum(Value x, int dim, Scan how) { return scan(Op::cumsum, x, dim, how); }
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_scan(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+}
+
+/// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .unit = UnitKind::scan,
+          .arity = 1,
+          .linear = linear,
+          .shape = like_shape,
+          .sharding = like_sharding,
+          .reduction = reduction};
+}
+
+/// What scans have besides their row and gradient.
+struct ScanOperation {
+  static constexpr CheckRule check = check_scan;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Scan scan = Scan::of(graph[id]);
+    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+  };
+};
+
+struct CumsumOp : ScanOperation {
+  static constexpr OpRow row = scan_row("cumsum", Reduction::sum, Linearity::first);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    Scan scan = Scan::of(r.node());
+    scan.reverse = !scan.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+  };
+};
+
+/// Each element x is a factor of the products from it on. Before the first zero of a line the slopes are the sum of
+/// g y / x; at it the zero is left out of the products that it is in; behind it they are 0.
+struct CumprodOp : ScanOperation {
+  static constexpr OpRow row = scan_row("cumprod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Scan how = Scan::of(r.node()), back{!how.reverse, how.exclusive};
+    const int dim = dim_of(r.node());
+    const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value zeros = build::cumsum(build::select(is_zero, one, zero), dim, {.reverse = how.reverse});
+    const Value first = build::binary(Op::logical_and, is_zero, build::binary(Op::equal, zeros, one));
+    const Value passed = build::scan(r.node().op, build::select(first, one, x), dim, how);
+    const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
+    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, zero)));
+  };
+};
+
+using ScanOperations = OperationList<CumsumOp, CumprodOp>;
 
 }  // namespace tessera::ops
 
@@ -9533,16 +10128,16 @@ constexpr Value argsort(Value x, int dim, Order order, DType type, Value count =
   const std::int32_t operands[] = {x.id, count.id};
   return x.make(made, operands, all ? 1 : 2);
 }
-constexpr Value take_along(Value x, int dim, Value indices) {
-  return x.make({.op = Op::take_along,
+constexpr Value gather(Value x, int dim, Value indices) {
+  return x.make({.op = Op::gather,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
                  .unit = indices.node().unit,
                  .labels = pack_dim(dim)},
                 {x.id, indices.id});
 }
-constexpr Value put_along(Value x, int dim, Value indices, Value like) {
-  return x.make({.op = Op::put_along,
+constexpr Value scatter_add(Value x, int dim, Value indices, Value like) {
+  return x.make({.op = Op::scatter_add,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
                  .unit = like.node().unit,
@@ -9560,7 +10155,7 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
     fail_shapes(c, "more elements along the dim than i32 counts");
   if (c.node().arity == 1) return shape;
-  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "more elements are asked for than the dim has", "topk");
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is more than the dim has", "topk");
   extent = c.number(1);
   return shape;
 }
@@ -9568,7 +10163,16 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
 constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
   for (std::size_t d = 0; d < table.size(); ++d)
     if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
-      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
+      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "gather");
+}
+
+/// Each element of the source has an index, and the result is shaped like operand 2.
+constexpr Shape scatter_add_shape(const ShapeContext& c) {
+  const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
+  for (std::size_t d = 0; d < result.size(); ++d)
+    if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
+      fail_shapes(c, "source and indices have one shape, and the dims of the result but that along which is added");
+  return result;
 }
 
 /// Dims other than that of the node are those of the first operands.
@@ -9583,18 +10187,18 @@ constexpr BrokenRule check_argsort(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
   return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
 }
-constexpr BrokenRule check_take_along(const NodeCheck& c) {
+constexpr BrokenRule check_gather(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
   return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
 }
-constexpr BrokenRule check_put_along(const NodeCheck& c) {
+constexpr BrokenRule check_scatter_add(const NodeCheck& c) {
   if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";
-  return check_take_along(c);
+  return check_gather(c);
 }
 
 struct ArgsortOp {
   static constexpr OpRow row{.name = "argsort",
-                             .kind = OpKind::sort,
+                             .unit = UnitKind::sort,
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
@@ -9604,9 +10208,9 @@ struct ArgsortOp {
   };
 };
 
-struct TakeAlongOp {
-  static constexpr OpRow row{.name = "take_along",
-                             .kind = OpKind::sort,
+struct GatherOp {
+  static constexpr OpRow row{.name = "gather",
+                             .unit = UnitKind::along,
                              .arity = 2,
                              .linear = Linearity::first,
                              .shape =
@@ -9618,28 +10222,29 @@ struct TakeAlongOp {
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
-    r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
+    r.add(0, build::cast(build::scatter_add(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
-  static constexpr CheckRule check = check_take_along;
+  static constexpr CheckRule check = check_gather;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-struct PutAlongOp {
-  static constexpr OpRow row{.name = "put_along",
-                             .kind = OpKind::sort,
+struct ScatterAddOp {
+  static constexpr OpRow row{.name = "scatter_add",
+                             .unit = UnitKind::along,
                              .arity = 3,
                              .linear = Linearity::first,
-                             .shape = [](const ShapeContext& c) { return c.operand(2); },
+                             .shape = scatter_add_shape,
                              .sharding = along_dim_sharding,
-                             .shape_only = 1u << 2};
+                             .shape_only = 1u << 2,
+                             .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
+    r.add(0, build::gather(r.full_g(), dim_of(r.node()), r.x(1)));
   };
-  static constexpr CheckRule check = check_put_along;
+  static constexpr CheckRule check = check_scatter_add;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
+using SortOperations = OperationList<ArgsortOp, GatherOp, ScatterAddOp>;
 
 }  // namespace tessera::ops
 
@@ -9679,6 +10284,17 @@ constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& ru
   }
 }
 
+constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .kind = OpKind::reduction,
+          .arity = 1,
+          .linear = linear,
+          .shape = reduction_shape,
+          .sharding = reduction_sharding,
+          .partial = always_partial,
+          .reduction = reduction};
+}
+
 /// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
 constexpr Value with_kept_dims(const Gradient& r, Value v) {
   const Reduced reduced = Reduced::of(r.node());
@@ -9702,15 +10318,9 @@ constexpr BrokenRule check_reduction(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Reduced reduced = Reduced::of(node);
   if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-  int rank = 0;
-  unsigned unit = 0;
-  for (int d = 0; d < from.rank; ++d) {
-    if (reduced.has(d) && !reduced.keep) continue;
-    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
-    ++rank;
-  }
-  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
-                                                                            : "the result has the dims that are kept";
+  Node made{.dtype = from.dtype};
+  build::reduced_dims(made, from, reduced);
+  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are kept";
 }
 
 inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
@@ -9721,48 +10331,46 @@ inline std::string reduced_text(const ProgramView&, const GraphView& graph, int 
   return text + (reduced.keep ? ", keepdims" : "");
 }
 
-struct SumOp {
-  static constexpr OpRow row{.name = "sum",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+/// What reductions have besides their row and gradient.
+struct ReductionOperation {
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+struct SumOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("sum", Reduction::sum, Linearity::first);
   static constexpr GradientRule gradient = [](Gradient& r) {
     if (Reduced::of(r.node()).constant) return;
     Value g = r.g();
     r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-struct MaxOp {
-  static constexpr OpRow row{.name = "max",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+struct MaxOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("max", Reduction::max);
   static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-struct MinOp {
-  static constexpr OpRow row{.name = "min",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+struct MinOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("min", Reduction::min);
   static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
+/// The slope along an element is the product of the others: y / x where no element is zero, the product of the others
+/// at the only zero there is, and 0 beside a zero.
+struct ProdOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("prod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const unsigned dims = Reduced::of(r.node()).dims;
+    const Value x = r.x(0), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value own_zeros = build::select(is_zero, one, zero), zeros = build::reduce(Op::sum, own_zeros, dims, true);
+    const Value others = build::reduce(r.node().op, safe, dims, true) / safe;
+    r.add(0, with_kept_dims(r, r.full_g()) * build::select(build::binary(Op::equal, zeros, own_zeros), others, zero));
+  };
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
 
 }  // namespace tessera::ops
 
@@ -9784,11 +10392,19 @@ using Operations = JoinedLists<SourceOperations, ElementwiseOperations, Reductio
 
 namespace detail {
 
-template <class Operation> constexpr GradientRule gradient_rule() {
-  if constexpr (requires { Operation::gradient; })
-    return Operation::gradient;
-  else
-    return nullptr;
+/// What an operation says besides its row. Null: nothing.
+struct OperationRules {
+  GradientRule gradient = nullptr;
+  SimplifyRule simplify = nullptr;
+  AttributeText attributes = nullptr;
+  CheckRule check = nullptr;
+};
+template <class Operation> constexpr OperationRules rules_of() {
+  OperationRules rules{.check = Operation::check};
+  if constexpr (requires { Operation::gradient; }) rules.gradient = Operation::gradient;
+  if constexpr (requires { Operation::simplify; }) rules.simplify = Operation::simplify;
+  if constexpr (requires { Operation::attributes; }) rules.attributes = Operation::attributes;
+  return rules;
 }
 
 /// What is known of operations, found by id: open addressing. Only constant expressions ask it, so that a program holds
@@ -9826,36 +10442,24 @@ template <class... Operation> constexpr auto make_row_table(OperationList<Operat
   (table.add(op_v<Operation>, &row_v<Operation>), ...);
   return table;
 }
-template <class... Operation> constexpr auto make_gradient_table(OperationList<Operation...>) {
-  OperationTable<GradientRule> table;
-  (table.add(op_v<Operation>, gradient_rule<Operation>()), ...);
-  return table;
-}
-template <class Operation> constexpr AttributeText attribute_text() {
-  if constexpr (requires { Operation::attributes; })
-    return Operation::attributes;
-  else
-    return nullptr;
-}
-template <class... Operation> constexpr auto make_text_table(OperationList<Operation...>) {
-  OperationTable<AttributeText> table;
-  (table.add(op_v<Operation>, attribute_text<Operation>()), ...);
-  return table;
-}
-template <class... Operation> constexpr auto make_check_table(OperationList<Operation...>) {
-  OperationTable<CheckRule> table;
-  (table.add(op_v<Operation>, Operation::check), ...);
+/// One kind of rule: a program that asks for the texts of attributes holds no gradients.
+template <class Rule, class... Operation>
+constexpr auto make_rule_table(OperationList<Operation...>, Rule OperationRules::*rule) {
+  OperationTable<Rule> table;
+  (table.add(op_v<Operation>, rules_of<Operation>().*rule), ...);
   return table;
 }
 inline constexpr auto row_table = make_row_table(Operations{});
-inline constexpr auto gradient_table = make_gradient_table(Operations{});
-inline constexpr auto text_table = make_text_table(Operations{});
-inline constexpr auto check_table = make_check_table(Operations{});
+inline constexpr auto gradient_table = make_rule_table(Operations{}, &OperationRules::gradient);
+inline constexpr auto simplify_table = make_rule_table(Operations{}, &OperationRules::simplify);
+inline constexpr auto text_table = make_rule_table(Operations{}, &OperationRules::attributes);
+inline constexpr auto check_table = make_rule_table(Operations{}, &OperationRules::check);
 
 }  // namespace detail
 }  // namespace ops
 
 constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
+constexpr SimplifyRule simplify_rule_of(Op op) { return ops::detail::simplify_table[op]; }
 constexpr AttributeText attribute_text_of(Op op) { return ops::detail::text_table[op]; }
 constexpr CheckRule check_of(Op op) { return ops::detail::check_table[op]; }
 constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }
@@ -9881,6 +10485,7 @@ namespace tessera {
 namespace detail {
 
 template <bool Causal> struct AttentionTag {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     using Said = decltype([] {
       static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
@@ -9914,9 +10519,10 @@ template <bool Causal> struct AttentionTag {
               .dtype = wide,
               .rank = 3,
               .unit = dims(q.node(), {0, 2, 1}),
-              .labels = AttentionForm{Causal, 0}.pack()};
+              .labels = AttentionForm{Causal, AttentionResult::logarithms}.pack()};
     const Value lse = q.make(made, {q.id, k.id, scale.id});
     made.op = Op::attention;
+    made.labels = AttentionForm{Causal, AttentionResult::output}.pack();
     made.dtype = q.dtype();
     made.rank = 4;
     made.unit = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_unit(3) ? 1u << 3 : 0u));
@@ -9987,26 +10593,22 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
 template <TensorOperand X>
 constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout layout, const PartitionSpec* cotangent,
                          Source source) {
-  static_assert(
-      !LocalOperand<X>,
-      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
+  static_assert(!LocalOperand<X>,
+                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
     fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
                             "ts::reshard for tensors");
   const Value value = lower(context, x);
-  Node made{.op = Op::constraint,
-            .dtype = value.dtype(),
-            .rank = value.node().rank,
-            .unit = value.node().unit,
-            .value = static_cast<double>(constraint_spec(context, spec, X::rank, value.rank()))};
-  made.labels[0] = static_cast<std::int8_t>(layout);
+  Node made{.op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .unit = value.node().unit};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), layout};
   if (cotangent != nullptr) {
     const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || made.index() > 127)
+    if (own > 127 || says.spec > 127)
       value.refuse(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
-    made.labels[1] = static_cast<std::int8_t>(own);
+    says.cotangent_spec = static_cast<std::int8_t>(own);
   }
+  says.write(made);
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
 }
 
@@ -10039,9 +10641,8 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(
-      !LocalOperand<X> && !LocalOperand<Y>,
-      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
   const Source source = Source::from(at);
   Value context = trace_of(x);
@@ -10128,6 +10729,7 @@ template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
 
 template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
@@ -10144,35 +10746,44 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
       static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     });
   };
-  static constexpr Value emit(Value context, Value a, Value b) {
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels, P), a.dtype());
+  static constexpr EinsumLabels labels(int, int) { return text.labels; }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
   }
+  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
 };
 
 template <class Out = void, Precision P = Precision::full> struct MatmulTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
-  static constexpr Value emit(Value context, Value a, Value b) {
+  static constexpr EinsumLabels labels(int rank, int rank_b) {
     EinsumLabels labels{};
     for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    const int rank = a.rank();
     for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
     const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
-    for (int d = 0; d < b.rank() - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[b.rank() - 2] = k;
-    labels.b[b.rank() - 1] = n;
+    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[rank_b - 2] = k;
+    labels.b[rank_b - 1] = n;
     for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
     labels.out[rank - 1] = n;
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels, P), a.dtype());
+    return labels;
+  }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
+  }
+  static constexpr Value emit(Value context, Value a, Value b) {
+    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
   }
 };
 
 template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
   constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(matrices, "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
+  static_assert(matrices,
+                "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
   static_assert(batches, "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see "
                          "ts::einsum");
   static_assert(alike, "tessera: the operands of matmul have one element type");
@@ -10259,11 +10870,12 @@ template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
-    return build::iota(like.at(context.source), Dim + like.rank() - Rank, dtype_v<T>);
+    return build::iota(like.at(context.source), like.shifted(Dim, Rank), dtype_v<T>);
   }
 };
 
 struct BroadcastTag {
+  static constexpr auto leading_dims = ops::LeadingDims::like;
   template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
   template <class A, class B> struct result {
     using type = typename std::conditional_t<fills<A, B>, B, A>::type;
@@ -10442,7 +11054,7 @@ struct RearrangeText {
 /// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
                           int hidden = 0) {
-  const int lead = x.rank() - rank_in;
+  const int lead = x.leading(rank_in);
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
   Factors made{};
@@ -10498,7 +11110,7 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
     for (int d = 0; d < text.rank_in; ++d)
       if ((text.units_in >> d & 1) != 0)
         require_unit(x, d + x.rank() - text.rank_in,
-                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unit");
+                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unsqueeze");
     return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
   }
 };
@@ -10556,11 +11168,11 @@ template <int Rank, int First, int Last> struct MergeTag {
   }
 };
 
-template <int Rank, int D> struct UnitTag {
+template <int Rank, int D> struct UnsqueezeTag {
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
   template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
-    const int lead = x.rank() - Rank;
+    const int lead = x.leading(Rank);
     return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
   }
 };
@@ -10568,10 +11180,10 @@ template <int Rank, int D> struct UnitTag {
 template <int Rank, int D> struct SqueezeTag {
   template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
     require_unit(x, dim,
-                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
+                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unsqueeze, can be dropped");
     return build::drop_units(x, 1u << dim);
   }
 };
@@ -10640,8 +11252,8 @@ template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const 
 }
 
 /// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
-template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here::current()) {
-  return call<detail::UnitTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
+template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+  return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Drops a dim of static extent 1.
@@ -10675,7 +11287,39 @@ template <int N> struct Conv {
   std::int64_t groups = 1;
 };
 
+/// How the windows of a transposed convolution overlap in its result: those of a convolution with the same strides,
+/// padding, dilation and groups, whose operand it makes. Of the operands with as many windows it makes the shortest,
+/// and `output_padding` makes it longer at the end.
+template <int N> struct ConvTranspose {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, output_padding{},
+                              dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
 namespace detail {
+
+/// A dim as two, [groups, features of a group].
+constexpr Value split_groups(Value x, int dim, Value groups) {
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d <= x.rank(); ++d) {
+    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    f.order[f.count] = f.out_dim[f.count] = f.count;
+    ++f.count;
+  }
+  sizes[dim] = groups;
+  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+}
+/// The last dim but one, the groups, and the last dim as one.
+constexpr Value merge_groups(Value x) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
 
 template <int N> struct ConvTag {
   template <class X, class W, class... Options> struct result : X {
@@ -10706,8 +11350,8 @@ template <int N> struct ConvTag {
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
     const bool grouped = !groups.is_number(1);
     if (grouped) {
-      x = split(x, x.rank() - 1, groups);
-      w = split(w, w.rank() - 1, groups);
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 1, groups);
     }
     EinsumLabels labels{};
     for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
@@ -10722,28 +11366,66 @@ template <int N> struct ConvTag {
     if (grouped) labels.b[b++] = 9;
     labels.b[b++] = labels.out[out++] = 8;
     Value y = rounded_product<void>(build::einsum(x, w, labels), type);
-    return grouped ? merge_last(y) : y;
+    return grouped ? merge_groups(y) : y;
   }
-  /// A dim as [groups, rest].
-  static constexpr Value split(Value x, int dim, Value groups) {
-    Factors f{};
-    Value sizes[max_rank]{};
-    for (int d = 0; d <= x.rank(); ++d) {
-      f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-      f.order[f.count] = f.out_dim[f.count] = f.count;
-      ++f.count;
-    }
-    sizes[dim] = groups;
-    return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+};
+
+template <int N> struct ConvTransposeTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Said = decltype([] {
+      static_assert(X::rank == N + 2 && W::rank == N + 2,
+                    "tessera: a transposed convolution takes [batch, spatial..., in-features] and weights [spatial..., "
+                    "in-features, out-features of a group]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: operand and weights of a transposed convolution have one floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
   }
-  static constexpr Value merge_last(Value x) {
-    Factors f{};
-    for (int d = 0; d < x.rank(); ++d) {
-      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-      f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
-      ++f.count;
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
+                                  const Value* output_padding, const Value* dilation, Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(errc::unsupported,
+           "[conv_transpose] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    Value taps[N], extents[N];
+    for (int d = 0; d < N; ++d) {
+      taps[d] = build::extent(w, d);
+      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
     }
-    return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 2, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = build::einsum(x, w, labels);
+    if (grouped) y = merge_groups(y);
+    for (int d = N - 1; d >= 0; --d) {
+      const bool is_unit = x.is_unit(1 + d) && taps[d].is_number(1);
+      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_unit);
+    }
+    for (int d = 0; d < N; ++d) {
+      const Value longer = extents[d] + output_padding[d];
+      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
+      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+    }
+    return build::cast(y, type);
   }
 };
 
@@ -10768,6 +11450,30 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
   return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
                                   Dim(options.dilation[1]), Dim(options.groups));
+}
+
+/// Transposed convolutions: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
+/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]: `conv_transpose2d(x, w, {.strides = {2, 2}})`. Each
+/// element of x adds its multiple of w to the window that it stands for: with w [.., out, in] of a convolution, dims
+/// exchanged, what the gradient of that convolution does. Weights are PyTorch's with the spatial dims first.
+///
+/// Windows, before they are added, are in memory; of bf16 they are f32, and their sum is rounded once.
+/// Errors: shape_mismatch for features that differ, groups that don't divide, a stride or dilation below one, padding
+/// that leaves nothing. Communication: as the convolutions.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
+                                           Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                           Dim(options.padding[0]), Dim(options.padding[1]),
+                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
+                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
 }
 
 }  // namespace tessera
@@ -10801,10 +11507,10 @@ constexpr int bit_count(unsigned bits) {
   return n;
 }
 
-template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
     static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : O == Op::sum ? sum_type(from) : from>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     using Said = decltype([] {
@@ -10819,7 +11525,7 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
     set <<= x.rank() - rank;
     const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(O, x.at(context.source), set, Keep);
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
     if constexpr (Mean) {
       Value count = made.number(1, DType::i64);
       for (int d = 0; d < x.rank(); ++d)
@@ -10830,14 +11536,56 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   }
 };
 
+/// A reduction of the operand in another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Where the first of the extremes is: the least position of those that are equal to the extreme, or NaN as it is.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using Is = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: indices are std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    const Value past = x.integer(std::numeric_limits<Index>::max(), type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
 /// A reduction bound to the rank of its operand, which is what turns dims into bits.
 template <int Rank, class R> struct RankedReduce {
   template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
+template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+constexpr auto reduce(const X& x, Here at) {
+  return reduce_by<Reduce<Operation, Mean, Keep, Dims...>>(x, at);
+}
+template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
 }
 
 }  // namespace detail
@@ -10848,28 +11596,90 @@ template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr au
 /// the result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::sum, false, true, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::sum, true, true, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::max, false, false, Dims...>(x, at);
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::max, false, true, Dims...>(x, at);
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::min, false, false, Dims...>(x, at);
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::min, false, true, Dims...>(x, at);
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Products over the named dims (all when none is named): `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of
+/// bools and of integers below 32 bits are i32; wider ones wrap around. Of no elements it is 1; NaN where any element
+/// is. f32 is multiplied in f32, off by at most n 2^-23 of the product; bf16 is multiplied in f32 and rounded once it
+/// is whole. Shapes and communication as of `sum`: the partial values of a sharded dim are multiplied. The gradient is
+/// right where elements are zero, as in PyTorch; second derivatives are right where none is.
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any, or all, of the elements along the named dims hold, or are not 0; NaN is not 0. Results are bools. Of no
+/// elements, none holds, and all do. Shapes and communication as of `max`.
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest, or smallest, element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without
+/// a dim, `argmax(x)`, the row-major position among all. Of equal elements it is the first, and where any is NaN, the
+/// first NaN. An Index has to hold the number of elements; of none the result is the largest Index. Shapes as of `max`;
+/// there is no gradient. Communication: over a sharded dim, one all-reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
 }
 
 }  // namespace tessera
@@ -10892,16 +11702,17 @@ namespace build {
 constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
 constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
 
-/// A reduction that counts as a constant to gradients: a shift that cancels in what it is used for.
-constexpr Value constant_reduce(Op op, Value x, int dim) {
-  Node made = reduce(op, x, 1u << dim, true).node();
+/// A reduction over the dims in the bit set that counts as a constant to gradients: a shift that cancels in what it is
+/// used for.
+constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
+  Node made = reduce(op, x, dims, true).node();
   Reduced reduced = Reduced::of(made);
   reduced.constant = true;
   made.labels = reduced.pack();
   return x.make(made, {x.id});
 }
 /// x less its largest element along a dim.
-constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, dim); }
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
 constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
 constexpr Value softmax(Value x, int dim) {
   const Value e = unary(Op::exp, shifted(x, dim));
@@ -10938,10 +11749,33 @@ template <int Rank, int D, bool Log> struct SoftmaxTag {
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
     const Value shifted = build::shifted(x, dim);
     return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct LogSumExp {
+  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using Floats =
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double and bf16 tensors"); });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = x.dtype();
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    // An infinite extreme is no shift: infinity less itself is NaN.
+    const Value most = build::constant_reduce(Op::max, x, set),
+                infinity = x.number(std::numeric_limits<double>::infinity());
+    const Value shift =
+        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
+    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
+    const Value made = build::unary(Op::log, sum) + shift;
+    return build::cast(Keep ? made : build::drop_units(made, set), type);
   }
 };
 
@@ -10956,6 +11790,7 @@ template <class X, class... Parameters> struct NormResult : X {
 };
 
 struct LayerNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     const DType type = x.dtype();
@@ -10966,7 +11801,7 @@ struct LayerNormTag {
     // left, which costs no pass of its own; its slope is 0.
     const Value count = build::cast(build::extent(x, dim), x.dtype());
     const Value near = x - build::row_sum(x, dim) / count;
-    const Value rest = build::constant_reduce(Op::sum, near, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
     const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
     const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
     return build::cast((near - rest) * scale * gain + bias, type);
@@ -10974,6 +11809,7 @@ struct LayerNormTag {
 };
 
 struct RmsNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
     const DType type = x.dtype();
@@ -10998,7 +11834,7 @@ template <int Rank> struct CrossEntropyTag {
   };
   // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
   static constexpr Value emit(Value context, Value logits, Value targets) {
-    const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
     const Value shifted = build::shifted(logits, dim);
@@ -11022,7 +11858,7 @@ template <int Rank> struct MseTag {
   static constexpr Value emit(Value context, Value x, Value y) {
     const DType type = computed_as(x.dtype());
     const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
-    return build::mean_of_all(difference * difference, difference.rank() - Rank);
+    return build::mean_of_all(difference * difference, difference.leading(Rank));
   }
 };
 
@@ -11036,6 +11872,16 @@ template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here a
 /// The logarithm of softmax, without computing it. Communication: as softmax.
 template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// The logarithm of the sum of exponentials over the named dims (all when none is named), `logsumexp<-1>(x)`; stable
+/// for large x, -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as of `max`.
+/// Communication: as softmax.
+template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
 }
 
 /// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
@@ -11066,30 +11912,32 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 
 #endif
 
-// ---- tessera/ops/indexing/indexing.hpp
+// ---- tessera/ops/indexing/embedding.hpp
 
-#ifndef TESSERA_OPS_INDEXING_INDEXING_HPP
-#define TESSERA_OPS_INDEXING_INDEXING_HPP
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
 
 namespace tessera {
 
 namespace detail {
 
-struct GatherTag {
+struct EmbeddingTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
   template <class Table, class Indices> struct result {
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;
     using Said = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
+          "tessera: the indices of embedding are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding has at least one dim, the one that is looked up");
       static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
     });
   };
   static constexpr Value emit(Value context, Value table, Value indices) {
     const int lead = indices.rank();
-    Node made{.op = Op::gather, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
     made.unit = static_cast<std::uint8_t>(indices.node().unit | (table.node().unit >> 1) << lead);
     return table.at(context.source).make(made, {table.id, indices.id});
   }
@@ -11101,8 +11949,90 @@ struct GatherTag {
 /// Its gradient adds the rows of the cotangent into a table of zeros. Errors: dim_range for an index outside [0, N).
 /// Communication: a table sharded along N answers with a partial value, each shard for its own rows.
 template <TensorOperand Table, TensorOperand Indices>
-constexpr auto gather(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag>(Source::from(at), table, indices);
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/gather.hpp
+
+#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
+#define TESSERA_OPS_INDEXING_GATHER_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices> struct result : A {
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather have the rank of what they index");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = x.shifted(D, Rank);
+    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[gather] dims: one operand has static extent 1 where the other extends; broadcast "
+                     "it first");
+    return build::gather(x.at(context.source), dim, indices);
+  }
+};
+
+template <int Rank, int D> struct ScatterAddTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices, class Source> struct result : A {
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of scatter_add are 32- or 64-bit integers; convert them with "
+          "ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank && Source::rank == A::rank,
+                    "tessera: the operands of scatter_add have one rank");
+      static_assert(std::is_same_v<typename Source::type, typename A::type>,
+                    "tessera: scatter_add adds elements of one type");
+      static_assert(!std::is_same_v<typename A::type, bool>, "tessera: bools have no sums; convert them with ts::cast");
+    });
+  };
+  /// Floating elements are added in f64, since any number of them may meet in one, and rounded once.
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    const int dim = x.shifted(D, Rank);
+    const unsigned along = 1u << dim;
+    if (((x.node().unit ^ indices.node().unit) & ~along) != 0 || source.node().unit != indices.node().unit)
+      context.refuse(errc::shape_mismatch,
+                     "[scatter_add] dims: one operand has static extent 1 where the other extends; broadcast it first");
+    x = x.at(context.source);
+    const DType type = x.dtype(), wide = is_floating(type) ? DType::f64 : type;
+    const Value sums = build::scatter_add(build::cast(source.at(context.source), wide), dim, indices, x);
+    return build::cast(build::cast(x, wide) + sums, type);
+  }
+};
+
+}  // namespace detail
+
+/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
+/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
+/// shape_mismatch where another dim differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+/// x with elements added along one dim: y = x, then y[.., indices[.., k, ..], ..] += source[.., k, ..] for each element
+/// of source, which has the shape of the indices: a histogram is `scatter_add<0>(zeros, bins, ones)`. Other dims are
+/// equal. Floating elements are added in f64 in the order of the indices and rounded once; integers wrap around. The
+/// gradient of x is that of y, the gradient of source what is gathered from it. Errors and communication: as gather.
+template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Source>
+constexpr auto scatter_add(const X& x, const Indices& indices, const Source& source, Here at = Here::current()) {
+  return call<detail::ScatterAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(tessera::Source::from(at), x, indices,
+                                                                                 source);
 }
 
 }  // namespace tessera
@@ -11118,10 +12048,11 @@ namespace tessera {
 
 namespace detail {
 
-template <int Rank, int D, Scan S> struct CumsumTag {
-  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
+template <class Operation, int Rank, int D, Scan S> struct ScanTag {
+  template <class A>
+  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
+    return build::scan(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
   }
 };
 
@@ -11132,7 +12063,14 @@ template <int Rank, int D, Scan S> struct CumsumTag {
 /// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
 /// all_gather of one total a line from each device.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
-  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+  return call<detail::ScanTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+/// Products along one dim, of each element those before it and itself; as cumsum in all else. f32 is multiplied in f64,
+/// and rounded where it is stored; of a split dim the product of each device's part has to be in the range of the
+/// element type. The gradient is right at zeros, as in PyTorch; second derivatives are right where none is.
+template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumprod(const X& x, Here at = Here::current()) {
+  return call<detail::ScanTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -11154,29 +12092,10 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static constexpr int size_operand = 1;
   template <class A, class... Count> using result = Typed<Index, Rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
   }
   static constexpr Value emit(Value context, Value x, Value count) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
-  }
-};
-
-template <int Rank, int D> struct TakeAlongTag {
-  template <class A, class Indices> struct result : A {
-    using Said = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = D + x.rank() - Rank;
-    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
-                     "it first");
-    return build::take_along(x.at(context.source), dim, indices);
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>, as_size(count));
   }
 };
 
@@ -11184,20 +12103,12 @@ template <int Rank, int D, Order O> struct SortTag {
   template <class A> using result = A;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
-    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
+    const int dim = x.shifted(D, Rank);
+    return build::gather(x, dim, build::argsort(x, dim, O, DType::i32));
   }
 };
 
 }  // namespace detail
-
-/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
-/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
-/// shape_mismatch where another dim differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
 
 /// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
 /// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
@@ -11227,7 +12138,7 @@ template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
-  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
+  const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
   return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 
@@ -11248,11 +12159,12 @@ template <int Rank, int D> struct SliceTag {
   static constexpr int size_operand = 2;
   template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
+    return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
   }
 };
 
 template <int Rank, int D> struct ConcatTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class... Rest> struct result : A {
     using Said = decltype([] {
       static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
@@ -11265,7 +12177,7 @@ template <int Rank, int D> struct ConcatTag {
  private:
   static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
     const Value first = *parts.begin();
-    const int dim = D + first.rank() - Rank;
+    const int dim = first.shifted(D, Rank);
     Node made{
         .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
     std::int32_t operands[16]{};
@@ -11288,7 +12200,7 @@ template <int Rank, int D> struct PadTag {
   template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value before, Value after) {
     x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
   }
 };
@@ -11360,7 +12272,7 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 /// 1 / (1 - rate). At a rate of 1 nothing is kept: 0, since infinity times nothing would be the gradient's NaN.
 constexpr Value dropout_scale(Value rate) {
-  if (rate.node().op == Op::constant) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
   const Value kept = 1.0 - rate, zero = rate.number(0);
   return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
 }
@@ -11713,13 +12625,12 @@ constexpr Value placed(const ShardMapText& text, const Value& x, const Partition
   PartitionSpec axes;
   for (int axis = 0; axis < text.axis_count; ++axis) axes.entries.push_back(SpecEntry(text.axes[axis]));
   const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
-  const int about = x.module->add_spec(axes) + 1;
-  if (own > 127 || of_cotangent > 127 || about > 127)
+  const int about = x.module->add_spec(axes);
+  if (own > 127 || of_cotangent > 127 || about > 126)
     x.refuse(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
-  made.value = own;
-  made.labels[0] = static_cast<std::int8_t>(cotangent ? CotangentLayout::own_spec : CotangentLayout::alike);
-  made.labels[1] = static_cast<std::int8_t>(of_cotangent);
-  made.labels[2] = static_cast<std::int8_t>(about);
+  Constraint{own, cotangent ? CotangentLayout::own_spec : CotangentLayout::alike,
+             static_cast<std::int8_t>(of_cotangent), static_cast<std::int8_t>(about)}
+      .write(made);
   return x.make(made, {x.id});
 }
 
@@ -11782,38 +12693,14 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
 namespace detail {
 
-/// How an operation is emitted on values with leading dims. Most operations count their dims from the rank that their
-/// tag knows, and leave dims in front of these alone.
-template <class Tag> struct LocalRule {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
-    return Tag::emit(context, aligned(xs, all, xs.rank)...);
-  }
-};
-
-template <class Operation> constexpr bool is_binary(const Binary<Operation>*) { return true; }
-constexpr bool is_binary(const void*) { return false; }
-/// Operations whose operands meet with trailing dims aligned.
-template <class Tag>
-inline constexpr bool aligns_v = is_binary(static_cast<Tag*>(nullptr)) || std::is_same_v<Tag, SelectTag> ||
-                                 std::is_same_v<Tag, LayerNormTag> || std::is_same_v<Tag, RmsNormTag>;
-
-template <class Tag>
-  requires(aligns_v<Tag>)
-struct LocalRule<Tag> {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
-    int rank = 0;
-    ((rank = xs.rank > rank ? xs.rank : rank), ...);
-    return Tag::emit(context, (xs.varying == 0 ? xs.value : aligned(xs, all, rank))...);
-  }
-};
-
 /// A product whose leading dims are labels of their own: shared by both operands, or of one alone.
-constexpr Value local_einsum(Value context, unsigned all, const LocalValue& a, const LocalValue& b,
-                             const EinsumLabels& local, int rank_out, Precision precision) {
+template <class Tag>
+constexpr Value local_product(Value context, unsigned all, const LocalValue& a, const LocalValue& b) {
   const Value x = without_units(a), y = without_units(b);
   const unsigned in_x = extending(a), in_y = extending(b);
+  const EinsumLabels local = Tag::labels(a.rank, b.rank);
+  int rank_out = 0;
+  while (rank_out < max_rank && local.out[rank_out] >= 0) ++rank_out;
   EinsumLabels labels{};
   for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
   const auto write = [](std::int8_t* to, unsigned leads, const std::int8_t* own, int rank) {
@@ -11826,92 +12713,74 @@ constexpr Value local_einsum(Value context, unsigned all, const LocalValue& a, c
   write(labels.a, in_x, local.a, a.rank);
   write(labels.b, in_y, local.b, b.rank);
   write(labels.out, in_x | in_y, local.out, rank_out);
-  const Value made = build::einsum(x.at(context.source), y, labels, precision);
-  return aligned({made, in_x | in_y, rank_out}, all, rank_out);
+  return aligned({Tag::product(x.at(context.source), y, labels), in_x | in_y, rank_out}, all, rank_out);
 }
 
-template <FixedString Text, class Out, Precision P> struct LocalRule<EinsumTag<Text, Out, P>> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
-                              const LocalValue& b) {
-    constexpr EinsumText text = EinsumTag<Text, Out, P>::text;
-    return rounded_product<Out>(local_einsum(context, all, a, b, text.labels, text.rank_out, P), a.value.dtype());
-  }
-};
+/// A value spread over the shape of another one, and over leading dims that this lacks.
+template <class Tag>
+constexpr Value spread_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                             const LocalValue& like) {
+  const bool spreads = (x.varying & ~extending(like)) != 0;
+  return Tag::emit(context, x.varying == 0 ? x.value : aligned(x, all, like.rank),
+                   spreads ? extended(text, like, all) : aligned(like, all, like.rank));
+}
 
-template <class Out, Precision P> struct LocalRule<MatmulTag<Out, P>> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
-                              const LocalValue& b) {
-    if (a.rank < 2 || b.rank < 2) return a.value;  // the assertions on the types have said so
-    EinsumLabels labels{};
-    const std::int8_t k = static_cast<std::int8_t>(a.rank - 1), n = static_cast<std::int8_t>(a.rank);
-    for (int d = 0; d < a.rank; ++d) labels.a[d] = labels.out[d] = static_cast<std::int8_t>(d);
-    for (int d = 0; d < b.rank; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[b.rank - 2] = k;
-    labels.b[b.rank - 1] = labels.out[a.rank - 1] = n;
-    return rounded_product<Out>(local_einsum(context, all, a, b, labels, a.rank, P), a.value.dtype());
-  }
-};
-
-template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
-    return ConcatTag<Rank, D>::emit(context, extended(text, xs, all)...);
-  }
-};
-
-template <int Rank, int D> struct LocalRule<TakeAlongTag<Rank, D>> {
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
-                              const LocalValue& indices) {
-    return TakeAlongTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
-  }
-};
-
-template <> struct LocalRule<BroadcastTag> {
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
-                              const LocalValue& like) {
-    const bool spreads = (x.varying & ~extending(like)) != 0;
-    return BroadcastTag::emit(context, x.varying == 0 ? x.value : aligned(x, all, like.rank),
-                              spreads ? extended(text, like, all) : aligned(like, all, like.rank));
-  }
-};
-
-/// The table has no leading dims.
-template <> struct LocalRule<GatherTag> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& table,
-                              const LocalValue& indices) {
-    return GatherTag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
-  }
-};
+/// A lookup in a table that all devices hold alike.
+template <class Tag>
+constexpr Value look_up_local(Value context, unsigned all, const LocalValue& table, const LocalValue& indices) {
+  return Tag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
+}
 
 /// Devices' batches are one batch.
-template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
-  template <class... Scale>
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
-                              const LocalValue& k, const LocalValue& v, const Scale&... scale) {
-    const int leads = bit_count(all);
-    const auto merged = [&](const LocalValue& x) {
-      const Value whole = extended(text, x, all).at(context.source);
-      Factors f{};
-      for (int d = 0; d < whole.rank(); ++d) {
-        f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-        f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
-        ++f.count;
-      }
-      return rearrange(whole, whole.rank(), 4, f, nullptr);
-    };
-    const Value made = AttentionTag<Causal>::emit(context, merged(q), merged(k), merged(v), scale.value...);
+template <class Tag, class... Numbers>
+constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
+                            const LocalValue& k, const LocalValue& v, const Numbers&... numbers) {
+  const int leads = bit_count(all);
+  const auto merged = [&](const LocalValue& x) {
+    const Value whole = extended(text, x, all).at(context.source);
     Factors f{};
-    Value sizes[max_rank]{};
-    for (int d = 0; d < leads + 4; ++d) {
-      f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
-      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    for (int d = 0; d < whole.rank(); ++d) {
+      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+      f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
       ++f.count;
     }
-    for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
-      if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
-    return rearrange(made, 4, leads + 4, f, sizes);
+    return rearrange(whole, whole.rank(), 4, f, nullptr);
+  };
+  const Value made = Tag::emit(context, merged(q), merged(k), merged(v), numbers.value...);
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d < leads + 4; ++d) {
+    f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+    f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    ++f.count;
   }
-};
+  for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
+    if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
+  return rearrange(made, 4, leads + 4, f, sizes);
+}
+
+/// Emits a function of values with leading dims in the manner that the function says.
+template <class Tag, class... Xs>
+constexpr Value emit_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
+  constexpr ops::LeadingDims leading = ops::leading_dims_v<Tag>;
+  if constexpr (leading == ops::LeadingDims::labels) {
+    return local_product<Tag>(context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::like) {
+    return spread_local<Tag>(text, context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::table) {
+    return look_up_local<Tag>(context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::batch) {
+    return batch_local<Tag>(text, context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::extended) {
+    return Tag::emit(context, extended(text, xs, all)...);
+  } else if constexpr (leading == ops::LeadingDims::aligned) {
+    int rank = 0;
+    ((rank = xs.rank > rank ? xs.rank : rank), ...);
+    return Tag::emit(context, (xs.varying == 0 ? xs.value : aligned(xs, all, rank))...);
+  } else {
+    return Tag::emit(context, aligned(xs, all, xs.rank)...);
+  }
+}
 
 template <class... Xs> struct FirstLocal;
 template <class X, class... Rest> struct FirstLocal<X, Rest...> : FirstLocal<Rest...> {};
@@ -11952,7 +12821,7 @@ template <class Region, class X, class... Ts, class... Done>
 constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
   if constexpr (sizeof...(Ts) == 0) {
     Emission<X>::convert(done.value...);
-    return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
+    return emit_local<typename X::tag>(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
   } else {
     return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
   }
@@ -11960,9 +12829,10 @@ constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done)
 
 /// A table that is looked up is the same on every device.
 template <class Tag, class X, class...>
-inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || !LocalOperand<X>;
+inline constexpr bool looks_up_v = ops::leading_dims_v<Tag> != ops::LeadingDims::table || !LocalOperand<X>;
 template <class Tag, LocalOperand X, class... Rest>
-inline constexpr bool looks_up_v<Tag, X, Rest...> = !std::is_same_v<Tag, GatherTag> || X::varying == 0;
+inline constexpr bool looks_up_v<Tag, X, Rest...> =
+    ops::leading_dims_v<Tag> != ops::LeadingDims::table || X::varying == 0;
 
 template <class Tag, class... Operands> struct LocalCall {
   using Region = typename FirstLocal<Operands...>::type::region;
@@ -11970,9 +12840,10 @@ template <class Tag, class... Operands> struct LocalCall {
   static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
   static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
   static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
-                "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
-                "it up outside, where a table may be split");
+  static_assert(
+      looks_up_v<Tag, Operands...> || Region::structs,
+      "tessera: inside shard_map the table of embedding is the same on every device; gather it first, or look "
+      "it up outside, where a table may be split");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
@@ -11986,7 +12857,7 @@ template <class Tag, class... Operands> struct LocalCall {
         return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
       const auto emit = [&](auto... values) {
         Emission<Expr<Tag, Operands...>>::convert(values.value...);
-        return LocalRule<Tag>::emit(Region::text, context, all, values...);
+        return emit_local<Tag>(Region::text, context, all, values...);
       };
       return Made(emit(local_value<Region>(context, operands)...));
     }
@@ -12255,7 +13126,7 @@ template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at
 namespace collective {
 
 /// The local values of all devices along an axis, joined along dim D in their order; the same on all of them, so that
-/// it varies over the axis no more. `ts::unit<D>(x)` joins them along a dim of its own.
+/// it varies over the axis no more. `ts::unsqueeze<D>(x)` joins them along a dim of its own.
 /// Gradient: psum_scatter. Communication: one all-gather.
 template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();
@@ -12776,31 +13647,13 @@ template <FixedString Text, class F> constexpr auto shard_map(F, Here at = Here:
 
 namespace tessera {
 
-/// What runs as one step: a fused group of nodes, or a node of its own.
-/// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t {
-  fused,
-  contraction,
-  layout,
-  indexed,
-  random,
-  constraint,
-  repeat,
-  attention,
-  scan,
-  sort,
-  fold
-};
-inline constexpr int unit_kinds = 11;
-
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
   std::int32_t operand = -1;  ///< of a unit of one node: which of its operands this input is
   std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
-  bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
-  Op reduce_op = Op::sum;
+  bool accumulates = false;  ///< a result reduced, as its row says, over the dims of the space that it lacks
 };
 
 struct Unit {
@@ -12817,6 +13670,9 @@ struct Unit {
   std::uint8_t rank = 0;                              ///< of the iteration space
   std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
   std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
+
+  /// Of a unit that is not fused: the node whose operands it reads. With an addend the root is the sum.
+  constexpr std::int32_t rule_node() const { return kind == UnitKind::contraction ? space : root; }
 };
 
 /// The units of one graph, in an order in which they can run.
@@ -12862,8 +13718,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
     for (int o = 0; o < unit.output_count; ++o) rule.outputs.push_back(dims_of(units.output(u, o)));
     return rule;
   }
-  // A contraction that adds to a value has the sum as its root; its rule is the einsum's.
-  const int node = unit.kind == UnitKind::contraction ? unit.space : unit.root;
+  const int node = unit.rule_node();
   FactorRule row;
   row.operands.reserve(graph[node].arity);
   row_of(graph[node]).sharding(graph, node, row);
@@ -12986,7 +13841,7 @@ struct CollectiveInfo {
   std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   Source source{};                 ///< the line whose value is communicated
   std::string_view why;            ///< the reason: what needs it
-  bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
+  bool requested = true;           ///< by a spec, a request or a partial value; others are implicit
 };
 
 /// What a value of a plan is stored in.
@@ -12995,6 +13850,7 @@ enum class ValueRole : std::uint8_t {
   intermediate,  ///< a block of the arena
   output,        ///< made by a step of this plan straight into a result; of a body, bound for every layer
   view,          ///< the elements of another value under other dims
+  fused,         ///< passed from one step to another that runs fused with it: stored nowhere, see PlanStep::fusion
   host,          ///< a host scalar that a repeat takes as a tensor
 };
 
@@ -13011,10 +13867,24 @@ struct PlanValue {
   std::int64_t device_bytes = 0;        ///< on the device that holds most
   std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
   int first_step = -1, last_step = -1;  ///< when its memory is needed, views of it included
-  std::int64_t offset = 0;              ///< of an intermediate, in the arena
+  std::int64_t offset = 0;              ///< of what is in the arena
+  /// Of a fused value that is made where a result goes: the result may be written over an argument that is read with
+  /// it. In a call that gives the argument up, the value is made in a block of the arena instead.
+  bool spare = false;
+
+  constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };
 
 enum class StepKind : std::uint8_t { compute, reshard, repeat };
+
+/// How a step runs fused with the one that follows it. Steps are executed as this says.
+enum class Fusion : std::uint8_t {
+  apart,        ///< it ends before the next begins
+  epilogue,     ///< the next one works on each box of a product as soon as the box is there
+  into_result,  ///< as an epilogue, and each box is summed where the result that the next one makes of it goes
+  rounding,     ///< the next one's cast to bf16, of a product or of it plus a row, is done as the product is stored
+  sum,          ///< the next one reduces parts: each part is added to the sum as it is made
+};
 
 struct PlanStep {
   StepKind kind = StepKind::compute;
@@ -13025,9 +13895,8 @@ struct PlanStep {
   /// is added on the devices with coordinate 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// This step may do the work of the step that follows: a reshard that sums partial values into the result, or a cast.
-  bool adds_up = false;
-  std::int32_t body = -1;  ///< of a repeat: its graph
+  Fusion fusion = Fusion::apart;         ///< with the step that follows
+  std::int32_t body = -1;                ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together; INT64_MAX for more
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -13040,11 +13909,45 @@ struct GraphPlan {
   Growable<PlanStep> steps;
   Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
   Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  Growable<HostNumber> numbers;      ///< by node: host scalars known when planning
-  Growable<Shape> shapes;            ///< by node
-  std::int64_t arena_bytes = 0;      ///< scratch of this graph, the largest body's included
-  std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
+  /// By output: the argument that it is written over in a call that gives the argument up, as by donate_argnums of JAX
+  /// and input_output_alias of XLA; -1: it always has memory of its own.
+  Growable<std::int32_t> donated;
+  Growable<HostNumber> numbers;  ///< by node: host scalars known when planning
+  Growable<Shape> shapes;        ///< by node
+  std::int64_t arena_bytes = 0;  ///< scratch of this graph, the largest body's included
+  std::int64_t body_offset = 0;  ///< where bodies have their scratch in it
 };
+
+/// The mesh axes along which the places of a step differ: those that its values and factors use.
+constexpr std::uint16_t work_axes(const GraphPlan& plan, const PlanStep& step) {
+  unsigned axes = 0;
+  for (const Growable<std::int32_t>* list : {&step.inputs, &step.outputs})
+    for (const std::int32_t v : *list)
+      if (v >= 0) axes |= plan.values[static_cast<std::size_t>(v)].sharding.used_axes();
+  for (const AxisList& factor : step.factors)
+    for (const std::uint8_t axis : factor) axes |= 1u << axis;
+  return static_cast<std::uint16_t>(axes);
+}
+
+/// Whether the memory of one value is laid out as that of another.
+constexpr bool stored_alike(const PlanValue& a, const PlanValue& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.stacked == b.stacked &&
+         a.sharding.without_priority() == b.sharding.without_priority();
+}
+
+/// Whether two values of a graph have memory in common.
+constexpr bool share_memory(const GraphPlan& plan, int a, int b) {
+  const auto root = [&](int v) {
+    while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
+      v = plan.values[static_cast<std::size_t>(v)].view_of;
+    return v;
+  };
+  a = root(a), b = root(b);
+  if (a < 0 || b < 0) return false;
+  const PlanValue &x = plan.values[static_cast<std::size_t>(a)], &y = plan.values[static_cast<std::size_t>(b)];
+  if (!x.in_arena() || !y.in_arena()) return a == b;
+  return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
+}
 
 /// Queries about the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
 template <class Self> struct Communication {
@@ -13061,10 +13964,10 @@ template <class Self> struct Communication {
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
-  /// Collectives that no constraint of the user asks for: see CollectiveInfo::asked.
-  constexpr std::int64_t unasked_count() const {
+  /// Implicit collectives, which no constraint of the user needs: see CollectiveInfo::requested.
+  constexpr std::int64_t implicit_count() const {
     std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.requested ? 0 : times; });
     return n;
   }
 
@@ -13416,7 +14319,7 @@ inline std::string collective_text(const Mesh& mesh, const CollectiveInfo& c) {
   const std::string text =
       concat_text(name_of(c.kind), " over ", axes_text(mesh, c.axes), ": ", bytes_text(c.payload_bytes), ", ",
                   bytes_text(c.wire_bytes), " on the wire", line_text(c.source));
-  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.asked ? ")" : "; nobody asked for it)");
+  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.requested ? ")" : "; implicit)");
 }
 
 /// What a plan, or a frozen one, communicates in all, kind by kind.
@@ -13500,6 +14403,52 @@ class PlanText {
     return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
+  /// The first result of a graph that a value is, -1: none.
+  static int result_of(const GraphPlan& graph, int v) {
+    for (std::size_t k = 0; k < graph.outputs.size(); ++k)
+      if (graph.outputs[k] == v) return static_cast<int>(k);
+    return -1;
+  }
+  /// What a step writes, and how it runs fused with the one that follows.
+  void add_memory(const GraphPlan& graph, std::size_t s, const std::string& indent) {
+    const PlanStep& step = graph.steps[s];
+    std::string text;
+    const auto add = [&](const std::string& value) { text += (text.empty() ? "writes " : "; ") + value; };
+    for (const std::int32_t v : step.outputs) {
+      if (v < 0) continue;
+      const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
+      if (value.role == ValueRole::intermediate) add(concat_text("%", v, " to scratch at ", grouped(value.offset)));
+      const int k = value.role == ValueRole::output ? result_of(graph, v) : -1;
+      if (k < 0) continue;
+      add(concat_text("%", v, " to result ", k));
+      if (const int argument = graph.donated[static_cast<std::size_t>(k)]; argument >= 0)
+        text += concat_text(", over argument ", argument, " where that is given up");
+    }
+    if (step.fusion != Fusion::apart) {
+      const int made = step.outputs[0], next = graph.steps[s + 1].outputs[0];
+      text += concat_text(text.empty() ? "" : "; ", "fused with the next step: ");
+      switch (step.fusion) {
+        case Fusion::epilogue:
+          text += concat_text("it works on each box of %", made);
+          break;
+        case Fusion::into_result:
+          text += concat_text("%", made, " is summed box by box where %", next, " goes");
+          if (const PlanValue& value = graph.values[static_cast<std::size_t>(made)]; value.spare)
+            text += concat_text(", or in scratch at ", grouped(value.offset), " where that is over an argument");
+          break;
+        case Fusion::rounding:
+          text += concat_text("%", made, " is not stored, it is rounded to bf16 as it is made");
+          break;
+        case Fusion::sum:
+          text += concat_text("%", made, " is not stored, each part is added to %", next, " as it is made");
+          break;
+        case Fusion::apart:
+          break;
+      }
+    }
+    if (!text.empty()) out_ += concat_text(indent, "  ", text, "\n");
+  }
+
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
     out_ += concat_text(indent, collective_text(plan_.mesh, c), "\n");
   }
@@ -13507,9 +14456,11 @@ class PlanText {
   void add_graph(int g, int depth) {
     const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
     const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
-    for (const PlanStep& step : graph.steps) {
+    for (std::size_t s = 0; s < graph.steps.size(); ++s) {
+      const PlanStep& step = graph.steps[s];
       if (step.kind == StepKind::reshard) {
         out_ += concat_text(indent, value_text(graph, step.outputs[0]), " = reshard ", list_text(step.inputs), "\n");
+        add_memory(graph, s, indent);
         for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
         continue;
       }
@@ -13518,21 +14469,30 @@ class PlanText {
       if (step.kind == StepKind::repeat) {
         out_ += concat_text(indent, results, " = repeat ", step.layers, "x ", list_text(step.inputs),
                             line_text(step.source), "\n");
+        add_memory(graph, s, indent);
         add_graph(step.body, depth + 1);
         continue;
       }
       out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
                           grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
+      add_memory(graph, s, indent);
       for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
     }
+    for (std::size_t k = 0; k < graph.outputs.size() && depth == 1; ++k)
+      if (const int v = graph.outputs[k]; v >= 0 &&
+                                          graph.values[static_cast<std::size_t>(v)].role != ValueRole::argument &&
+                                          (graph.values[static_cast<std::size_t>(v)].role == ValueRole::view ||
+                                           result_of(graph, v) < static_cast<int>(k)))
+        out_ += concat_text(indent, "copies %", v, " to result ", k, "\n");
     if (depth > 1) out_ += concat_text(indent, "yield ", list_text(graph.outputs), "\n");
   }
 };
 
 }  // namespace detail
 
-/// A plan as text: each step with its operations, results and cost, each collective with its bytes and line, what is
-/// communicated in all, and what a device holds.
+/// A plan as text: each step with its operations, results and cost, what it writes and how it runs fused with the next
+/// one, each collective with its bytes and line, what is communicated in all, and what a device holds. `to scratch at
+/// 64` is an offset in the arena that all distinct shards of the process share.
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
 }
@@ -13585,7 +14545,7 @@ class PlanDiff {
       list.push_back(concat_text(times, " ", name_of(c.kind), " over ", axes_text(plan.mesh, c.axes), " of ",
                                  name_of(c.dtype), ": ", bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes),
                                  " on the wire", at.empty() ? "" : "  at ", at, "  (", c.why,
-                                 c.asked ? ")\n" : "; nobody asked for it)\n"));
+                                 c.requested ? ")\n" : "; implicit)\n"));
     });
     return list;
   }
@@ -13649,7 +14609,7 @@ enum class InstrKind : std::uint8_t {
   uniform,  ///< uniform number `a` of the call
   index,    ///< global index along dim `a` of the iteration space: the row dim at element level, else an outer one
   compute,  ///< elementwise `op` of instructions a, b, c
-  reduce,   ///< sum, max or min (`op`) of instruction `a` along the row, in pass `phase - 1`; at row level
+  reduce,   ///< `reduction` of instruction `a` along the row, in pass `phase - 1`; at row level
 };
 
 /// One instruction. Operands are earlier instructions.
@@ -13660,6 +14620,7 @@ struct Instr {
   Level level = Level::uniform;
   std::uint8_t phase = 0;  ///< number of passes over the row that must have ended before the value exists
   std::uint8_t a = 0, b = 0, c = 0;
+  Reduction reduction = Reduction::sum;
   friend constexpr bool operator==(const Instr&, const Instr&) = default;
 };
 
@@ -13667,16 +14628,16 @@ struct Instr {
 enum class StoreKind : std::uint8_t {
   element,  ///< every element, in the pass of its phase
   row,      ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
-  /// Reduced with `op` into the output view, which repeats along the reduced dims (stride 0). A value at row or uniform
-  /// level counts once a row, unless `along_row`.
+  /// Combined by `reduction` into the output view, which repeats along the reduced dims (stride 0). A value at row or
+  /// uniform level counts once a row, unless `along_row`.
   accumulate,
 };
 
 struct Store {
   StoreKind kind = StoreKind::element;
-  Op op = Op::sum;         ///< of an accumulation: sum, max, min
-  bool along_row = false;  ///< of an accumulation: the row dim is among the reduced ones
-  std::uint8_t instr = 0;  ///< the value stored
+  Reduction reduction = Reduction::sum;  ///< of an accumulation
+  bool along_row = false;                ///< of an accumulation: the row dim is among the reduced ones
+  std::uint8_t instr = 0;                ///< the value stored
   DType dtype = DType::f32;
   friend constexpr bool operator==(const Store&, const Store&) = default;
 };
@@ -13727,9 +14688,9 @@ struct FusedCall {
   const FusedView* outputs = nullptr;  ///< accumulations are added to what is there
   const double* uniforms = nullptr;
   /// Passes [phase_begin, phase_end) are run. Row values of passes before phase_begin are read from, and those of the
-  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in
-  /// order, indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is
-  /// completed across shards between passes.
+  /// passes run are written to `row_values` when it is not null: one slot for each reduce instruction, in
+  /// order, indexed [reduce][row], rows counted as in row_begin: a double, or of integers and bools the bits of an i64.
+  /// This is how a reduction along a sharded row is completed across shards between passes.
   int phase_begin = 0, phase_end = 1;
   double* row_values = nullptr;
   std::int64_t row_values_stride = 0;  ///< between reduces
@@ -13793,7 +14754,7 @@ class DimClasses {
   constexpr void unify_node(int id, FactorRule& rule) {
     const Node& node = graph_[id];
     if (node.arity == 0) return;
-    if (node.op == Op::project) {
+    if (node.is_projection()) {
       const Node& repeat = graph_.operand_node(id, 0);
       const int source = graph_.operand(id, 0), output = output_of(node);
       const Repeat shape = Repeat::of(repeat);
@@ -13804,17 +14765,18 @@ class DimClasses {
       }
       return;
     }
-    if (node.op == Op::repeat) {
+    if (node.is_repeat()) {
       const Repeat shape = Repeat::of(node);
       for (int i = 1; i < shape.stacked; ++i)
         unify(slot(graph_.operand(id, shape.carried), 0), slot(graph_.operand(id, shape.carried + i), 0));
       return;
     }
-    const OpKind kind = row_of(node).kind;
-    if (kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::constraint) return unify_aligned(id);
-    const ShardingRule sharding = row_of(node).sharding;
+    const OpRow& row = row_of(node);
+    if (row.kind == OpKind::elementwise || row.kind == OpKind::index || row.unit == UnitKind::constraint)
+      return unify_aligned(id);
+    const ShardingRule sharding = row.sharding;
     if (sharding == nullptr || node.rank == 0) {
-      if (sharding == nullptr || row_of(node).kind != OpKind::contraction) return;
+      if (sharding == nullptr || row.unit != UnitKind::contraction) return;
     }
     rule.kinds.clear();
     rule.operands.clear();
@@ -14068,8 +15030,9 @@ class Grouper {
       place.kind = row.kind;
       place.shape_only = row.shape_only;
       const std::int32_t* const operands = graph_.operands + node.first;
-      bool host = node.rank == 0 && (is_host_source(node.op) || row.kind == OpKind::elementwise);
-      const bool computed = host && !is_host_source(node.op);
+      const bool is_source = row.host_source != HostSource::no;
+      bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
+      const bool computed = host && !is_source;
       for (int i = 0; i < node.arity; ++i)
         if (operands[i] >= 0) {
           ++places[operands[i]].uses;
@@ -14114,17 +15077,19 @@ class Grouper {
         readers[places[reads[r]].last_reader++] = id;
   }
 
+  constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
+
   // The sum of two products needs no pass of its own: the second product is added to the first in place.
   constexpr void find_additions() {
     Place* const places = places_.data();
     const Node* const nodes = graph_.nodes;
     for (int id = 0; id < graph_.size; ++id) {
-      if (nodes[id].op != Op::add || !is_floating(nodes[id].dtype)) continue;
+      if (!row_of(nodes[id]).adds || !is_floating(nodes[id].dtype)) continue;
       for (int i = 1; i >= 0 && places[id].addition < 0; --i) {
         const int product = graph_.operands[nodes[id].first + i], base = graph_.operands[nodes[id].first + 1 - i];
-        const bool fits = nodes[product].op == Op::einsum && places[product].uses == 1 && places[base].uses == 1 &&
+        const bool fits = is_product(product) && places[product].uses == 1 && places[base].uses == 1 &&
                           places[base].absorbed < 0 && places[product].absorbed < 0 &&
-                          (nodes[base].op == Op::einsum || places[base].addition >= 0) &&
+                          (is_product(base) || places[base].addition >= 0) &&
                           places[product].space == places[base].space;
         if (!fits) continue;
         places[id].addition = product;
@@ -14138,26 +15103,26 @@ class Grouper {
   /// for a reader's kernel.
   constexpr bool rounds_product(int id) const {
     const Node* const nodes = graph_.nodes;
-    if (nodes[id].op != Op::cast || nodes[id].dtype != DType::bf16) return false;
+    if (!row_of(nodes[id]).converts || nodes[id].dtype != DType::bf16) return false;
     int product = graph_.operands[nodes[id].first];
-    if (nodes[product].op == Op::add && read_once(product)) {
+    if (row_of(nodes[product]).adds && read_once(product)) {
       const std::int32_t* const terms = graph_.operands + nodes[product].first;
       if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
     }
-    return nodes[product].op == Op::einsum && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
+    return is_product(product) && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
            nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
   }
 
   constexpr void place(int id) {
     Place& own = at(id);
     const Node& node = graph_.nodes[id];
-    if (own.host || node.op == Op::argument) return;
-    if (node.op == Op::project) {
+    if (own.host || node.is_argument()) return;
+    if (node.is_projection()) {
       own.group = at(graph_.operands[node.first]).group;
       return;
     }
     if (own.absorbed >= 0) return;  // placed with the sum that absorbs it
-    if (own.kind == OpKind::attention)
+    if (row_of(node).unit == UnitKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = group_count_++;
     Group& made = group_[g];
@@ -14203,9 +15168,11 @@ class Grouper {
     const OpRow& row = row_of(node);
     if (row.joins_operand >= 0) {
       const Place& operand = at(graph_.operands[node.first + row.joins_operand]);
-      if (operand.kind == row.kind && readers_.data()[operand.first_reader] == id) return operand.group;
+      if (row_of(graph_.nodes[graph_.operands[node.first + row.joins_operand]]).unit == row.unit &&
+          readers_.data()[operand.first_reader] == id)
+        return operand.group;
     }
-    if (!row.joins_alike) return -1;
+    if (row.joins == nullptr) return -1;
     const Place& operand = at(graph_.operands[node.first]);
     for (std::int32_t r = operand.first_reader; r < operand.last_reader; ++r) {
       const int other = readers_.data()[r];
@@ -14213,7 +15180,7 @@ class Grouper {
       bool alike = true;
       for (int i = 0; i < node.arity; ++i)
         alike = alike && graph_.operands[graph_.nodes[other].first + i] == graph_.operands[node.first + i];
-      if (alike && graph_.nodes[other].labels[0] == node.labels[0]) return at(other).group;
+      if (alike && row.joins(graph_.nodes[other], node)) return at(other).group;
     }
     return -1;
   }
@@ -14679,7 +15646,6 @@ class UnitWriter {
     UnitOperand made;
     made.node = id;
     made.accumulates = !read_inside(group, id);
-    made.reduce_op = graph_[id].op;
     for (int d = 0; d < group.rank; ++d) {
       const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
       if (own < 0 || reduced.has(own) || graph_[operand].is_unit(own)) continue;
@@ -14700,47 +15666,18 @@ class UnitWriter {
   constexpr void write_single(Unit& unit, const GroupMembers& group) {
     const int id = group.last;
     unit.root = unit.space = id;
-    switch (at_[id].kind) {
-      case OpKind::layout:
-        unit.kind = UnitKind::layout;
-        break;
-      case OpKind::indexed:
-        unit.kind = UnitKind::indexed;
-        break;
-      case OpKind::random:
-        unit.kind = UnitKind::random;
-        break;
-      case OpKind::scan:
-        unit.kind = UnitKind::scan;
-        break;
-      case OpKind::fold:
-        unit.kind = UnitKind::fold;
-        break;
-      case OpKind::sort:
-        unit.kind = UnitKind::sort;
-        break;
-      case OpKind::constraint:
-        unit.kind = UnitKind::constraint;
-        break;
-      case OpKind::attention:
-        unit.kind = UnitKind::attention;
-        break;
-      case OpKind::control:
-        unit.kind = UnitKind::repeat;
-        break;
-      default:
-        unit.kind = UnitKind::contraction;
-        break;
-    }
     int rule_node = id;
     if (const int product = at_[id].addition; product >= 0) {
+      unit.kind = UnitKind::contraction;
       rule_node = unit.space = product;
       unit.addend = graph_.operand(id, 0) == product ? graph_.operand(id, 1) : graph_.operand(id, 0);
+    } else {
+      unit.kind = row_of(graph_[id]).unit;
     }
     unit.first_input = operand_count();
     for (int i = 0; i < graph_[rule_node].arity; ++i) {
       const int operand = graph_.operand(rule_node, i);
-      if (!reads(rule_node, i) || (at_[operand].host && graph_[rule_node].op != Op::repeat)) continue;
+      if (!reads(rule_node, i) || (at_[operand].host && unit.kind != UnitKind::repeat)) continue;
       if (at_[operand].group == at_[id].group) continue;
       add_operand({.node = operand, .operand = i});
     }
@@ -14765,7 +15702,7 @@ class UnitWriter {
   constexpr void list_projections(int id) {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
-      if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
+      if (!graph_[p].is_projection() || graph_.operand(p, 0) != id) continue;
       for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
       made_.operands.data()[first + output_of(graph_[p])].node = p;
     }
@@ -14893,13 +15830,11 @@ class FusedWriter {
     const Node& node = graph_[id];
     const OpKind kind = row_of(node).kind;
     Instr instr{.kind = InstrKind::compute,
-                .op = node.op,
                 .dtype = node.dtype,
                 .level = form(id) == SpaceForm::element ? Level::element : Level::row};
     if (kind == OpKind::index) {
       int dim = dim_of(node) + (form(id) == SpaceForm::squeezed ? unit_.rank - 1 : unit_.rank) - node.rank;
       instr.kind = InstrKind::index;
-      instr.op = Op::iota;
       instr.a = static_cast<std::uint8_t>(dim);
       if (dim != unit_.rank - 1) instr.level = Level::row;
       instr_of_[m] = add(instr);
@@ -14921,9 +15856,12 @@ class FusedWriter {
         return;
       }
       instr.kind = InstrKind::reduce;
+      instr.reduction = row_of(node).reduction;
       instr.level = Level::row;
       ++instr.phase;
       if (instr.phase >= fused_.phases) fused_.phases = static_cast<std::uint8_t>(instr.phase + 1);
+    } else {
+      instr.op = node.op;
     }
     instr_of_[m] = add(instr);
   }
@@ -14935,7 +15873,7 @@ class FusedWriter {
     if (output.accumulates) {
       const int operand = graph_.operand(output.node, 0);
       store.kind = StoreKind::accumulate;
-      store.op = output.reduce_op;
+      store.reduction = row_of(graph_[output.node]).reduction;
       // Along the row when the operand extends there and the result does not.
       store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
                         !graph_[operand].is_unit(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
@@ -15007,7 +15945,8 @@ class KernelTable {
 
   static constexpr std::uint64_t hash_of(const Instr& i) {
     return static_cast<std::uint64_t>(i.op) << 24 ^ static_cast<std::uint64_t>(i.kind) << 32 ^
-           static_cast<std::uint64_t>(i.a) << 16 ^ static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
+           static_cast<std::uint64_t>(i.reduction) << 40 ^ static_cast<std::uint64_t>(i.a) << 16 ^
+           static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
   }
 };
 
@@ -15222,19 +16161,9 @@ struct GraphShapes {
 
 namespace detail {
 
-[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  const std::string at = node.source.text();
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
-       at.empty() ? "" : " at ", at);
-}
-/// The index of an axis that a shard_map names.
-constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
-  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
-  return mesh.axis_index(axis.view());
-}
 /// The axes of the refined mesh that it is made of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
@@ -15243,37 +16172,24 @@ constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedM
 constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
                                  const HostNumber* arguments, const Mesh* mesh, bool known) {
   const Node& node = graph[id];
-  if (node.op == Op::axis_size)
-    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
-  if (node.op == Op::constant) return number_of(node);
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
-  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const OpRow& row = row_of(node);
+  if (row.host != nullptr) return row.host({graph, id, shapes, numbers, arguments, mesh});
   const HostNumber first = numbers[graph.operand(id, 0)];
   const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
-  const double a = first.real(), b = second.real();
-  double result = 0;
-  const OpRow& row = row_of(node);
-  if (node.op == Op::broadcast) {
-    return first;
-  } else if (node.op == Op::select) {
-    return a != 0 ? second : numbers[graph.operand(id, 2)];
-  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
+  if (row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
     std::int64_t exact = 0;
     const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
     if (found == IntegerResult::known) return exact;
     if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
     return found == IntegerResult::too_large ? exact : 0;
   }
-  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
-  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
   // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
-  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
-  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
+  if (row.divides && second.real() == 0 && std::is_constant_evaluated()) return 0;
+  double result = 0;
+  if (row.folds || !std::is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return HostNumber(result).integer();
-  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
-  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
-  return node.op == Op::cast ? first : HostNumber(result);
+  return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : HostNumber(result);
 }
 
 [[noreturn]] inline void fail_program(const ShapeContext& c) {
@@ -15313,16 +16229,16 @@ class ShapeInference {
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
         numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
-      } else if (node.op == Op::repeat) {
+      } else if (node.is_repeat()) {
         infer_body(graph, id, shapes, numbers);
-      } else if (node.op == Op::project) {
+      } else if (node.is_projection()) {
         shapes[at] = projected(graph, id);
         count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
         const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
         shapes[at] = row_of(node).shape(context);
         count(context, shapes[at]);
-        if (node.op == Op::argument && shapes[at].size() != node.rank)
+        if (node.is_argument() && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
                ", and the program takes ", int{node.rank});
       }
@@ -15482,7 +16398,7 @@ class Links {
       } else {
         of_unit.push_back(static_cast<std::int32_t>(links.size()));
         add_unit(units, u);
-        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
+        if (row_of(graph[units[u].root]).sharded_as >= 0) tie_alike(units[u].root);
       }
     }
   }
@@ -15502,14 +16418,14 @@ class Links {
 
   /// A value with the sharding of another value; of a pair, both with both.
   constexpr void tie_alike(int id) {
-    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
+    const int from = graph_.operand(id, 0), other = graph_.operand(id, row_of(graph_[id]).sharded_as);
     begin(-1, UnitKind::repeat);
     DimFactors own;
     for (int d = 0; d < graph_[id].rank; ++d)
       if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
     add_operand(from, own, false);
     add_operand(other, own, false);
-    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
+    if (row_of(graph_[other]).sharded_as >= 0) add_operand(graph_.operand(other, 0), own, false);
     add_operand(id, own, true);
     finish();
   }
@@ -15594,9 +16510,8 @@ class Links {
         input.narrow = input.dim_count < widest;
       }
     }
-    if (graph_[unit.root].op == Op::rearrange) {
-      const Shape extents =
-          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
+      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
       for (int f = 0; f < link.factor_count; ++f)
         factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }
@@ -15771,7 +16686,7 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
+    if (link.kind == UnitKind::sort || link.kind == UnitKind::along) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
@@ -16083,7 +16998,7 @@ class ShardingSolver {
     const GraphView graph = program_.main();
     ValueShardings made = initial(0);
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::argument) {
+      if (graph[id].is_argument()) {
         made.of[size(id)] = arguments[graph[id].index()];
         made.fixed[size(id)] = made.argument[size(id)] = 1;
       }
@@ -16125,7 +17040,7 @@ class ShardingSolver {
   static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
     Growable<std::int32_t> nodes;
     for (int id = 0; id < graph.size; ++id) {
-      if (graph[id].op != Op::argument) continue;
+      if (!graph[id].is_argument()) continue;
       while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
       nodes[size(graph[id].index())] = id;
     }
@@ -16136,12 +17051,11 @@ class ShardingSolver {
     for (int g = 0; g < program_.graph_count; ++g) {
       const GraphView graph = program_.graphs[g];
       for (int id = 0; id < graph.size; ++id) {
-        if (graph[id].op != Op::repeat) continue;
+        if (!graph[id].is_repeat()) continue;
         const int body = graph[id].index();
         for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
           const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
-          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
-            links[size(body)].tie(-1, from, to);
+          if (from >= 0 && from != to && !program_.graphs[body][to].is_constant()) links[size(body)].tie(-1, from, to);
         }
       }
     }
@@ -16150,7 +17064,7 @@ class ShardingSolver {
   /// What a constraint says. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
     const PartitionSpec& spec = program_.specs[node.index()];
-    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
+    if (Constraint::of(node).about >= 0) return refined(spec, node.rank);  // its axes are known
     try {
       return refined(spec, node.rank);
     } catch (const error& e) {
@@ -16166,8 +17080,8 @@ class ShardingSolver {
   /// The axes that a constraint is about, 0: all.
   constexpr std::uint16_t closed_axes(const Node& node) const {
     unsigned axes = 0;
-    if (node.labels[2] > 0)
-      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+    if (const int about = Constraint::of(node).about; about >= 0)
+      for (const SpecEntry& entry : program_.specs[about].entries)
         for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
     return static_cast<std::uint16_t>(axes);
   }
@@ -16177,7 +17091,7 @@ class ShardingSolver {
     const GraphView graph = program_.graphs[g];
     ValueShardings made(graph);
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::constraint) {
+      if (row_of(graph[id]).constrains) {
         made.closed[size(id)] = closed_axes(graph[id]);
         made.of[size(id)] = wanted(graph[id]);
         made.fixed[size(id)] = made.closed[size(id)] == 0;
@@ -16222,8 +17136,9 @@ class ShardingSolver {
     const GraphView graph = program_.graphs[g];
     Growable<Sharding>& of = values[size(g)].of;
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
-        of[size(id)] = of[size(graph.operand(id, 1))];
+      if (const int like = row_of(graph[id]).sharded_as;
+          like >= 0 && row_of(graph.operand_node(id, like)).sharded_as >= 0)
+        of[size(id)] = of[size(graph.operand(id, like))];
   }
 
   constexpr bool enter(int g, int u) {
@@ -16402,7 +17317,7 @@ class CutSearch {
       if (!has_room(sharding, wanted)) return false;
     for (int g = 0; g < program_.graph_count; ++g)
       for (int id = 0; id < program_.graphs[g].size; ++id)
-        if (const Node& node = program_.graphs[g][id]; node.op == Op::constraint)
+        if (const Node& node = program_.graphs[g][id]; row_of(node).constrains)
           if (!has_room(resolve(program_.specs[node.index()], mesh_.given, node.rank), wanted)) return false;
     cuts_ = wanted;
     return true;
@@ -16442,64 +17357,17 @@ namespace tessera {
 struct PlanOptions {
   const OutputRequest* outputs =
       nullptr;  ///< by output of the program; null: the planner chooses the shardings of outputs
-  bool forbid_unasked_reshards = false;  ///< a reshard that no constraint asks for is an error (`policy`)
+  bool forbid_implicit_reshards = false;  ///< a reshard that no constraint asks for is an error (`policy`)
   /// Mesh axes over which results are sharded as their operands are, see explicit_shardings. Others are automatic.
   InlineVector<Name, max_axes> explicit_axes = {};
   /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
   /// no partial value is ever added up. See docs/spmd.md for what it costs.
   bool deterministic = false;
+  /// Steps may run fused with the one that follows (see Fusion). false: each ends before the next begins, and stores
+  /// what it makes, as the reference of oracle mode does.
+  bool fuse_steps = true;
   const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
 };
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/plan/unit_flops.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
-#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
-
-namespace tessera {
-
-/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
-constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
-                                  const GraphShapes& found) {
-  const Unit& unit = units[u];
-  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
-  if (unit.kind == UnitKind::fused) {
-    std::int64_t total = 0;
-    for (int m = 0; m < unit.member_count; ++m) {
-      const int id = units.members[unit.first_member + m];
-      const OpRow& row = row_of(graph[id]);
-      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
-    }
-    return total;
-  }
-  if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    std::int64_t total = 2;
-    for (int f = 0; f < link.factor_count; ++f)
-      if (links.factor(link, f).extent == 0) total = 0;
-    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
-    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
-  }
-  if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
-    using namespace ops::attention_factor;
-    const std::int64_t scores =
-        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
-    const bool backward = graph[unit.root].op == Op::attention_grad;
-    const std::int64_t each =
-        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
-  }
-  // A scatter works on the rows that it reads, not on the table that it fills.
-  const OpRow& row = row_of(graph[unit.root]);
-  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
-  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
-}
 
 }  // namespace tessera
 
@@ -16935,6 +17803,295 @@ constexpr bool was_stored(const Sharding& from, const Sharding& to) {
 
 #endif
 
+// ---- tessera/partition/plan/schedule.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_SCHEDULE_HPP
+#define TESSERA_PARTITION_PLAN_SCHEDULE_HPP
+
+namespace tessera::detail {
+
+/// Decides how the steps of one graph are carried out, and writes it into the plan: which steps run fused with the one
+/// that follows (PlanStep::fusion), which values are stored nowhere (ValueRole::fused), and which arguments results are
+/// written over (GraphPlan::donated). Shapes and shardings decide, so plans are alike on every processor.
+///
+/// What is stored nowhere is decided before values have their places in the arena. An epilogue, which changes nothing
+/// but the time at which a result is written, is decided after: where the arena gives the result the memory of an
+/// operand that is still read, the steps run one after the other.
+class Scheduler {
+ public:
+  constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
+      : graph_(graph), units_(units), mesh_(mesh), plan_(plan), main_(main) {
+    const std::size_t count = plan.values.size();
+    reads_.assign(count, 0);
+    last_reader_.assign(count, -1);
+    viewed_.assign(count, 0);
+    for (const PlanValue& value : plan.values)
+      if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
+    for (std::size_t s = 0; s < plan.steps.size(); ++s)
+      for (const std::int32_t v : plan.steps[s].inputs) {
+        if (v < 0) continue;
+        ++reads_[size(v)];
+        last_reader_[size(v)] = static_cast<std::int32_t>(s);
+      }
+  }
+
+  /// Finds the argument that each result may be written over: one that the step which makes the result is the last to
+  /// read, at the elements that it writes.
+  constexpr void donate() {
+    plan_.donated.assign(plan_.outputs.size(), -1);
+    if (!main_) return;
+    struct Maker {
+      std::int32_t step = -1, output = 0;
+    };
+    Growable<Maker> makers(plan_.values.size(), Maker{});
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+      for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
+        if (const std::int32_t v = plan_.steps[s].outputs[o]; v >= 0)
+          makers[size(v)] = {static_cast<std::int32_t>(s), static_cast<std::int32_t>(o)};
+    Growable<std::uint8_t> taken(plan_.values.size(), 0);
+    for (const std::int32_t v : plan_.outputs)
+      if (v >= 0 && value(v).role == ValueRole::argument) taken[size(v)] = 1;
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      const int v = plan_.outputs[k];
+      if (v >= 0 && value(v).role == ValueRole::output && makers[size(v)].step >= 0)
+        plan_.donated[k] = donor(makers[size(v)].step, makers[size(v)].output, taken);
+    }
+  }
+
+  /// Fuses the pairs of steps that pass a value on without storing it.
+  constexpr void fuse_unstored() {
+    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
+      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
+      if (step.kind != StepKind::compute || step.outputs.size() != 1) continue;
+      const UnitKind kind = units_[step.unit].kind;
+      if (kind != UnitKind::contraction && kind != UnitKind::indexed) continue;
+      const int made = step.outputs[0];
+      if (value(made).role != ValueRole::intermediate || value(made).stacked || !read_by_next_alone(made, s)) continue;
+      if (next.kind == StepKind::reshard) {
+        if (sums_in_place(step, next)) step.fusion = Fusion::sum;
+      } else if (kind == UnitKind::contraction && follows_on_boxes(step, next)) {
+        if (rounds(step, next))
+          step.fusion = Fusion::rounding;
+        else if (makes_result_of(step, next))
+          step.fusion = Fusion::into_result;
+      }
+      if (step.fusion == Fusion::apart) continue;
+      PlanValue& passed = value(made);
+      passed.role = ValueRole::fused;
+      step.bytes -= moved_bytes(passed, mesh_);
+      next.bytes -= moved_bytes(passed, mesh_) * count_of(next.inputs, made);
+      if (step.fusion == Fusion::into_result) passed.spare = keep_donation(step, next);
+      ++s;
+    }
+  }
+
+  /// Fuses a product with the step that works on its result, box by box, once values have their places.
+  constexpr void fuse_epilogues() {
+    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
+      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
+      if (step.fusion != Fusion::apart || step.kind != StepKind::compute) continue;
+      if (units_[step.unit].kind != UnitKind::contraction || !follows_on_boxes(step, next)) continue;
+      bool apart = true;
+      for (const std::int32_t out : next.outputs) {
+        apart = apart && !(main_ && value(out).role == ValueRole::output);  // it may be written over an argument
+        for (const std::int32_t in : step.inputs) apart = apart && !share_memory(plan_, out, in);
+      }
+      if (!apart) continue;
+      step.fusion = Fusion::epilogue;
+      for (const std::int32_t out : next.outputs) value(out).first_step = static_cast<int>(s);
+      ++s;
+    }
+  }
+
+ private:
+  GraphView graph_;
+  UnitsView units_;
+  const Mesh& mesh_;
+  GraphPlan& plan_;
+  bool main_;
+  // By value: how many inputs it is, the last step that has it as one, and whether there is a view of it.
+  Growable<std::int32_t> reads_, last_reader_;
+  Growable<std::uint8_t> viewed_;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr PlanValue& value(int v) const { return plan_.values[size(v)]; }
+
+  static constexpr std::int32_t count_of(const Growable<std::int32_t>& list, int v) {
+    std::int32_t n = 0;
+    for (const std::int32_t in : list) n += in == v ? 1 : 0;
+    return n;
+  }
+  constexpr bool read_by_next_alone(int v, std::size_t s) const {
+    return !viewed_[size(v)] && reads_[size(v)] > 0 && count_of(plan_.steps[s + 1].inputs, v) == reads_[size(v)];
+  }
+
+  // ---- donated arguments
+
+  constexpr std::int32_t donor(int s, int output, Growable<std::uint8_t>& taken) const {
+    const PlanStep& step = plan_.steps[size(s)];
+    if (step.kind != StepKind::compute) return -1;
+    const Unit& unit = units_[step.unit];
+    const UnitOperand& made = units_.output(step.unit, output);
+    if (unit.kind != UnitKind::fused || unit.phases > 1 || made.accumulates) return -1;
+    const PlanValue& to = value(step.outputs[size(output)]);
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = step.inputs[size(i)];
+      const PlanValue& from = value(v);
+      if (from.role != ValueRole::argument || taken[size(v)] || viewed_[size(v)] || last_reader_[size(v)] != s ||
+          count_of(step.inputs, v) != 1 || !stored_alike(from, to))
+        continue;
+      bool aligned = true;
+      for (int d = 0; d < unit.rank; ++d) aligned = aligned && units_.input(step.unit, i).dim_at[d] == made.dim_at[d];
+      if (!aligned) continue;
+      taken[size(v)] = 1;
+      return graph_[from.node].index();
+    }
+    return -1;
+  }
+  /// Of a product whose sums go where a result will be: whether the result may still be written over an argument. One
+  /// that the product reads itself stays as it is.
+  constexpr bool keep_donation(const PlanStep& step, const PlanStep& next) {
+    bool kept = false;
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      std::int32_t& argument = plan_.donated[k];
+      if (plan_.outputs[k] != next.outputs[0] || argument < 0) continue;
+      if (count_of(step.inputs, plan_.arguments[size(argument)]) > 0)
+        argument = -1;
+      else
+        kept = true;
+    }
+    return kept;
+  }
+
+  // ---- fusions
+
+  /// Whether a reshard does no more than sum parts, each to a shard of the same box.
+  constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
+    const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
+    if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
+      return false;
+    if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;
+    for (const UsedParts& used : parts.parts.entries)
+      if (used.used < 1) return false;
+    for (int d = 0; d < parts.sharding.rank; ++d)
+      if (!(parts.sharding.dims[d] == sum.sharding.dims[d])) return false;
+    const Unit& unit = units_[step.unit];
+    if (unit.kind == UnitKind::contraction) return unit.addend < 0;
+    // Rows are added in the order of their indices, so that there is one table for all.
+    return row_of(graph_[unit.root]).scatters && sum.sharding.is_replicated();
+  }
+
+  /// Whether the next step can run on each box of a product: it works on the product's elements at its places, and what
+  /// it makes has an element for each of them, stored where it is made.
+  constexpr bool follows_on_boxes(const PlanStep& step, const PlanStep& next) const {
+    if (next.kind != StepKind::compute || units_[next.unit].kind != UnitKind::fused) return false;
+    const Unit& unit = units_[next.unit];
+    const int made = step.outputs[0];
+    const PlanValue& product = value(made);
+    if (unit.rank == 0 || unit.phases > 1 || product.stacked || product.shape.size() != unit.rank) return false;
+    bool reads = false;
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = next.inputs[size(i)];
+      if (v >= 0 && value(v).stacked) return false;
+      if (v != made) continue;
+      reads = true;
+      for (int d = 0; d < unit.rank; ++d)
+        if (units_.input(next.unit, i).dim_at[d] != d) return false;
+    }
+    if (!reads) return false;
+    const unsigned axes = work_axes(plan_, next);
+    const auto stored_everywhere = [&](const PlanValue& v) { return (axes & ~unsigned{v.sharding.used_axes()}) == 0; };
+    if (work_axes(plan_, step) != axes || !stored_everywhere(product)) return false;
+    const Node& space = graph_[unit.space];
+    for (int o = 0; o < unit.output_count; ++o) {
+      const PlanValue& result = value(next.outputs[size(o)]);
+      const Node& node = graph_[units_.output(next.unit, o).node];
+      if (units_.output(next.unit, o).accumulates || node.rank != space.rank || node.unit != space.unit) return false;
+      if (result.stacked || !stored_everywhere(result) || !(result.parts == product.parts)) return false;
+    }
+    for (int d = 0; d < unit.rank; ++d)
+      if (!(next.factors[size(d)] == product.sharding.dims[d])) return false;
+    return true;
+  }
+
+  /// Whether the next step does nothing but round a product of bf16 to bf16, after adding a row where it reads two
+  /// values.
+  constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
+    const Unit &product = units_[step.unit], &unit = units_[next.unit];
+    const Node& root = graph_[unit.root];
+    if (graph_.operand_node(product.space, 0).dtype != DType::bf16 || product.addend >= 0) return false;
+    if (!row_of(root).converts || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+    if (unit.member_count == 1) return true;
+    if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
+        !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)
+      return false;
+    const UnitOperand& row = units_.input(next.unit, next.inputs[0] == step.outputs[0] ? 1 : 0);
+    return graph_[row.node].rank == 1 && graph_[row.node].dtype == DType::f32 && row.dim_at[unit.rank - 1] == 0;
+  }
+
+  /// Whether the next step makes a result of the program, and nothing else, that a product can be summed in.
+  constexpr bool makes_result_of(const PlanStep& step, const PlanStep& next) const {
+    if (!main_ || next.outputs.size() != 1) return false;
+    const int result = next.outputs[0];
+    return value(result).role == ValueRole::output && value(result).dtype == value(step.outputs[0]).dtype &&
+           !viewed_[size(result)] && reads_[size(result)] == 0;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/partition/plan/unit_flops.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+
+namespace tessera {
+
+/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
+constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
+                                  const GraphShapes& found) {
+  const Unit& unit = units[u];
+  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
+  if (unit.kind == UnitKind::fused) {
+    std::int64_t total = 0;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const int id = units.members[unit.first_member + m];
+      const OpRow& row = row_of(graph[id]);
+      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
+    }
+    return total;
+  }
+  if (unit.kind == UnitKind::contraction) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    std::int64_t total = 2;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
+  }
+  if (unit.kind == UnitKind::attention) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
+    using namespace ops::attention_factor;
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
+    const AttentionForm form = AttentionForm::of_node(graph[unit.root]);
+    const std::int64_t each =
+        form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    return saturating_product(scores, each) / (form.causal ? 2 : 1);
+  }
+  // A scatter works on the rows that it reads, not on the table that it fills.
+  const OpRow& row = row_of(graph[unit.root]);
+  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
+  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/partition/propagation/assign.hpp
 
 #ifndef TESSERA_PARTITION_PROPAGATION_ASSIGN_HPP
@@ -17113,7 +18270,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
       if (operand < 0 || has_operand(row.shape_only, i)) continue;
       if (partial[static_cast<std::size_t>(operand)])
         in[i] = Dependence::linear;
-      else if (graph[operand].op == Op::constant && graph[operand].value == 0)
+      else if (graph[operand].is_constant() && graph[operand].value == 0)
         in[i] = Dependence::zero;
       else
         in[i] = scratch[static_cast<std::size_t>(operand)];
@@ -17294,7 +18451,7 @@ constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const 
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();
   const bool moves = row_of(node).offset != nullptr;
-  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
+  if ((row_of(node).permutation == nullptr && !moves) || made.dims[dim_of(node)].empty()) return sent;
   const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
   if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
   return sent;
@@ -17346,7 +18503,7 @@ class Flow {
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::layout) choose_halo(u);
-      if (units[u].kind == UnitKind::layout && graph[units[u].root].op == Op::slice) choose_row(u, deterministic);
+      if (takes_row(u)) choose_row(u, deterministic);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -17393,7 +18550,7 @@ class Flow {
   constexpr std::uint16_t candidate(int u, int i, unsigned taken_by_unit) const {
     const int node = units_.input(u, i).node;
     const Sharding& made = produced[at(node)];
-    if (made.unreduced == 0 || made.reduction != Reduction::sum || readers_[at(node)] != 1) return 0;
+    if (made.unreduced == 0 || !facts_of(made.reduction).linear || readers_[at(node)] != 1) return 0;
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
@@ -17416,6 +18573,10 @@ class Flow {
     own = std::move(whole);
     avoids_halo[at(u)] = 1;
   }
+  /// Whether a unit moves elements, and what devices have of its result may sum up to it.
+  constexpr bool takes_row(int u) const {
+    return units_[u].kind == UnitKind::layout && row_of(graph_[units_[u].root]).partial != nullptr;
+  }
   /// One row of a split dim is summed up from what devices have of it, unless the dim is gathered in fewer bytes, once
   /// for all units that take a row of it.
   constexpr void choose_row(int u, bool deterministic) {
@@ -17424,8 +18585,7 @@ class Flow {
     if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
     int rows = 0;
     for (int other = 0; other < units_.count; ++other)
-      rows += units_[other].kind == UnitKind::layout && graph_[units_[other].root].op == Op::slice &&
-              dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
+      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
               units_.input(other, 0).node == units_.input(u, 0).node;
     FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
     const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);
@@ -17478,9 +18638,7 @@ class Flow {
         if (made.unreduced != 0 && leaves_parts_out(unit.kind))
           parts[at(output.node)] = lacking_parts(links_, own, unit.input_count + o, factors[at(u)], mesh_);
       }
-      if (made.unreduced != 0)
-        made.reduction =
-            combined_by(output.accumulates ? output.reduce_op : graph_[output.node].op, graph_[output.node].dtype);
+      if (made.unreduced != 0) made.reduction = combined_by(graph_[output.node]);
       keep_priorities(made, values_.of[at(output.node)]);
       produced[at(output.node)] = made;
     }
@@ -17655,10 +18813,10 @@ class Flow {
 
 #endif
 
-// ---- tessera/partition/propagation/unasked_reshards.hpp
+// ---- tessera/partition/propagation/implicit_reshards.hpp
 
-#ifndef TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
-#define TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_IMPLICIT_RESHARDS_HPP
+#define TESSERA_PARTITION_PROPAGATION_IMPLICIT_RESHARDS_HPP
 
 namespace tessera {
 
@@ -17669,21 +18827,20 @@ namespace detail {
                                       const Mesh& mesh) {
   const Node& made = graph[node];
   const std::string by = made.source.text(), at = collective.source.text();
-  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name,
-       by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
-       at.empty() ? "" : " for its use at ", at);
+  fail(errc::policy, "[plan] implicit reshard: ", name_of(collective.kind), " of ", collective.payload_bytes,
+       " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name, by.empty() ? "" : " at ",
+       by, ", from ", text(from, mesh), " to ", text(to, mesh), at.empty() ? "" : " for its use at ", at);
 }
 
 }  // namespace detail
 
 /// Throws for the first reshard of a plan that no constraint asks for. Errors: `policy`, which names the value, its
 /// sharding, how it is wanted, and the lines.
-inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
+inline void forbid_implicit_reshards(const Plan& plan, const ProgramView& program) {
   for (std::size_t g = 0; g < plan.graphs.size(); ++g)
     for (const PlanStep& step : plan.graphs[g].steps)
       for (const CollectiveInfo& collective : step.collectives) {
-        if (collective.asked || step.kind != StepKind::reshard) continue;
+        if (collective.requested || step.kind != StepKind::reshard) continue;
         const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
         const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
         detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
@@ -17714,14 +18871,6 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
   }
 }
 
-/// Whether a step may do no more than round what the one before it made.
-constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const PlanStep& next) {
-  return next.kind == StepKind::compute && next.outputs.size() == 1 && next.outputs[0] >= 0 && !next.inputs.empty() &&
-         next.inputs.size() <= 2 && step.outputs.size() == 1 &&
-         (next.inputs[0] == step.outputs[0] || next.inputs.back() == step.outputs[0]) &&
-         plan.values[static_cast<std::size_t>(next.outputs[0])].dtype == DType::bf16;
-}
-
 }  // namespace detail
 
 /// Finds when each value of a graph is needed, and the offsets of intermediates in the arena. `plans` has those of the
@@ -17732,29 +18881,19 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
     for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
     for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
+    // What two fused steps make is written while the operands of the first are still read.
+    if (step.fusion == Fusion::apart) continue;
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].outputs) detail::need_value(plan, v, s);
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].inputs) detail::need_value(plan, v, s);
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
-
-  // Some steps also write the sum or the rounded copy of their result, while their operands are still to be read.
-  Growable<int> last;
-  for (const PlanValue& value : plan.values) last.push_back(value.last_step);
-  for (int s = 0; s + 1 < count; ++s) {
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    const PlanStep& next = plan.steps[static_cast<std::size_t>(s) + 1];
-    if (!step.adds_up || (next.kind != StepKind::reshard && !detail::may_round(plan, step, next))) continue;
-    for (std::int32_t v : step.inputs) {
-      while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
-        v = plan.values[static_cast<std::size_t>(v)].view_of;
-      if (v >= 0 && last[static_cast<std::size_t>(v)] < s + 1) last[static_cast<std::size_t>(v)] = s + 1;
-    }
-  }
 
   Growable<Lifetime> blocks;
   Growable<std::size_t> owners;
   for (std::size_t v = 0; v < plan.values.size(); ++v) {
     const PlanValue& value = plan.values[v];
-    if (value.role != ValueRole::intermediate || value.first_step < 0) continue;
-    blocks.push_back({value.stored_bytes, value.first_step, last[v], 0});
+    if (!value.in_arena() || value.first_step < 0) continue;
+    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
     owners.push_back(v);
   }
   plan.arena_bytes = assign_offsets(blocks);
@@ -17874,16 +19013,6 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
   return true;
 }
 
-/// The strides of the operand of windows, given the strides of the windows; false where these are split along a dim
-/// that the operand lacks.
-constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
-  const int dim = dim_of(node);
-  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
-  operand = replicated(windows.rank - 1);
-  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
-  return true;
-}
-
 }  // namespace tessera
 
 #endif
@@ -17931,7 +19060,11 @@ class GraphPlanner {
         add_unit(u);
     }
     add_outputs();
+    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
+    scheduler.donate();
+    if (options_.fuse_steps) scheduler.fuse_unstored();
     place_values(made_, plans_);
+    if (options_.fuse_steps) scheduler.fuse_epilogues();
     made_.numbers = found_.numbers;
     made_.shapes = found_.shapes;
     return std::move(made_);
@@ -18034,7 +19167,7 @@ class GraphPlanner {
 
   constexpr void add_arguments() {
     for (int id = 0; id < graph_.size; ++id) {
-      if (host_[size(id)] || graph_[id].op != Op::argument) continue;
+      if (host_[size(id)] || !graph_[id].is_argument()) continue;
       while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
       made_.arguments[size(graph_[id].index())] =
           add_value(id, flow_.produced[size(id)], ValueRole::argument, g_ == 0 && is_stacked_argument(graph_[id]));
@@ -18044,8 +19177,8 @@ class GraphPlanner {
   // ---- reshards
 
   /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
-  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
-    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
+  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
+    if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -18067,10 +19200,9 @@ class GraphPlanner {
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
-      collective.asked = asked || reduces || collective.kind == Collective::slice || was_stored(from, target);
-      collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
-      if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
-      if (!collective.asked && options_.forbid_unasked_reshards)
+      collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
+      collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
+      if (!collective.requested && options_.forbid_implicit_reshards)
         fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
@@ -18087,26 +19219,27 @@ class GraphPlanner {
   }
 
   /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
-  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     Sharding under;
-    if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
-        !under_windows(graph_[node], target, under))
+    const UnderViewRule under_view = row_of(graph_[node]).under_view;
+    if (under_view == nullptr || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
+        !under_view(graph_[node], target, under))
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
-    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int from = version(graph_.operand(node, 0), under, source, why, requested);
     const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
-    strides_[size(made)] = windows_of(node, from);
+    strides_[size(made)] = view_strides(node, from);
     return made;
   }
-  constexpr Shape windows_of(int node, int source) const {
-    return ops::window_strides(graph_[node], strides_[size(source)],
-                               [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
+  constexpr Shape view_strides(int node, int source) const {
+    const ShapeContext context{graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
+    return row_of(graph_[node]).view(context, strides_[size(source)]);
   }
 
   // ---- units
 
-  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).kind == OpKind::constraint; }
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
@@ -18117,7 +19250,7 @@ class GraphPlanner {
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     const Sharding target = values_.of[size(node)];
-    const char* const why = graph_[node].labels[2] > 0 ? "shard_map" : "constraint";
+    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
     const int v = version(from, target.without_priority(), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
@@ -18129,15 +19262,13 @@ class GraphPlanner {
     const Node& node = graph_[units_[u].root];
     const bool stacked = value(source).stacked;
     if (options_.deterministic) return false;  // kernels may choose their way by strides
-    if (node.op == Op::slice) {
-      strides = strides_[size(source)];
-      return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
+    const OpRow& row = row_of(node);
+    if (row.view != nullptr) {
+      strides = view_strides(units_[u].root, source);
+      const bool is_whole = row.offset == nullptr || value(source).sharding.dims[dim_of(node)].empty();
+      return is_whole && !(stacked && dim_of(node) == 0);
     }
-    if (node.op == Op::windows) {
-      strides = windows_of(units_[u].root, source);
-      return !(stacked && dim_of(node) == 0);
-    }
-    if (node.op != Op::rearrange) return false;
+    if (row.factor_extents == nullptr) return false;
     const Factors factors = Factors::of(node);
     Shape local;
     for (int f = 0; f < factors.count; ++f) {
@@ -18160,7 +19291,6 @@ class GraphPlanner {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
-    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
     step.source = graph_[unit.root].source;
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));
@@ -18395,17 +19525,17 @@ class ExplicitAxes {
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       Sharding made = replicated(node.rank);
-      if (node.op == Op::argument)
+      if (node.is_argument())
         made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
-      else if (node.op == Op::constraint)
+      else if (row_of(node).constrains)
         made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
-      else if (node.op == Op::alike)
-        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
-      else if (node.op == Op::repeat)
+      else if (const int like = row_of(node).sharded_as; like >= 0)
+        made = of[static_cast<std::size_t>(graph.operand(id, like))];
+      else if (node.is_repeat())
         enter(graph, id, of, derived);
-      else if (node.op == Op::project)
+      else if (node.is_projection())
         made = projected(graph, id, of);
-      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
+      else if (node.rank > 0 || row_of(node).unit == UnitKind::contraction)
         made = result(g, graph, id, of);
       of.push_back(made);
       given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
@@ -18437,10 +19567,11 @@ class ExplicitAxes {
 
   /// As a constraint says; over axes that it is not about, as its operand.
   constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
-    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
-    if (node.labels[2] == 0) return made;
+    const Constraint own = Constraint::of(node);
+    Sharding made = explicit_part(planned_.resolve(program_.specs[own.spec], node.rank));
+    if (own.about < 0) return made;
     unsigned about = made.used_axes();
-    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+    for (const SpecEntry& entry : program_.specs[own.about].entries)
       for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
     for (int d = 0; d < made.rank; ++d)
       for (std::uint8_t axis : operand.dims[d])
@@ -18456,18 +19587,19 @@ class ExplicitAxes {
       for (int i = 0; i < graph[user].arity; ++i) {
         if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
         ++readers;
-        if (graph[user].op != Op::constraint) continue;
+        if (!row_of(graph[user]).constrains) continue;
         ++constraints;
-        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
+        found = Constraint::of(graph[user]).about >= 0 ? -2 : user;  // of shard_map: about some axes alone
       }
     for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
     return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
   }
   /// Whether the rules say the sharding of a node. Values without operands are sharded as their readers need them.
   static constexpr bool is_ruled(const GraphView& graph, int id) {
-    const Op op = graph[id].op;
-    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
-    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
+    if (node.is_argument() || node.is_projection() || row.constrains || row.sharded_as >= 0) return true;
+    return node.arity > 0 && row.sharding != nullptr && out_sharding(graph, id) != -2;
   }
 
   [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
@@ -18483,7 +19615,7 @@ class ExplicitAxes {
     }
     const std::string at = graph[id].source.text();
     fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         at.empty() ? "" : " at ", at, "; name its sharding, such as ts::with_sharding(..., ",
          spec_of(suggestion, mesh_).text(), ")");
   }
 
@@ -18497,8 +19629,8 @@ class ExplicitAxes {
     row.sharding(graph, id, rule);
     const int out = out_sharding(graph, id);
     const bool strict = !node.derived && out == -1;
-    const Shape extents = node.op == Op::rearrange
-                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+    const Shape extents = row.factor_extents != nullptr
+                              ? row.factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
     Growable<AxisList> axes(rule.kinds.size());
     int problem = -1;
@@ -18532,7 +19664,7 @@ class ExplicitAxes {
         else if (!(axes[f] == own.dims[d]))
           object("dims that meet are split in two ways");
         if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
-            (met || row.kind != OpKind::contraction))
+            (met || row.unit != UnitKind::contraction))
           object("a summed dim is split, so the result would be partial or reduced");
       }
     }
@@ -18870,11 +20002,12 @@ struct NamedAxes {
     for (int g = 0; g < program.graph_count; ++g)
       for (int id = 0; id < program.graphs[g].size; ++id) {
         const Node& node = program.graphs[g][id];
-        if (node.op != Op::constraint) continue;
-        const bool shard_map = node.labels[2] > 0;
-        add(program.specs[node.index()], node.source.line, shard_map);
-        if (node.labels[0] == static_cast<std::int8_t>(CotangentLayout::own_spec))
-          add(program.specs[node.labels[1]], node.source.line, shard_map);
+        if (!row_of(node).constrains) continue;
+        const Constraint own = Constraint::of(node);
+        const bool shard_map = own.about >= 0;
+        add(program.specs[own.spec], node.source.line, shard_map);
+        if (own.cotangent == CotangentLayout::own_spec)
+          add(program.specs[own.cotangent_spec], node.source.line, shard_map);
       }
   }
 };
@@ -18963,6 +20096,127 @@ constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, L
 
 #endif
 
+// ---- tessera/partition/plan/verify_schedule.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_VERIFY_SCHEDULE_HPP
+#define TESSERA_PARTITION_PLAN_VERIFY_SCHEDULE_HPP
+
+namespace tessera::detail {
+
+/// Checks how the steps of one graph are fused, and which arguments results are written over.
+class ScheduleVerifier {
+ public:
+  constexpr ScheduleVerifier(const GraphPlan& plan, const UnitsView& units, int graph)
+      : plan_(plan), units_(units), graph_(graph) {}
+
+  constexpr void verify() const {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      const PlanStep& step = plan_.steps[s];
+      if (step.fusion != Fusion::apart)
+        verify_pair(s);
+      else
+        for (const std::int32_t v : step.outputs)
+          require(v < 0 || value(v).role != ValueRole::fused, "only fused steps pass on what is not stored");
+    }
+    for (const PlanValue& v : plan_.values)
+      require(!v.spare || v.role == ValueRole::fused, "a spare block is for a value that is not stored");
+    require(plan_.donated.size() == plan_.outputs.size(), "sizes by output");
+    for (std::size_t k = 0; k < plan_.donated.size(); ++k)
+      if (plan_.donated[k] >= 0) verify_donation(k);
+  }
+
+ private:
+  const GraphPlan& plan_;
+  UnitsView units_;
+  int graph_;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr const PlanValue& value(int v) const { return plan_.values[size(v)]; }
+  constexpr void require(bool holds, std::string_view rule) const {
+    if (!holds) fail(errc::graph_invalid, "[plan] ", rule, ": graph ", graph_);
+  }
+
+  static constexpr bool has(const Growable<std::int32_t>& list, int v) {
+    for (const std::int32_t own : list)
+      if (own == v) return true;
+    return false;
+  }
+  /// Whether a value is read by other steps than one, looked at by a view, or a result.
+  constexpr bool is_used_beside(int v, std::size_t reader) const {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+      if (s != reader && has(plan_.steps[s].inputs, v)) return true;
+    for (const PlanValue& other : plan_.values)
+      if (other.role == ValueRole::view && other.view_of == v) return true;
+    return has(plan_.outputs, v);
+  }
+
+  constexpr void verify_pair(std::size_t s) const {
+    const PlanStep& step = plan_.steps[s];
+    require(s + 1 < plan_.steps.size() && plan_.steps[s + 1].fusion == Fusion::apart,
+            "a step is fused with the next one, and that with no other");
+    const PlanStep& next = plan_.steps[s + 1];
+    require(step.kind == StepKind::compute && step.outputs.size() == 1 && has(next.inputs, step.outputs[0]),
+            "a fused step makes one value, which the next one reads");
+    const int made = step.outputs[0];
+    const PlanValue& passed = value(made);
+    require((passed.role == ValueRole::fused) == (step.fusion != Fusion::epilogue),
+            "what a fused step makes is stored for an epilogue, and not otherwise");
+    require(passed.role != ValueRole::fused || !is_used_beside(made, s + 1),
+            "what is not stored is read by the next step alone");
+    require(!passed.spare || step.fusion == Fusion::into_result, "a spare block is for sums that may go into a result");
+    for (const std::int32_t out : next.outputs)
+      for (const std::int32_t in : step.inputs)
+        require(!share_memory(plan_, out, in), "fused steps write nothing that the first of them reads");
+
+    if (step.fusion == Fusion::sum) {
+      require(next.kind == StepKind::reshard, "parts are summed by a reshard");
+      const Sharding &parts = passed.sharding, &sum = value(next.outputs[0]).sharding;
+      bool alike = parts.unreduced != 0 && parts.reduction == Reduction::sum && sum.unreduced == 0;
+      for (int d = 0; d < parts.rank; ++d) alike = alike && parts.dims[d] == sum.dims[d];
+      return require(alike, "parts are added to shards of the same boxes");
+    }
+    require(next.kind == StepKind::compute && units_[next.unit].kind == UnitKind::fused &&
+                work_axes(plan_, step) == work_axes(plan_, next),
+            "boxes are worked on by a fused unit, at the same places");
+    for (std::size_t d = 0; d < passed.shape.size(); ++d)
+      require(d < next.factors.size() && next.factors[d] == passed.sharding.dims[d],
+              "boxes are worked on as they are split");
+    if (step.fusion == Fusion::epilogue) return;
+    const PlanValue& result = value(next.outputs[0]);
+    if (step.fusion == Fusion::into_result)
+      return require(next.outputs.size() == 1 && result.role == ValueRole::output && stored_alike(passed, result),
+                     "a product is summed where one result goes, in memory laid out as its own");
+    require(next.outputs.size() == 1 && result.dtype == DType::bf16 && result.shape == passed.shape,
+            "a product is rounded to bf16 of its shape");
+  }
+
+  constexpr void verify_donation(std::size_t k) const {
+    const int v = plan_.outputs[k], argument = plan_.donated[k];
+    require(v >= 0 && value(v).role == ValueRole::output, "what is written over an argument is a result");
+    require(size(argument) < plan_.arguments.size() && plan_.arguments[size(argument)] >= 0,
+            "what a result is written over is an argument");
+    const int given = plan_.arguments[size(argument)];
+    require(stored_alike(value(given), value(v)), "a result is laid out as the argument that it is written over");
+    for (std::size_t other = 0; other < k; ++other)
+      require(plan_.donated[other] != argument, "an argument is written over once");
+    std::size_t maker = 0;
+    while (maker < plan_.steps.size() && !has(plan_.steps[maker].outputs, v)) ++maker;
+    require(maker < plan_.steps.size() && has(plan_.steps[maker].inputs, given),
+            "a result is written over an argument that its step reads");
+    bool last = !has(plan_.outputs, given);
+    for (std::size_t s = maker + 1; s < plan_.steps.size(); ++s) last = last && !has(plan_.steps[s].inputs, given);
+    for (const PlanValue& other : plan_.values)
+      last = last && !(other.role == ValueRole::view && other.view_of == given);
+    require(last, "an argument is written over by the last step that reads it");
+    if (maker > 0 && plan_.steps[maker - 1].fusion != Fusion::apart)
+      require(!has(plan_.steps[maker - 1].inputs, given), "fused steps write nothing that the first of them reads");
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/partition/plan/verify_plan.hpp
 
 #ifndef TESSERA_PARTITION_PLAN_VERIFY_PLAN_HPP
@@ -18994,7 +20248,8 @@ class PlanVerifier {
       for (std::int32_t v : step.outputs) {
         if (v < 0) continue;
         require(!ready[size(v)], "a value is made once");
-        require(plan.values[size(v)].role == ValueRole::intermediate || plan.values[size(v)].role == ValueRole::output,
+        const ValueRole role = plan.values[size(v)].role;
+        require(role == ValueRole::intermediate || role == ValueRole::output || role == ValueRole::fused,
                 "steps write intermediates and results");
         ready[size(v)] = 1;
       }
@@ -19005,9 +20260,11 @@ class PlanVerifier {
       if (v < 0) continue;
       require(is_ready(plan, ready, v), "results are made");
       require(plan.values[size(v)].sharding.unreduced == 0, "results are reduced");
-      require(plan.values[size(v)].role != ValueRole::intermediate, "results are not scratch");
+      require(plan.values[size(v)].role != ValueRole::intermediate && plan.values[size(v)].role != ValueRole::fused,
+              "results are not scratch");
     }
     verify_memory(plan);
+    ScheduleVerifier(plan, units_[g], g).verify();
     for (const PlanStep& step : plan.steps)
       if (step.kind == StepKind::repeat) verify_repeat(plan, step);
     for (const PlanStep& step : plan.steps)
@@ -19083,9 +20340,10 @@ class PlanVerifier {
       return true;
     };
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
-      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs lie as the factors say");
+      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs have the shardings of the factors");
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
-      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]), "results lie as the factors say");
+      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
+              "results have the shardings of the factors");
     if (unit.kind != UnitKind::layout) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
     require(tessera::wire_bytes(layout_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
@@ -19107,11 +20365,11 @@ class PlanVerifier {
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
       require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
-              "a body takes its operands as they lie outside");
+              "a body takes its operands in their shardings outside");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),
-              "a body leaves its results as they lie outside");
+              "a body leaves its results in their shardings outside");
     for (int k = 0; k < repeat.carried && size(k) < body.arguments.size(); ++k) {
       const int in = body.arguments[size(k)], out = body.outputs[size(k)];
       if (in < 0 || out < 0) continue;
@@ -19124,11 +20382,11 @@ class PlanVerifier {
   constexpr void verify_memory(const GraphPlan& plan) const {
     for (std::size_t a = 0; a < plan.values.size(); ++a) {
       const PlanValue& x = plan.values[a];
-      if (x.role != ValueRole::intermediate || x.first_step < 0) continue;
+      if (!x.in_arena() || x.first_step < 0) continue;
       require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes, "scratch fits the arena");
       for (std::size_t b = 0; b < a; ++b) {
         const PlanValue& y = plan.values[b];
-        if (y.role != ValueRole::intermediate || y.first_step < 0) continue;
+        if (!y.in_arena() || y.first_step < 0) continue;
         const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
         const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
         require(!share_step || !share_byte, "values that are needed at once have memory of their own");

@@ -69,7 +69,6 @@
 #include <array>
 #include <atomic>
 #include <bit>
-#include <charconv>
 #include <cmath>
 #include <compare>
 #include <concepts>
@@ -99,12 +98,9 @@
 #include <vector>
 
 #include <pthread.h>
-#include <tbb/blocked_range.h>
 #include <tbb/global_control.h>
 #include <tbb/info.h>
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
-#include <xsimd/xsimd.hpp>
 
 // ---- tessera/base/error.hpp
 
@@ -1910,6 +1906,537 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t
 
 #endif
 
+// ---- tessera/base/bf16.hpp
+
+#ifndef TESSERA_BASE_BF16_HPP
+#define TESSERA_BASE_BF16_HPP
+
+namespace tessera {
+
+/// A float of 16 bits: the upper half of an IEEE single, 8 bits of precision and the range of float. It is for memory:
+/// arithmetic converts to float, and the result is rounded, to nearest and to even, when it is stored as bf16 again.
+/// NaN stays NaN; what is above the largest finite number by half a step or more is infinite.
+struct bf16 {
+  std::uint16_t bits;
+
+  bf16() = default;
+  constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
+  constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
+  template <std::integral I> constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
+
+  static constexpr bf16 from_bits(std::uint16_t bits) {
+    bf16 value{};
+    value.bits = bits;
+    return value;
+  }
+
+  constexpr operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+  constexpr bf16 operator-() const { return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000)); }
+
+ private:
+  static constexpr std::uint16_t rounded(std::uint32_t single) {
+    if ((single & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(single >> 16 | 0x40);
+    return static_cast<std::uint16_t>((single + 0x7fff + (single >> 16 & 1)) >> 16);
+  }
+  /// To float so that rounding once more gives what rounding once would: towards zero, and odd where that is inexact.
+  static constexpr float to_odd(double value) {
+    if (value != value) return std::numeric_limits<float>::quiet_NaN();
+    constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
+    const double size = value < 0 ? -value : value;
+    if (size > most)
+      return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
+    const float near = static_cast<float>(value);
+    if (static_cast<double>(near) == value) return near;
+    std::uint32_t single = std::bit_cast<std::uint32_t>(near);
+    if (static_cast<double>(near < 0 ? -near : near) > size) --single;
+    return std::bit_cast<float>(single | 1);
+  }
+};
+
+static_assert(sizeof(bf16) == 2 && std::is_trivial_v<bf16>);
+
+}  // namespace tessera
+
+template <> struct std::numeric_limits<tessera::bf16> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = true, has_quiet_NaN = true;
+  static constexpr int digits = 8, radix = 2, max_exponent = 128, min_exponent = -125;
+  static constexpr tessera::bf16 min() { return tessera::bf16::from_bits(0x0080); }
+  static constexpr tessera::bf16 max() { return tessera::bf16::from_bits(0x7f7f); }
+  static constexpr tessera::bf16 lowest() { return tessera::bf16::from_bits(0xff7f); }
+  static constexpr tessera::bf16 epsilon() { return tessera::bf16::from_bits(0x3c00); }
+  static constexpr tessera::bf16 infinity() { return tessera::bf16::from_bits(0x7f80); }
+  static constexpr tessera::bf16 quiet_NaN() { return tessera::bf16::from_bits(0x7fc0); }
+};
+
+#endif
+
+// ---- tessera/base/dtype.hpp
+
+#ifndef TESSERA_BASE_DTYPE_HPP
+#define TESSERA_BASE_DTYPE_HPP
+
+namespace tessera {
+
+/// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
+/// has no arithmetic.
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
+inline constexpr int dtype_count = 10;
+
+/// Size of one element in bytes.
+constexpr std::size_t size_of(DType type) {
+  constexpr std::uint8_t sizes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 1};
+  return sizes[static_cast<std::size_t>(type)];
+}
+
+/// The name used in messages, plans and files: "f32", "i64", "bool".
+constexpr std::string_view name_of(DType type) {
+  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16", "i8", "i16", "i32", "i64", "u8", "bool"};
+  return names[static_cast<std::size_t>(type)];
+}
+
+/// The element type that sums and products have before they are stored: f32 for bf16.
+constexpr DType computed_as(DType type) { return type == DType::bf16 ? DType::f32 : type; }
+
+constexpr bool is_floating(DType type) {
+  return type == DType::f32 || type == DType::f64 || type == DType::bf16 || type == DType::f16;
+}
+
+namespace detail {
+template <class T> struct DTypeOf {};
+template <> struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <> struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <> struct DTypeOf<bf16> {
+  static constexpr DType value = DType::bf16;
+};
+template <> struct DTypeOf<std::int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <> struct DTypeOf<std::int16_t> {
+  static constexpr DType value = DType::i16;
+};
+template <> struct DTypeOf<std::int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <> struct DTypeOf<std::int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <> struct DTypeOf<std::uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <> struct DTypeOf<bool> {
+  static constexpr DType value = DType::bool_;
+};
+}  // namespace detail
+
+/// A C++ type that a tensor can hold.
+template <class T>
+concept Element = requires { detail::DTypeOf<T>::value; };
+
+template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
+
+namespace detail {
+template <DType> struct ElementOf {
+  using type = void;
+};
+template <> struct ElementOf<DType::f32> {
+  using type = float;
+};
+template <> struct ElementOf<DType::f64> {
+  using type = double;
+};
+template <> struct ElementOf<DType::bf16> {
+  using type = bf16;
+};
+template <> struct ElementOf<DType::i8> {
+  using type = std::int8_t;
+};
+template <> struct ElementOf<DType::i16> {
+  using type = std::int16_t;
+};
+template <> struct ElementOf<DType::i32> {
+  using type = std::int32_t;
+};
+template <> struct ElementOf<DType::i64> {
+  using type = std::int64_t;
+};
+template <> struct ElementOf<DType::u8> {
+  using type = std::uint8_t;
+};
+template <> struct ElementOf<DType::bool_> {
+  using type = bool;
+};
+}  // namespace detail
+
+/// The C++ type of one element in memory; void for f16.
+template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
+
+/// float, double or bf16.
+template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
+
+/// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
+using DTypeSet = std::uint16_t;
+inline constexpr DTypeSet all_dtypes = 0xffff;
+constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
+inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::bool_));
+inline constexpr DTypeSet floating_dtypes =
+    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16));
+
+/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
+/// f16 among them, `otherwise()` is called.
+template <DTypeSet Set = all_dtypes, class F, class G>
+constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
+#define TESSERA_DISPATCH(name, T)                 \
+  if constexpr ((Set & set_of(DType::name)) != 0) \
+    if (type == DType::name) return f.template operator()<T>();
+  TESSERA_DISPATCH(f32, float)
+  TESSERA_DISPATCH(f64, double)
+  TESSERA_DISPATCH(bf16, bf16)
+  TESSERA_DISPATCH(i8, std::int8_t)
+  TESSERA_DISPATCH(i16, std::int16_t)
+  TESSERA_DISPATCH(i32, std::int32_t)
+  TESSERA_DISPATCH(i64, std::int64_t)
+  TESSERA_DISPATCH(u8, std::uint8_t)
+  TESSERA_DISPATCH(bool_, bool)
+#undef TESSERA_DISPATCH
+  return otherwise();
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/inline.hpp
+
+#ifndef TESSERA_BASE_INLINE_HPP
+#define TESSERA_BASE_INLINE_HPP
+
+// Values of a kernel stay in registers only when every step of it is inlined.
+#define TESSERA_INLINE inline __attribute__((always_inline))
+#define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
+
+#endif
+
+// ---- tessera/base/promotion.hpp
+
+#ifndef TESSERA_BASE_PROMOTION_HPP
+#define TESSERA_BASE_PROMOTION_HPP
+
+// Which element type operands of different types are computed in. JAX's "Type promotion semantics", with 32-bit default
+// types for what has no width of its own: a plain number, a mean of integers, a quotient of integers.
+
+namespace tessera {
+
+/// A plain number has no width: it takes the type of the tensor it meets, unless that is of a lower kind.
+enum class NumberKind : std::uint8_t { integer, floating };
+
+constexpr bool is_integer(DType type) { return !is_floating(type) && type != DType::bool_; }
+
+namespace detail {
+/// The edges of JAX's lattice, upwards, as the set of types that a type may become; each holds the type itself.
+constexpr DTypeSet becomes(DType type) {
+  constexpr DTypeSet f64 = set_of(DType::f64), f32 = f64 | set_of(DType::f32), f16 = f32 | set_of(DType::f16),
+                     bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
+                     i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
+                     u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
+  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
+  return sets[static_cast<std::size_t>(type)];
+}
+constexpr int count_of(DTypeSet set) {
+  int n = 0;
+  for (unsigned left = set; left != 0; left &= left - 1) ++n;
+  return n;
+}
+}  // namespace detail
+
+/// The least type that both may become: i8 and u8 meet in i16, bf16 and f16 in f32, i64 and bf16 in bf16.
+constexpr DType promote(DType x, DType y) {
+  const unsigned both = detail::becomes(x) & detail::becomes(y);
+  for (int t = 0; t < dtype_count; ++t)
+    if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
+  return x;  // not reached: every two types have a least upper bound
+}
+
+/// The type of a tensor that meets a plain number: its own, but f32 where an integer or bool meets a floating number,
+/// and i32 where a bool meets a whole one.
+constexpr DType promote(DType x, NumberKind number) {
+  if (number == NumberKind::floating) return is_floating(x) ? x : DType::f32;
+  return x == DType::bool_ ? DType::i32 : x;
+}
+
+/// What functions are computed in that have no integer results, such as quotients, roots and means: f32 for integers
+/// and bools.
+constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32; }
+
+/// What a sum of elements gives: i32 for bools and integers of fewer bits.
+constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
+
+/// What a sum is kept in while it is partial: as it is, but sums of bf16 are f32 until they are whole.
+constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
+
+/// Whether a whole number is one of the values of an integer type.
+constexpr bool holds(DType type, double number) {
+  if (is_floating(type)) return true;
+  if (type == DType::bool_) return number == 0 || number == 1;
+  const int bits = static_cast<int>(8 * size_of(type)) - (type == DType::u8 ? 0 : 1);
+  double end = 1;
+  for (int b = 0; b < bits; ++b) end *= 2;
+  return number >= (type == DType::u8 ? 0 : -end) && number < end;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/base/monoid.hpp
+
+#ifndef TESSERA_BASE_MONOID_HPP
+#define TESSERA_BASE_MONOID_HPP
+
+namespace tessera {
+
+/// How many values become one: along a dim, in a scan, and over devices that each hold a part of a value.
+enum class Reduction : std::uint8_t { sum, max, min, product, bit_and, bit_or };
+
+namespace monoids {
+
+inline constexpr DTypeSet computed_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::f16));
+inline constexpr DTypeSet computed_numbers = static_cast<DTypeSet>(computed_dtypes & ~set_of(DType::bool_));
+inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floating_dtypes);
+
+/// What a monoid has unless it says something else. It adds
+///   kind, name, partial   its enumerator, and what texts and plans call it and its partial values
+///   identity<T>()         what combines with every value to that value, and so what a reduction of nothing gives
+///   join(x, y)            x becomes x combined with y: of scalars, of doubles that stand for any element type, of
+///   lanes
+///                         and masks of kernels, and of the compiler's own vectors, which can't be passed by value
+///   moved(...)            how far x and y combined may be off where x and y are: the oracle's rounding of reductions
+struct Monoid {
+  static constexpr DTypeSet dtypes = computed_dtypes;  ///< element types that it combines
+  static constexpr bool idempotent = false;            ///< x combined with x is x
+  static constexpr bool rounds = false;                ///< floating results depend on the order of the terms
+  static constexpr bool linear = false;                ///< its partial values may pass through linear operations
+  static constexpr bool widens = false;                ///< of bools and integers below 32 bits results are i32
+  static constexpr double moved(double, double x_off, double, double y_off) { return x_off > y_off ? x_off : y_off; }
+};
+
+/// Arithmetic of signed integers wraps: it is computed without a sign.
+template <class X>
+using unsigned_of =
+    std::common_type_t<unsigned, std::make_unsigned_t<std::conditional_t<std::is_same_v<X, bool>, char, X>>>;
+
+struct Sum : Monoid {
+  static constexpr Reduction kind = Reduction::sum;
+  static constexpr std::string_view name = "sum", partial = "partial sum";
+  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr bool rounds = true, linear = true, widens = true;
+  template <class T> static constexpr T identity() { return T(0); }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
+    if constexpr (std::is_integral_v<X>)
+      x = static_cast<X>(static_cast<unsigned_of<X>>(x) + static_cast<unsigned_of<X>>(y));
+    else
+      x = static_cast<X>(x + y);
+  }
+  static constexpr double moved(double, double x_off, double, double y_off) { return x_off + y_off; }
+};
+
+/// NaN where either value is.
+struct Max : Monoid {
+  static constexpr Reduction kind = Reduction::max;
+  static constexpr std::string_view name = "max", partial = "partial extreme";
+  static constexpr bool idempotent = true;
+  template <class T> static constexpr T identity() {
+    using Limits = std::numeric_limits<T>;
+    return Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest();
+  }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
+    if constexpr (requires { maximum(x, y); })
+      x = maximum(x, y);
+    else if constexpr (requires { static_cast<bool>(x > y); })
+      x = x != x || x > y ? x : y;
+    else
+      x = ((x > y) | (x != x)) ? x : y;
+  }
+};
+
+/// NaN where either value is.
+struct Min : Monoid {
+  static constexpr Reduction kind = Reduction::min;
+  static constexpr std::string_view name = "min", partial = "partial extreme";
+  static constexpr bool idempotent = true;
+  template <class T> static constexpr T identity() {
+    using Limits = std::numeric_limits<T>;
+    return Limits::has_infinity ? Limits::infinity() : Limits::max();
+  }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
+    if constexpr (requires { minimum(x, y); })
+      x = minimum(x, y);
+    else if constexpr (requires { static_cast<bool>(x < y); })
+      x = x != x || x < y ? x : y;
+    else
+      x = ((x < y) | (x != x)) ? x : y;
+  }
+};
+
+struct Product : Monoid {
+  static constexpr Reduction kind = Reduction::product;
+  static constexpr std::string_view name = "product", partial = "partial product";
+  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr bool rounds = true, widens = true;
+  template <class T> static constexpr T identity() { return T(1); }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
+    if constexpr (std::is_integral_v<X>)
+      x = static_cast<X>(static_cast<unsigned_of<X>>(x) * static_cast<unsigned_of<X>>(y));
+    else
+      x = static_cast<X>(x * y);
+  }
+  static constexpr double moved(double x, double x_off, double y, double y_off) {
+    return (x < 0 ? -x : x) * y_off + (y < 0 ? -y : y) * x_off + x_off * y_off;
+  }
+};
+
+/// Of integers and bools, bit by bit. They reduce arrays of devices; no operation makes partial values of them.
+struct BitAnd : Monoid {
+  static constexpr Reduction kind = Reduction::bit_and;
+  static constexpr std::string_view name = "bit_and", partial = "partial bits";
+  static constexpr DTypeSet dtypes = bits;
+  static constexpr bool idempotent = true;
+  template <class T> static constexpr T identity() { return static_cast<T>(-1); }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) { x = static_cast<X>(x & y); }
+};
+
+struct BitOr : Monoid {
+  static constexpr Reduction kind = Reduction::bit_or;
+  static constexpr std::string_view name = "bit_or", partial = "partial bits";
+  static constexpr DTypeSet dtypes = bits;
+  static constexpr bool idempotent = true;
+  template <class T> static constexpr T identity() { return T(0); }
+  template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) { x = static_cast<X>(x | y); }
+};
+
+template <class... M> struct MonoidList {};
+
+/// All monoids of the library, in the order of their enumerators. A new one is a struct above, its entry here, and its
+/// enumerator.
+using Monoids = MonoidList<Sum, Max, Min, Product, BitAnd, BitOr>;
+
+template <class M> inline constexpr bool takes_doubles = (M::dtypes & set_of(DType::f64)) != 0;
+
+/// x combined with y.
+template <class M, class X> TESSERA_INLINE constexpr X combined(X x, const X& y) {
+  M::join(x, y);
+  return x;
+}
+
+}  // namespace monoids
+
+/// What is known of a monoid at run time, and what it makes of doubles; null of those that are of integers alone.
+struct ReductionFacts {
+  std::string_view name, partial;
+  DTypeSet dtypes = 0;
+  bool idempotent = false, rounds = false, linear = false, widens = false;
+  double identity = 0;
+  double (*combined)(double, const double&) = nullptr;
+  double (*moved)(double, double, double, double) = nullptr;
+};
+
+namespace detail {
+
+template <class M> constexpr ReductionFacts reduction_facts() {
+  ReductionFacts facts{M::name,   M::partial, M::dtypes, M::idempotent, M::rounds,
+                       M::linear, M::widens,  0,         nullptr,       nullptr};
+  if constexpr (monoids::takes_doubles<M>) {
+    facts.identity = M::template identity<double>();
+    facts.combined = monoids::combined<M, double>;
+    facts.moved = M::moved;
+  }
+  return facts;
+}
+
+template <class List> struct ReductionTable;
+template <class... M> struct ReductionTable<monoids::MonoidList<M...>> {
+  static constexpr int size = sizeof...(M);
+  static constexpr ReductionFacts facts[sizeof...(M)] = {reduction_facts<M>()...};
+  static constexpr bool in_order() {
+    std::size_t at = 0;
+    return ((static_cast<std::size_t>(M::kind) == at++) && ...);
+  }
+  static_assert(in_order(), "tessera: monoids are listed in the order of their enumerators");
+};
+
+template <Reduction R, class M> struct MonoidAt {
+  using type = M;
+};
+template <class List> struct MonoidMap;
+template <class... M> struct MonoidMap<monoids::MonoidList<M...>> : MonoidAt<M::kind, M>... {};
+template <Reduction R, class M> MonoidAt<R, M> find_monoid(const MonoidAt<R, M>*);
+
+template <class F, class First, class... More>
+constexpr decltype(auto) with_monoid(Reduction reduction, F& f, monoids::MonoidList<First, More...>) {
+  if constexpr (sizeof...(More) == 0) {
+    return f.template operator()<First>();
+  } else {
+    if (reduction == First::kind) return f.template operator()<First>();
+    return with_monoid(reduction, f, monoids::MonoidList<More...>{});
+  }
+}
+
+}  // namespace detail
+
+inline constexpr int reduction_count = detail::ReductionTable<monoids::Monoids>::size;
+
+constexpr const ReductionFacts& facts_of(Reduction reduction) {
+  return detail::ReductionTable<monoids::Monoids>::facts[static_cast<std::size_t>(reduction)];
+}
+constexpr std::string_view name_of(Reduction reduction) { return facts_of(reduction).name; }
+constexpr bool combines(Reduction reduction, DType type) { return (facts_of(reduction).dtypes & set_of(type)) != 0; }
+
+/// The element type of a reduction of elements of type x, and what it is kept in while it is partial.
+constexpr DType reduced_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? sum_type(x) : x; }
+constexpr DType partial_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? summed_as(x) : x; }
+
+/// The monoid of an enumerator.
+template <Reduction R>
+using monoid_of =
+    typename decltype(detail::find_monoid<R>(static_cast<detail::MonoidMap<monoids::Monoids>*>(nullptr)))::type;
+
+/// Calls `f.template operator()<M>()` with the monoid that `reduction` names.
+template <class F> constexpr decltype(auto) with_monoid(Reduction reduction, F&& f) {
+  return detail::with_monoid(reduction, f, monoids::Monoids{});
+}
+
+/// A set of element types for each reduction: what a program combines, so that only code for those is generated.
+struct ReducedTypes {
+  DTypeSet of[static_cast<std::size_t>(reduction_count)]{};
+
+  constexpr DTypeSet operator[](Reduction reduction) const { return of[static_cast<std::size_t>(reduction)]; }
+  constexpr void add(Reduction reduction, DTypeSet types) {
+    DTypeSet& own = of[static_cast<std::size_t>(reduction)];
+    own = static_cast<DTypeSet>(own | (types & facts_of(reduction).dtypes));
+  }
+};
+
+/// The reductions that operations make partial values of, and those that they scan with, of all types that they have.
+inline constexpr ReducedTypes all_partial_types = [] {
+  ReducedTypes all;
+  for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})
+    all.add(reduction, all_dtypes);
+  return all;
+}();
+inline constexpr ReducedTypes all_scanned_types = [] {
+  ReducedTypes all;
+  for (const Reduction reduction : {Reduction::sum, Reduction::product}) all.add(reduction, all_dtypes);
+  return all;
+}();
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/mesh/box.hpp
 
 #ifndef TESSERA_MESH_BOX_HPP
@@ -2403,24 +2930,16 @@ namespace tessera {
 /// into its sub-axes.
 using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
 
-/// How the parts of an unreduced value combine.
-enum class Reduction : std::uint8_t { sum, max, min };
-
-constexpr std::string_view name_of(Reduction reduction) {
-  constexpr std::string_view names[] = {"sum", "max", "min"};
-  return names[static_cast<std::size_t>(reduction)];
-}
-
 /// How a tensor of a known rank is sharded over a mesh: a spec with its axis names looked up, plus the axes that a
 /// value is still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has
 /// `cuts`, and its indices are those of the mesh cut so: see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
-  std::uint16_t unreduced = 0;  ///< one bit a mesh axis
-  Reduction reduction = Reduction::sum;
-  std::uint8_t priority[max_rank]{};  ///< 0: a sharding to compute in; above: to store in, gathered on use
-  AxisCuts cuts{};                    ///< of the mesh's axes into the sub-axes that it uses; mostly none
+  std::uint16_t unreduced = 0;           ///< one bit a mesh axis
+  Reduction reduction = Reduction::sum;  ///< how the parts of an unreduced value combine
+  std::uint8_t priority[max_rank]{};     ///< 0: a sharding to compute in; above: to store in, gathered on use
+  AxisCuts cuts{};                       ///< of the mesh's axes into the sub-axes that it uses; mostly none
 
   /// Mesh axes that make shards differ, one bit each.
   constexpr std::uint16_t used_axes() const {
@@ -3034,8 +3553,9 @@ class ShardyParser {
         axis_set(mesh, replicated);
       } else {
         expect(reader_.take("unreduced") && reader_.take("="));
-        for (const Reduction kind : {Reduction::sum, Reduction::max, Reduction::min})
-          if (reader_.take(name_of(kind))) out.sharding.reduction = kind;
+        for (int kind = 0; kind < reduction_count; ++kind)
+          if (reader_.take(name_of(static_cast<Reduction>(kind))))
+            out.sharding.reduction = static_cast<Reduction>(kind);
         axis_set(mesh, parts.unreduced);
       }
     }
@@ -3989,210 +4509,6 @@ inline std::string sharding_svg(const Shape& shape, const Sharding& sharding, co
 
 #endif
 
-// ---- tessera/base/bf16.hpp
-
-#ifndef TESSERA_BASE_BF16_HPP
-#define TESSERA_BASE_BF16_HPP
-
-namespace tessera {
-
-/// A float of 16 bits: the upper half of an IEEE single, 8 bits of precision and the range of float. It is for memory:
-/// arithmetic converts to float, and the result is rounded, to nearest and to even, when it is stored as bf16 again.
-/// NaN stays NaN; what is above the largest finite number by half a step or more is infinite.
-struct bf16 {
-  std::uint16_t bits;
-
-  bf16() = default;
-  constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
-  constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
-  template <std::integral I> constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
-
-  static constexpr bf16 from_bits(std::uint16_t bits) {
-    bf16 value{};
-    value.bits = bits;
-    return value;
-  }
-
-  constexpr operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
-  constexpr bf16 operator-() const { return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000)); }
-
- private:
-  static constexpr std::uint16_t rounded(std::uint32_t single) {
-    if ((single & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(single >> 16 | 0x40);
-    return static_cast<std::uint16_t>((single + 0x7fff + (single >> 16 & 1)) >> 16);
-  }
-  /// To float so that rounding once more gives what rounding once would: towards zero, and odd where that is inexact.
-  static constexpr float to_odd(double value) {
-    if (value != value) return std::numeric_limits<float>::quiet_NaN();
-    constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
-    const double size = value < 0 ? -value : value;
-    if (size > most)
-      return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
-    const float near = static_cast<float>(value);
-    if (static_cast<double>(near) == value) return near;
-    std::uint32_t single = std::bit_cast<std::uint32_t>(near);
-    if (static_cast<double>(near < 0 ? -near : near) > size) --single;
-    return std::bit_cast<float>(single | 1);
-  }
-};
-
-static_assert(sizeof(bf16) == 2 && std::is_trivial_v<bf16>);
-
-}  // namespace tessera
-
-template <> struct std::numeric_limits<tessera::bf16> {
-  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
-  static constexpr bool has_infinity = true, has_quiet_NaN = true;
-  static constexpr int digits = 8, radix = 2, max_exponent = 128, min_exponent = -125;
-  static constexpr tessera::bf16 min() { return tessera::bf16::from_bits(0x0080); }
-  static constexpr tessera::bf16 max() { return tessera::bf16::from_bits(0x7f7f); }
-  static constexpr tessera::bf16 lowest() { return tessera::bf16::from_bits(0xff7f); }
-  static constexpr tessera::bf16 epsilon() { return tessera::bf16::from_bits(0x3c00); }
-  static constexpr tessera::bf16 infinity() { return tessera::bf16::from_bits(0x7f80); }
-  static constexpr tessera::bf16 quiet_NaN() { return tessera::bf16::from_bits(0x7fc0); }
-};
-
-#endif
-
-// ---- tessera/base/dtype.hpp
-
-#ifndef TESSERA_BASE_DTYPE_HPP
-#define TESSERA_BASE_DTYPE_HPP
-
-namespace tessera {
-
-/// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
-/// has no arithmetic.
-enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
-inline constexpr int dtype_count = 10;
-
-/// Size of one element in bytes.
-constexpr std::size_t size_of(DType type) {
-  constexpr std::uint8_t sizes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 1};
-  return sizes[static_cast<std::size_t>(type)];
-}
-
-/// The name used in messages, plans and files: "f32", "i64", "bool".
-constexpr std::string_view name_of(DType type) {
-  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16", "i8", "i16", "i32", "i64", "u8", "bool"};
-  return names[static_cast<std::size_t>(type)];
-}
-
-/// The element type that sums and products have before they are stored: f32 for bf16.
-constexpr DType computed_as(DType type) { return type == DType::bf16 ? DType::f32 : type; }
-
-constexpr bool is_floating(DType type) {
-  return type == DType::f32 || type == DType::f64 || type == DType::bf16 || type == DType::f16;
-}
-
-namespace detail {
-template <class T> struct DTypeOf {};
-template <> struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
-template <> struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
-template <> struct DTypeOf<bf16> {
-  static constexpr DType value = DType::bf16;
-};
-template <> struct DTypeOf<std::int8_t> {
-  static constexpr DType value = DType::i8;
-};
-template <> struct DTypeOf<std::int16_t> {
-  static constexpr DType value = DType::i16;
-};
-template <> struct DTypeOf<std::int32_t> {
-  static constexpr DType value = DType::i32;
-};
-template <> struct DTypeOf<std::int64_t> {
-  static constexpr DType value = DType::i64;
-};
-template <> struct DTypeOf<std::uint8_t> {
-  static constexpr DType value = DType::u8;
-};
-template <> struct DTypeOf<bool> {
-  static constexpr DType value = DType::bool_;
-};
-}  // namespace detail
-
-/// A C++ type that a tensor can hold.
-template <class T>
-concept Element = requires { detail::DTypeOf<T>::value; };
-
-template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
-
-namespace detail {
-template <DType> struct ElementOf {
-  using type = void;
-};
-template <> struct ElementOf<DType::f32> {
-  using type = float;
-};
-template <> struct ElementOf<DType::f64> {
-  using type = double;
-};
-template <> struct ElementOf<DType::bf16> {
-  using type = bf16;
-};
-template <> struct ElementOf<DType::i8> {
-  using type = std::int8_t;
-};
-template <> struct ElementOf<DType::i16> {
-  using type = std::int16_t;
-};
-template <> struct ElementOf<DType::i32> {
-  using type = std::int32_t;
-};
-template <> struct ElementOf<DType::i64> {
-  using type = std::int64_t;
-};
-template <> struct ElementOf<DType::u8> {
-  using type = std::uint8_t;
-};
-template <> struct ElementOf<DType::bool_> {
-  using type = bool;
-};
-}  // namespace detail
-
-/// The C++ type of one element in memory; void for f16.
-template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
-
-/// float, double or bf16.
-template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
-
-/// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
-using DTypeSet = std::uint16_t;
-inline constexpr DTypeSet all_dtypes = 0xffff;
-constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
-inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::bool_));
-inline constexpr DTypeSet floating_dtypes =
-    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16));
-
-/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
-/// f16 among them, `otherwise()` is called.
-template <DTypeSet Set = all_dtypes, class F, class G>
-constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
-#define TESSERA_DISPATCH(name, T)                 \
-  if constexpr ((Set & set_of(DType::name)) != 0) \
-    if (type == DType::name) return f.template operator()<T>();
-  TESSERA_DISPATCH(f32, float)
-  TESSERA_DISPATCH(f64, double)
-  TESSERA_DISPATCH(bf16, bf16)
-  TESSERA_DISPATCH(i8, std::int8_t)
-  TESSERA_DISPATCH(i16, std::int16_t)
-  TESSERA_DISPATCH(i32, std::int32_t)
-  TESSERA_DISPATCH(i64, std::int64_t)
-  TESSERA_DISPATCH(u8, std::uint8_t)
-  TESSERA_DISPATCH(bool_, bool)
-#undef TESSERA_DISPATCH
-  return otherwise();
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/base/intrusive_ptr.hpp
 
 #ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
@@ -4267,77 +4583,6 @@ namespace tessera {
 
 /// The line of the user's program, as the last argument of operations: `Here at = Here::current()`.
 using Here = std::source_location;
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/base/promotion.hpp
-
-#ifndef TESSERA_BASE_PROMOTION_HPP
-#define TESSERA_BASE_PROMOTION_HPP
-
-// Which element type operands of different types are computed in. JAX's "Type promotion semantics", with 32-bit default
-// types for what has no width of its own: a plain number, a mean of integers, a quotient of integers.
-
-namespace tessera {
-
-/// A plain number has no width: it takes the type of the tensor it meets, unless that is of a lower kind.
-enum class NumberKind : std::uint8_t { integer, floating };
-
-constexpr bool is_integer(DType type) { return !is_floating(type) && type != DType::bool_; }
-
-namespace detail {
-/// The edges of JAX's lattice, upwards, as the set of types that a type may become; each holds the type itself.
-constexpr DTypeSet becomes(DType type) {
-  constexpr DTypeSet f64 = set_of(DType::f64), f32 = f64 | set_of(DType::f32), f16 = f32 | set_of(DType::f16),
-                     bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
-                     i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
-                     u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
-  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
-  return sets[static_cast<std::size_t>(type)];
-}
-constexpr int count_of(DTypeSet set) {
-  int n = 0;
-  for (unsigned left = set; left != 0; left &= left - 1) ++n;
-  return n;
-}
-}  // namespace detail
-
-/// The least type that both may become: i8 and u8 meet in i16, bf16 and f16 in f32, i64 and bf16 in bf16.
-constexpr DType promote(DType x, DType y) {
-  const unsigned both = detail::becomes(x) & detail::becomes(y);
-  for (int t = 0; t < dtype_count; ++t)
-    if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
-  return x;  // not reached: every two types have a least upper bound
-}
-
-/// The type of a tensor that meets a plain number: its own, but f32 where an integer or bool meets a floating number,
-/// and i32 where a bool meets a whole one.
-constexpr DType promote(DType x, NumberKind number) {
-  if (number == NumberKind::floating) return is_floating(x) ? x : DType::f32;
-  return x == DType::bool_ ? DType::i32 : x;
-}
-
-/// What functions are computed in that have no integer results, such as quotients, roots and means: f32 for integers
-/// and bools.
-constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32; }
-
-/// What a sum of elements gives: i32 for bools and integers of fewer bits.
-constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
-
-/// What a sum is kept in while it is partial: as it is, but sums of bf16 are f32 until they are whole.
-constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
-
-/// Whether a whole number is one of the values of an integer type.
-constexpr bool holds(DType type, double number) {
-  if (is_floating(type)) return true;
-  if (type == DType::bool_) return number == 0 || number == 1;
-  const int bits = static_cast<int>(8 * size_of(type)) - (type == DType::u8 ? 0 : 1);
-  double end = 1;
-  for (int b = 0; b < bits; ++b) end *= 2;
-  return number >= (type == DType::u8 ? 0 : -end) && number < end;
-}
 
 }  // namespace tessera
 
@@ -4420,12 +4665,13 @@ enum class Op : std::uint32_t {
   fold = operation_id("fold"),        ///< runs added back into one dim: the gradient of windows
   cumsum =
       operation_id("cumsum"),  ///< along one dim, of each element the sum of those before it, with or without itself
-  argsort = operation_id("argsort"),        ///< the indices that put one dim in order, the first so many of them
-  take_along = operation_id("take_along"),  ///< elements along one dim at integer indices of the same rank
-  put_along = operation_id(
-      "put_along"),  ///< elements added along one dim at such indices, shaped like the third operand: its gradient
-  gather = operation_id("gather"),    ///< rows of a table at integer indices: embedding lookup
-  scatter = operation_id("scatter"),  ///< rows added into a table shaped like the third operand: the gradient of gather
+  argsort = operation_id("argsort"),  ///< the indices that put one dim in order, the first so many of them
+  gather = operation_id("gather"),    ///< elements along one dim at integer indices of the same rank
+  scatter_add = operation_id(
+      "scatter_add"),  ///< elements added along one dim at such indices, shaped like the third operand: its gradient
+  embedding = operation_id("embedding"),  ///< rows of a table at integer indices: embedding lookup
+  index_add =
+      operation_id("index_add"),  ///< rows added into a table shaped like the third operand: the gradient of embedding
   attention_lse = operation_id("attention_lse"),    ///< the logarithm of each row's sum of exponentials of scores
   attention = operation_id("attention"),            ///< values weighted by the softmax of scores of queries and keys
   attention_grad = operation_id("attention_grad"),  ///< its cotangent of queries, keys or values
@@ -4453,7 +4699,7 @@ using Labels = std::array<std::int8_t, 24>;
 
 /// One operation of a graph. dtype, rank and the dims of static extent 1 (`unit`) are known at compile time.
 struct Node {
-  Op op = Op::constant;
+  Op op = Op::constant;  ///< a node is a number unless it says otherwise
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
   std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
@@ -4468,14 +4714,30 @@ struct Node {
 
   constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
+
+  /// What a graph consists of besides operations on tensors. Of every other operation a pass asks the row.
+  constexpr bool is_argument() const { return op == Op::argument; }
+  constexpr bool is_dim() const { return op == Op::dim; }
+  constexpr bool is_scalar() const { return op == Op::scalar; }
+  constexpr bool is_constant() const { return op == Op::constant; }
+  constexpr bool is_repeat() const { return op == Op::repeat; }
+  constexpr bool is_projection() const { return op == Op::project; }
 };
 
-constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+/// A tensor leaf of the program's arguments, or of a body what its repeat hands in.
+constexpr Node argument_node(int index, DType dtype, int rank, unsigned unit = 0) {
+  return {.op = Op::argument,
+          .dtype = dtype,
+          .rank = static_cast<std::uint8_t>(rank),
+          .unit = static_cast<std::uint8_t>(unit),
+          .value = static_cast<double>(index)};
+}
+constexpr Node dim_node(int index) { return {.op = Op::dim, .dtype = DType::i64, .value = static_cast<double>(index)}; }
+constexpr Node scalar_node(int index) {
+  return {.op = Op::scalar, .dtype = DType::f64, .value = static_cast<double>(index)};
+}
 
-/// How the cotangent of a constraint is sharded, labels[0]: as the value, in any way, or as the spec with index
-/// labels[1] says. With a labels[2] above 0 the constraint is about some axes alone, those that the spec with index
-/// labels[2] - 1 lists: over all other axes the partitioner chooses.
-enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
 
 /// A read-only graph: nodes in topological order.
 struct GraphView {
@@ -4544,7 +4806,7 @@ constexpr std::uint64_t hash_mix(std::uint64_t hash, const HostNumber& number) {
 /// are attribute bytes.
 constexpr Node integer_node(std::int64_t number, DType dtype) {
   constexpr std::int64_t exact = std::int64_t{1} << 53;
-  Node made{.op = Op::constant, .dtype = dtype, .value = static_cast<double>(number)};
+  Node made{.dtype = dtype, .value = static_cast<double>(number)};
   if (number >= -exact && number <= exact) return made;
   made.labels[0] = static_cast<std::int8_t>(number & 0x7f);
   made.labels[1] = static_cast<std::int8_t>(number >> 7 & 0x0f);
@@ -4697,6 +4959,11 @@ enum class NumberRule : std::int8_t {
   probability,
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
+constexpr Labels pack_rule(NumberRule rule) {
+  Labels labels{};
+  labels[0] = static_cast<std::int8_t>(rule);
+  return labels;
+}
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   return rule == NumberRule::of_its_type ? holds(type, number)
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
@@ -4752,6 +5019,9 @@ struct Repeat {
   constexpr Labels pack() const {
     return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
   }
+  constexpr Node node(int body, const Source& source) const {
+    return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
+  }
   constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
 
  private:
@@ -4763,9 +5033,41 @@ struct Repeat {
 
 /// The output of a repeat that a projection is of.
 constexpr int output_of(const Node& project) { return project.index(); }
+/// The projection of an output of that type.
+constexpr Node projection_node(int output, const Node& type) {
+  return {.op = Op::project,
+          .dtype = type.dtype,
+          .rank = type.rank,
+          .unit = type.unit,
+          .value = static_cast<double>(output)};
+}
 
 /// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
-constexpr bool is_stacked_argument(const Node& node) { return node.op == Op::argument && node.labels[0] != 0; }
+constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
+constexpr void set_stacked(Node& argument, bool stacked) { argument.labels[0] = stacked ? 1 : 0; }
+
+/// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
+enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+
+/// What a constraint says: the index of its spec, how its cotangent is sharded, and the axes that it is about, which
+/// another spec lists. Over all other axes the partitioner chooses.
+struct Constraint {
+  std::int32_t spec = 0;
+  CotangentLayout cotangent = CotangentLayout::alike;
+  std::int8_t cotangent_spec = 0;  ///< of CotangentLayout::own_spec
+  std::int8_t about = -1;          ///< index of the spec that lists the axes; -1: all axes of the mesh
+
+  static constexpr Constraint of(const Node& node) {
+    return {node.index(), static_cast<CotangentLayout>(node.labels[0]), node.labels[1],
+            static_cast<std::int8_t>(node.labels[2] - 1)};
+  }
+  constexpr void write(Node& node) const {
+    node.value = spec;
+    node.labels[0] = static_cast<std::int8_t>(cotangent);
+    node.labels[1] = cotangent_spec;
+    node.labels[2] = static_cast<std::int8_t>(about + 1);
+  }
+};
 
 /// Which distribution a random node draws from.
 enum class Distribution : std::int8_t { uniform, normal };
@@ -4819,23 +5121,31 @@ namespace tessera {
 
 class Gradient;
 
-/// What a pass does with an operation.
+/// How a pass that fuses operations takes one.
 enum class OpKind : std::uint8_t {
+  alone,        ///< in a unit of its own, of the kind that its row says
   source,       ///< arguments and numbers: nothing to compute
   index,        ///< a value that follows from its position alone
   elementwise,  ///< one result element from one element of each operand
-  reduction,    ///< sum, max, min
-  contraction,  ///< einsum
+  reduction,    ///< of the elements along some dims: see OpRow::reduction
+};
+
+/// What runs as one step: a fused group of nodes, or a node of its own.
+enum class UnitKind : std::uint8_t {
+  fused,
+  contraction,  ///< einsum, and an addition to it
   layout,       ///< moves elements
   indexed,      ///< moves rows chosen by integers
-  scan,         ///< cumsum
-  fold,         ///< adds runs of elements along one dim
-  sort,         ///< finds, takes and puts elements along one dim
   random,
-  attention,  ///< softmax(q k) v by tiles, and its gradients
   constraint,
-  control,  ///< repeat and its projections
+  repeat,
+  attention,  ///< softmax(q k) v by tiles, and its gradients: up to three results, see attention_form.hpp
+  scan,       ///< cumsum
+  sort,       ///< finds the order along one dim
+  fold,       ///< adds runs of elements along one dim
+  along,      ///< takes elements along one dim at integer indices, or adds them there
 };
+inline constexpr int unit_kinds = 12;
 
 /// In which operands an operation is linear: where partial values may pass through.
 enum class Linearity : std::uint8_t {
@@ -4885,12 +5195,40 @@ struct ShapeContext {
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
+/// What the rule of a number on the host sees: the numbers before it, and what the program is planned or run for.
+struct HostContext {
+  GraphView graph;
+  int id = 0;
+  const Shape* shapes = nullptr;          ///< by node
+  const HostNumber* numbers = nullptr;    ///< by node
+  const HostNumber* arguments = nullptr;  ///< by argument index; null: not known
+  const Mesh* mesh = nullptr;             ///< null: sizes of its axes are what `numbers` has
+
+  constexpr const Node& node() const { return graph[id]; }
+  constexpr HostNumber operand(int i) const { return numbers[graph.operand(id, i)]; }
+};
+
+/// When a source that is a number on the host is known. No device holds it, and it reaches kernels as a uniform.
+enum class HostSource : std::uint8_t { no, planned, run };
+
+using HostRule = HostNumber (*)(const HostContext&);
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
 /// Whether the sharding rule of a node has a reduction, so that its result can be partial.
 using PartialRule = bool (*)(const GraphView&, int id);
 /// Of an operation that moves rows of one dim: the row of the result that row 0 of operand i becomes.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
+/// Of an operation whose dims are made of factors: the extent of each.
+using FactorExtentsRule = Shape (*)(const ShapeContext&);
+/// Of an operation whose result can be a view: its strides over the memory of the operand, given the operand's. It
+/// begins at the operand's first element, or where `offset` puts row 0 of the result.
+using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
+/// How the operand of a view is sharded under a result that is sharded so; false where it can't be.
+using UnderViewRule = bool (*)(const Node&, const Sharding& result, Sharding& operand);
+/// Of a permutation of one dim: the place that the slice at `place` of the result comes from, -1 for zeros.
+using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t place, std::int64_t extent);
+/// Whether two nodes of one operation that have equal operands are made in one unit.
+using JoinRule = bool (*)(const Node&, const Node&);
 using GradientRule = void (*)(Gradient&);
 /// What an elementwise operation makes of one number of each operand.
 using NumberFunction = double (*)(double, double, double);
@@ -4905,24 +5243,44 @@ constexpr bool has_operand(std::uint8_t set, int operand) { return operand < 8 &
 /// All that is known of one operation. Passes ask the row and never switch over operations.
 struct OpRow {
   std::string_view name;
-  OpKind kind = OpKind::source;
+  OpKind kind = OpKind::alone;
+  UnitKind unit = UnitKind::fused;
   std::int8_t arity = 0;  ///< number of operands; any_arity: as many as there are
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
-  PartialRule partial = nullptr;       ///< null: shards never give partial values of the result
-  OffsetRule offset = nullptr;         ///< null: moves no rows
-  NumberFunction number = nullptr;     ///< of elementwise operations
-  IntegerFunction integers = nullptr;  ///< null: integers are computed with as other numbers are
-  bool folds = false;                  ///< constants are computed when the program is compiled
-  bool predicate = false;              ///< results are bools
-  bool fractional = false;             ///< of integers and bools, results are f32
-  bool of_bools = true;                ///< operands may be bools
-  std::uint8_t flops = 1;              ///< an element of the result
-  std::uint8_t lane_cost = 1;          ///< an element of the result, in additions of vectors
-  std::uint8_t shape_only = 0;         ///< bit i: operand i gives its shape, and its elements are never read
-  std::int8_t joins_operand = -1;      ///< an operand that is made in the same unit, for the first that reads it
-  bool joins_alike = false;            ///< nodes of this operation with equal operands are made in one unit
+  PartialRule partial = nullptr;               ///< null: shards never give partial values of the result
+  OffsetRule offset = nullptr;                 ///< null: moves no rows
+  FactorExtentsRule factor_extents = nullptr;  ///< null: each dim is a factor
+  ViewRule view = nullptr;                     ///< null: no view, or one by factors
+  UnderViewRule under_view = nullptr;          ///< null: a result is resharded on its own
+  PermutationRule permutation = nullptr;
+  Reduction reduction = Reduction::sum;  ///< of reductions and scans; of others, how partial values of results combine
+  NumberFunction number = nullptr;       ///< of elementwise operations
+  IntegerFunction integers = nullptr;    ///< null: integers are computed with as other numbers are
+  HostRule host = nullptr;               ///< null: a number on the host is what `number` and `integers` make of it
+  HostSource host_source = HostSource::no;
+  bool folds = false;              ///< constants are computed when the program is compiled
+  bool simplifies = false;         ///< has a SimplifyRule: set where rows are collected
+  bool predicate = false;          ///< results are bools
+  bool fractional = false;         ///< of integers and bools, results are f32
+  bool of_bools = true;            ///< operands may be bools
+  bool divides = false;            ///< by the second operand: numbers can't be where that is 0
+  bool adds = false;               ///< the sum of its operands
+  bool converts = false;           ///< the operand, in another element type
+  std::uint8_t flops = 1;          ///< an element of the result
+  std::uint8_t lane_cost = 1;      ///< an element of the result, in additions of vectors
+  std::uint8_t shape_only = 0;     ///< bit i: operand i gives its shape, and its elements are never read
+  bool optional_operands = false;  ///< operands after the first may be absent
+  std::int8_t sharded_as = -1;     ///< an operand that the result is sharded as
+  bool constrains = false;         ///< says how a value is sharded, see Constraint
+  bool scatters = false;           ///< adds its first operand into zeros, at the indices that its second holds
+  bool recomputed = false;         ///< cheap: a backward pass computes it again rather than keep it for each layer
+  std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
+  JoinRule joins = nullptr;        ///< of nodes with equal operands; null: each is in a unit of its own
+
+  /// Of an elementwise operation: the element type of its result, given that in which its operands meet.
+  constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
 };
 
 /// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a
@@ -4937,26 +5295,24 @@ constexpr bool can_be_partial(const GraphView& graph, int id) {
   const PartialRule partial = row_of(graph[id]).partial;
   return partial != nullptr && partial(graph, id);
 }
-/// How partial values that an operation makes combine. There is no sum of bools: one of them holds what was looked up,
-/// the others false.
-constexpr Reduction combined_by(Op op, DType dtype) {
-  return op == Op::min ? Reduction::min : op == Op::max || dtype == DType::bool_ ? Reduction::max : Reduction::sum;
+/// How partial values that a node makes combine. There is no sum of bools: one of them holds what was looked up, the
+/// others false.
+constexpr Reduction combined_by(const Node& node) {
+  const Reduction own = row_of(node).reduction;
+  return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
 }
 
-/// A rank-0 value made of numbers alone: constants, sizes and scalars. It is computed on the host and reaches kernels
-/// as a uniform.
-constexpr bool is_host_source(Op op) {
-  return op == Op::constant || op == Op::dim || op == Op::scalar || op == Op::extent || op == Op::axis_size;
-}
-
-/// Marks the host scalars of a graph: 1, and 2 for one that depends on a Scalar, which no plan knows.
+/// Marks the host scalars of a graph, rank-0 values made of numbers alone: 1, and 2 for one that depends on a Scalar,
+/// which no plan knows.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];
-    bool is = node.rank == 0 && (is_host_source(node.op) || row_of(node).kind == OpKind::elementwise);
-    std::uint8_t mark = node.op == Op::scalar ? 2 : 1;
-    if (is && !is_host_source(node.op))
+    const OpRow& row = row_of(node);
+    const bool is_source = row.host_source != HostSource::no;
+    bool is = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
+    std::uint8_t mark = row.host_source == HostSource::run ? 2 : 1;
+    if (is && !is_source)
       for (int i = 0; i < node.arity; ++i) {
         const std::uint8_t own = host[static_cast<std::size_t>(graph.operand(id, i))];
         is = is && own != 0;
@@ -5089,65 +5445,6 @@ struct Module {
 
 #endif
 
-// ---- tessera/graph/ir/precision.hpp
-
-#ifndef TESSERA_GRAPH_IR_PRECISION_HPP
-#define TESSERA_GRAPH_IR_PRECISION_HPP
-
-namespace tessera {
-
-/// How a product of f32 is computed: as such, or from 1, 3 or 6 products of bf16 that are summed in f32, which are fast
-/// where the processor has matrix registers (AMX) and slow elsewhere.
-///
-/// An operand is the sum of one, two or three numbers of bf16; pairs that matter less are left out. Of each term a b of
-/// a sum, the error is at most |a b| times 2^-8 (bf16), 2^-16 (bf16_x3) or 2^-25 (bf16_x6), and that of summing in f32
-/// comes to it. Numbers below 2^-100 lose more; infinities become NaN. Gradients are computed likewise.
-enum class Precision : std::uint8_t { full = 0, bf16 = 1, bf16_x3 = 3, bf16_x6 = 6 };
-
-namespace detail {
-
-/// Writes an einsum of f32 as products of the pieces of its operands, the smallest first. Returns their sum.
-constexpr int split_product(Graph& made, const Node& node, const std::int32_t* operands) {
-  constexpr int most = 3;
-  const auto precision = static_cast<Precision>(node.index());
-  const int count = precision == Precision::bf16_x6 ? 3 : precision == Precision::bf16_x3 ? 2 : 1;
-  std::int32_t pieces[2][most]{};
-  for (int k = 0; k < 2; ++k) {
-    std::int32_t rest = operands[k];
-    Node type = made[rest];
-    type = {.op = Op::cast, .rank = type.rank, .unit = type.unit, .derived = node.derived, .source = node.source};
-    for (int p = 0; p < count; ++p) {
-      type.op = Op::cast;
-      type.dtype = DType::bf16;
-      pieces[k][p] = made.add(type, {rest});
-      if (p + 1 == count) break;
-      type.dtype = DType::f32;
-      const std::int32_t taken = made.add(type, {pieces[k][p]});
-      type.op = Op::sub;
-      rest = made.add(type, {rest, taken});
-    }
-  }
-  const Node add{.op = Op::add,
-                 .dtype = node.dtype,
-                 .rank = node.rank,
-                 .unit = node.unit,
-                 .derived = node.derived,
-                 .source = node.source};
-  std::int32_t sum = -1;
-  for (int order = count - 1; order >= 0; --order)
-    for (int p = order; p >= 0; --p) {
-      const std::int32_t product = made.add(node, {pieces[0][p], pieces[1][order - p]});
-      sum = sum < 0 ? product : made.add(add, {sum, product});
-    }
-  return sum;
-}
-
-}  // namespace detail
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/graph/ir/value.hpp
 
 #ifndef TESSERA_GRAPH_IR_VALUE_HPP
@@ -5166,6 +5463,11 @@ struct Value {
   constexpr int rank() const { return node().rank; }
   constexpr DType dtype() const { return node().dtype; }
   constexpr bool is_unit(int dim) const { return (node().unit >> dim & 1) != 0; }
+  /// How many dims it has in front of those of its type in the user's code, which has that rank: layers of a stack,
+  /// devices of a shard_map.
+  constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
+  /// The dim that stands for a dim of that type.
+  constexpr int shifted(int dim, int typed_rank) const { return dim + leading(typed_rank); }
   constexpr Value at(Source where) const { return {module, graph, id, where}; }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
   constexpr Value with(int other) const { return {module, graph, other, source}; }
@@ -5176,14 +5478,12 @@ struct Value {
     made.source = source;
     return with(module->graph(graph).add(made, operands, arity));
   }
-  constexpr Value number(double value, DType type) const {
-    return make({.op = Op::constant, .dtype = type, .value = value}, {});
-  }
+  constexpr Value number(double value, DType type) const { return make({.dtype = type, .value = value}, {}); }
   constexpr Value number(double value) const { return number(value, dtype()); }
   constexpr Value integer(std::int64_t value, DType type) const { return make(integer_node(value, type), {}); }
   constexpr bool is_number(double value) const {
     const Node& own = node();
-    return own.op == Op::constant && own.value == value;
+    return own.is_constant() && own.value == value;
   }
   friend constexpr bool operator==(const Value& x, const Value& y) { return x.graph == y.graph && x.id == y.id; }
 };
@@ -5207,260 +5507,37 @@ constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
 
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
-  const DType made = row_of(op).predicate ? DType::bool_ : from.dtype;
-  return x.make({.op = op, .dtype = made, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+  return x.make({.op = op, .dtype = row_of(op).result_type(from.dtype), .rank = from.rank, .unit = from.unit}, &x.id,
+                1);
 }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
-  Node made{.op = op, .dtype = row_of(op).predicate ? DType::bool_ : a.dtype};
+  Node made{.op = op, .dtype = row_of(op).result_type(a.dtype)};
   broadcast_type(made, a, b);
   const std::int32_t operands[] = {x.id, y.id};
   return x.make(made, operands, 2);
 }
-constexpr Value cast(Value x, DType type) {
-  const Node& from = x.node();
-  if (from.dtype == type) return x;
-  if (from.op == Op::constant)
-    return x.make({.op = Op::constant, .dtype = type, .labels = from.labels, .value = from.value}, {});
-  // Back to where it came from: nothing was lost on the way.
-  if (from.op == Op::cast && type == DType::bf16)
-    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
-}
-[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
-  const std::string at = source.text();
-  const bool prints_whole = number > -9e18 && number < 9e18;
-  fail(errc::dtype_mismatch,
-       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
-       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
-}
-[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
-  const std::string at = source.text();
-  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
-}
-constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
-  if (keeps(rule, type, number)) return;
-  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
-  fail_number_is_no_value_of_the_element_type(number, type, source);
-}
+
+/// Nodes that graphs are made with whatever they compute. Each is defined in ops/, where its operation is.
+constexpr Value cast(Value x, DType type);
 /// A number in another type, which keeps the rule: a constant now, another when its value is known.
-constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
-  const Node& from = x.node();
-  if (from.op == Op::constant) {
-    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
-      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
-                                         ? "[dropout] rate: it is not between 0 and 1"
-                                         : "[number] range: it is no value of the element type");
-    else
-      check_number(rule, type, from.value, x.source);
-    return x.number(from.value, type);
-  }
-  Labels labels{};
-  labels[0] = static_cast<std::int8_t>(rule);
-  return x.make({.op = Op::cast, .dtype = type, .labels = labels}, &x.id, 1);
-}
-/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
-constexpr Value uncast(Value x, DType type) {
-  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
-    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return cast(x, type);
-}
-constexpr Value select(Value condition, Value yes, Value no) {
-  Node made{.op = Op::select, .dtype = yes.dtype()};
-  broadcast_type(made, yes.node(), no.node());
-  const Node branches = made;
-  broadcast_type(made, condition.node(), branches);
-  return yes.make(made, {condition.id, yes.id, no.id});
-}
-
-/// Reduces the dims in the bit set.
-constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
-  if (dims == 0) return op == Op::sum ? cast(x, sum_type(x.dtype())) : x;
-  if (op == Op::sum && x.dtype() != summed_as(x.dtype()))
-    return cast(reduce(op, cast(x, summed_as(x.dtype())), dims, keep), sum_type(x.dtype()));
-  Node made{.op = op, .dtype = x.dtype()};
-  for (int d = 0; d < x.rank(); ++d) {
-    const bool reduced = (dims >> d & 1) != 0;
-    if (reduced && !keep) continue;
-    if (reduced || x.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
-    ++made.rank;
-  }
-  made.labels = Reduced{static_cast<std::uint8_t>(dims), keep}.pack();
-  return x.make(made, {x.id});
-}
-
-/// Of bf16 the result is f32.
-constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
-  Node made{.op = Op::einsum,
-            .dtype = computed_as(a.dtype()),
-            .labels = labels.pack(),
-            .value = static_cast<double>(static_cast<int>(precision))};
-  for (int d = 0; d < max_rank && labels.out[d] >= 0; ++d) {
-    bool unit = true;
-    for (int i = 0; i < a.rank(); ++i)
-      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) unit = false;
-    for (int i = 0; i < b.rank(); ++i)
-      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) unit = false;
-    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
-    ++made.rank;
-  }
-  return a.make(made, {a.id, b.id});
-}
-
-/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
-constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
-  Node made{.op = Op::rearrange,
-            .dtype = x.dtype(),
-            .rank = static_cast<std::uint8_t>(out_rank),
-            .labels = factors.pack(),
-            .value = static_cast<double>(hidden)};
-  std::int32_t operands[max_rank + 1]{x.id};
-  bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
-  for (int f = 0; f < factors.count; ++f) {
-    operands[f + 1] = sizes ? sizes[f] : -1;
-    sized = sized || operands[f + 1] >= 0;
-    in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
-  }
-  for (int d = 0; d < out_rank; ++d) {
-    bool unit = true;  // no factor, or factors of unit dims alone
-    for (int p = 0; p < factors.count; ++p)
-      if (factors.out_dim[p] == d && !x.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) unit = false;
-    if (unit) made.unit = static_cast<std::uint8_t>(made.unit | 1u << d);
-  }
-  if (in_order && made.unit == x.node().unit) return x;
-  return x.make(made, operands, sized ? factors.count + 1 : 1);
-}
-
-/// Inserts static dims of extent 1 where the bits of `units` say (positions in the result).
-constexpr Value insert_units(Value x, unsigned units, int out_rank) {
-  if (units == 0) return x;
-  Factors f{};
-  int d = 0;
-  for (int out = 0; out < out_rank; ++out) {
-    if ((units >> out & 1) != 0) continue;
-    if (!x.is_unit(d)) {
-      f.in_dim[f.count] = static_cast<std::int8_t>(d);
-      f.order[f.count] = f.count;
-      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
-    }
-    ++d;
-  }
-  return rearrange(x, out_rank, f, nullptr);
-}
-
-constexpr Value drop_units(Value x, unsigned dims) {
-  if (dims == 0) return x;
-  Factors f{};
-  int out = 0;
-  for (int d = 0; d < x.rank(); ++d) {
-    if ((dims >> d & 1) != 0) continue;
-    if (!x.is_unit(d)) {
-      f.in_dim[f.count] = static_cast<std::int8_t>(d);
-      f.order[f.count] = f.count;
-      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
-    }
-    ++out;
-  }
-  return rearrange(x, out, f, nullptr);
-}
-
-/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
-/// or computed again, for its shape alone.
-constexpr Value shape_source(Value x) {
-  const Graph& graph = x.module->graph(x.graph);
-  for (;;) {
-    const Node& node = graph[x.id];
-    if (node.op == Op::iota || node.op == Op::random) {
-      x.id = graph.operand(x.id, 0);
-      continue;
-    }
-    if (row_of(node).kind != OpKind::elementwise) return x;
-    int next = -1;
-    for (int i = 0; i < node.arity && next < 0; ++i)
-      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
-    if (next < 0) return x;
-    x.id = next;
-  }
-}
-
+constexpr Value checked_cast(Value x, DType type, NumberRule rule);
 /// x spread over the shape of `like`; x itself when nothing is to be spread.
-constexpr Value broadcast(Value x, Value like) {
-  if (same_static_shape(x.node(), like.node())) return x;
-  like = shape_source(like);
-  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
-                {x.id, like.id});
-}
-
+constexpr Value broadcast(Value x, Value like);
 /// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
-constexpr Value sum_to(Value x, Value like) {
-  const Node &from = x.node(), &to = like.node();
-  const int missing = from.rank - to.rank;
-  const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
-  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
-  if (missing > 0) {
-    x = reduce(Op::sum, x, lead, false);
-    units >>= missing;
-  }
-  return reduce(Op::sum, x, units, true);
-}
-
-constexpr Value extent(Value x, int dim) {
-  if (x.is_unit(dim)) return x.number(1, DType::i64);
-  x = shape_source(x).at(x.source);
-  return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
-}
-constexpr Value iota(Value like, int dim, DType type) {
-  like = shape_source(like).at(like.source);
-  return like.make(
-      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-      {like.id});
-}
-constexpr Value slice(Value x, int dim, Value start, Value size) {
-  Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
-  if (size.is_number(1)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
-  return x.make(made, {x.id, start.id, size.id});
-}
-constexpr Value pad(Value x, int dim, Value start, Value like) {
-  return x.make(
-      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-      {x.id, start.id, like.id});
-}
-/// Zeros around x along a dim, to a given extent.
-constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
-  Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
-  made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
-  return x.make(made, {x.id, start.id, extent.id});
-}
+constexpr Value sum_to(Value x, Value like);
+constexpr Value extent(Value x, int dim);
 constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make({.op = Op::project,
-                      .dtype = type.dtype,
-                      .rank = type.rank,
-                      .unit = type.unit,
-                      .value = static_cast<double>(output)},
-                     {repeat.id});
+  return repeat.make(projection_node(output, type), {repeat.id});
 }
 
 }  // namespace build
 
-constexpr Value operator+(Value x, Value y) {
-  if (y.is_number(0) && x.rank() >= y.rank()) return x;
-  if (x.is_number(0) && y.rank() >= x.rank()) return y;
-  return build::binary(Op::add, x, y);
-}
-constexpr Value operator-(Value x) { return build::unary(Op::neg, x); }
-constexpr Value operator-(Value x, Value y) {
-  if (y.is_number(0)) return x;
-  return build::binary(Op::sub, x, y);
-}
-constexpr Value operator*(Value x, Value y) {
-  if (y.is_number(1)) return x;
-  if (x.is_number(1)) return y;
-  return build::binary(Op::mul, x, y);
-}
-constexpr Value operator/(Value x, Value y) {
-  if (y.is_number(1)) return x;
-  return build::binary(Op::div, x, y);
-}
+constexpr Value operator+(Value x, Value y);
+constexpr Value operator-(Value x);
+constexpr Value operator-(Value x, Value y);
+constexpr Value operator*(Value x, Value y);
+constexpr Value operator/(Value x, Value y);
 constexpr Value operator+(Value x, double y) { return x + x.number(y); }
 constexpr Value operator-(Value x, double y) { return x - x.number(y); }
 constexpr Value operator-(double x, Value y) { return y.number(x) - y; }
@@ -5701,7 +5778,7 @@ template <class Self> struct Operators {
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
                   "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
-                  "ts::gather(x, indices); elements are not assigned, ts::select(condition, x, y) "
+                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
                   "makes a new tensor");
     return static_cast<const Self&>(*this);
   }
@@ -5885,9 +5962,9 @@ constexpr Value outlined(const Value& context, DType dtype, int rank) {
   ++context.module->operations;
   const Graph& graph = context.module->graph(context.graph);
   for (int id = graph.size() - 1; id >= 0; --id)  // adding a node takes ten times the steps
-    if (graph[id].value == -1 && graph[id].op == Op::argument && graph[id].rank == rank && graph[id].dtype == dtype)
+    if (graph[id].value == -1 && graph[id].is_argument() && graph[id].rank == rank && graph[id].dtype == dtype)
       return context.with(id);
-  return context.make({.op = Op::argument, .dtype = dtype, .rank = static_cast<std::uint8_t>(rank), .value = -1}, {});
+  return context.make(argument_node(-1, dtype, rank), {});
 }
 }  // namespace detail
 
@@ -6059,17 +6136,6 @@ constexpr Layout fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = 
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/base/inline.hpp
-
-#ifndef TESSERA_BASE_INLINE_HPP
-#define TESSERA_BASE_INLINE_HPP
-
-// Values of a kernel stay in registers only when every step of it is inlined.
-#define TESSERA_INLINE inline __attribute__((always_inline))
-#define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
 
 #endif
 
@@ -6259,7 +6325,7 @@ class Gradient {
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
       const Node& node = graph[p];
       const std::int32_t cotangent = sweep_.cotangents[static_cast<std::size_t>(p)];
-      if (node.op == Op::project && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
+      if (node.is_projection() && output_of(node) == k && graph.operand(p, 0) == id_ && cotangent >= 0)
         return build::broadcast(value(cotangent), value(p));
     }
     return {};
@@ -6290,7 +6356,7 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
   for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
-    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && node.op != Op::repeat) continue;
+    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && !node.is_repeat()) continue;
     if (const GradientRule rule = gradient_of(node.op)) {
       Gradient gradient(sweep, id);
       rule(gradient);
@@ -6308,7 +6374,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
   for (std::int32_t id : sources) sweep.wanted[static_cast<std::size_t>(id)] = true;
   for (int id = 0; id < g.size(); ++id) {
     const Node& node = g[id];
-    if (!is_floating(node.dtype) && node.op != Op::repeat) continue;
+    if (!is_floating(node.dtype) && !node.is_repeat()) continue;
     const OpRow& row = row_of(node);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);
@@ -6349,9 +6415,30 @@ namespace ops {
 
 /// An operation is a struct in ops/ with
 ///   row       all that passes ask of it (graph/ir/row.hpp); elementwise operations say it in parts
-///   (elementwise_operation.hpp) gradient  a GradientRule, if there is one
+///   (elementwise_operation.hpp)
+///   gradient  a GradientRule, if there is one
+///   simplify  a SimplifyRule, if there is one
 /// and stands in the list of its family, which rows.hpp joins.
 template <class... Operation> struct OperationList {};
+
+/// How a function works on values with leading dims in front of those that the user sees: one for each mesh axis along
+/// which the devices of a shard_map hold different values. A function says it as `leading_dims`.
+enum class LeadingDims : std::uint8_t {
+  counted,   ///< its dims are counted from the rank that it knows, and those in front of them are left alone
+  aligned,   ///< its operands meet with trailing dims aligned
+  extended,  ///< all operands have all of them, of their true extents
+  labels,    ///< they are labels of the contraction that it is, see its `labels`
+  like,      ///< the first operand is spread over them where the second has them
+  table,     ///< the first operand has none
+  batch,     ///< they are merged into the first dim
+};
+template <class Function>
+inline constexpr LeadingDims leading_dims_v = [] {
+  if constexpr (requires { Function::leading_dims; })
+    return Function::leading_dims;
+  else
+    return LeadingDims::counted;
+}();
 
 template <class... List> struct JoinedLists;
 template <class... A, class... B, class... More>
@@ -6361,8 +6448,14 @@ template <class... A> struct JoinedLists<OperationList<A...>> {
   using type = OperationList<A...>;
 };
 
+constexpr OpRow row_of_rules(OpRow row, bool simplifies) {
+  row.simplifies = simplifies;
+  return row;
+}
 /// The row of an operation, an object of its own: a program refers to the rows of the operations that it has.
-template <class Operation> inline constexpr OpRow row_v = Operation::row;
+template <class Operation>
+inline constexpr OpRow row_v = row_of_rules(
+    Operation::row, requires { Operation::simplify; });
 
 template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_id(row_v<Operation>.name));
 
@@ -6385,9 +6478,9 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
-    const bool size = (row.kind == OpKind::layout || row.kind == OpKind::sort) && x.rank == 0 &&
-                      x.dtype == DType::i64 && c.numbers != nullptr;
-    if (!size && x.op == Op::constant) continue;
+    const bool size = (row.unit == UnitKind::layout || row.unit == UnitKind::sort || row.unit == UnitKind::along) &&
+                      x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
+    if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
@@ -6458,28 +6551,22 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
 
 /// The dims of the result are those of the operands, broadcast against each other.
 constexpr BrokenRule check_broadcast(const NodeCheck& c) {
-  const Node& node = c.node();
-  int rank = 0;
-  for (int i = 0; i < node.arity; ++i) rank = rank < c.x(i).rank ? c.x(i).rank : rank;
-  unsigned unit = 0;
-  for (int d = 0; d < rank; ++d) {
-    bool all = true;
-    for (int i = 0; i < node.arity; ++i)
-      if (const int own = d - (rank - c.x(i).rank); own >= 0 && !c.x(i).is_unit(own)) all = false;
-    if (all) unit |= 1u << d;
+  Node made{.rank = c.x(0).rank, .unit = c.x(0).unit};
+  for (int i = 1; i < c.node().arity; ++i) {
+    const Node before = made;
+    build::broadcast_type(made, before, c.x(i));
   }
-  return node.rank == rank && node.unit == unit ? BrokenRule{} : "the result has the dims of its operands, broadcast";
+  return same_static_shape(c.node(), made) ? BrokenRule{} : "the result has the dims of its operands, broadcast";
 }
-/// Operands from `first` on have one element type, which is that of the result unless the operation compares.
+/// Operands from `first` on have one element type, which says that of the result.
 constexpr BrokenRule check_types(const NodeCheck& c, int first) {
   if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
   const Node& node = c.node();
-  const bool predicate = row_of(node).predicate;
-  for (int i = first; i < node.arity; ++i) {
-    if (c.x(i).dtype != c.x(first).dtype) return "operands have one element type";
-    if (!predicate && c.x(i).dtype != node.dtype) return "the result has the element type of its operands";
-  }
-  return predicate && node.dtype != DType::bool_ ? "a comparison gives bools" : BrokenRule{};
+  const DType type = c.x(first).dtype;
+  for (int i = first + 1; i < node.arity; ++i)
+    if (c.x(i).dtype != type) return "operands have one element type";
+  if (node.dtype == row_of(node).result_type(type)) return {};
+  return row_of(node).predicate ? "a comparison gives bools" : "the result has the element type of its operands";
 }
 constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
 
@@ -6501,6 +6588,9 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr bool of_bools = true;        ///< operands may be bools
   static constexpr bool fractional = false;     ///< of integers and bools, results are f32
   static constexpr bool predicate = false;      ///< results are bools
+  static constexpr bool divides = false;        ///< by the second operand
+  static constexpr bool adds = false;           ///< the sum of its operands
+  static constexpr bool converts = false;       ///< the operand, in another element type
   static constexpr CheckRule check = check_elementwise;
   static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
 };
@@ -6539,17 +6629,30 @@ template <class Operation> constexpr OpRow elementwise_row() {
             .predicate = Operation::predicate,
             .fractional = Operation::fractional,
             .of_bools = Operation::of_bools,
+            .divides = Operation::divides,
+            .adds = Operation::adds,
+            .converts = Operation::converts,
             .flops = Operation::flops,
-            .lane_cost = Operation::lane_cost};
+            .lane_cost = Operation::lane_cost,
+            .recomputed = true};
+  if constexpr (requires { Operation::host; }) row.host = Operation::host;
   if constexpr (Operation::of_integers) row.integers = integer_of<Operation>;
   return row;
 }
 }  // namespace detail
 
 template <std::derived_from<AnyElementwiseOperation> Operation>
-inline constexpr OpRow row_v<Operation> = detail::elementwise_row<Operation>();
+inline constexpr OpRow row_v<Operation> = row_of_rules(
+    detail::elementwise_row<Operation>(), requires { Operation::simplify; });
 
 }  // namespace tessera::ops
+
+namespace tessera::build {
+
+template <class Operation> constexpr Value apply(Value x) { return unary(ops::op_v<Operation>, x); }
+template <class Operation> constexpr Value apply(Value x, Value y) { return binary(ops::op_v<Operation>, x, y); }
+
+}  // namespace tessera::build
 
 namespace tessera {
 
@@ -6587,8 +6690,9 @@ template <class Operation> struct Unary {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
-    using type = std::conditional_t<row.fractional, element_t<floating_type(dtype_v<typename A::type>)>,
-                                    std::conditional_t<row.predicate, bool, typename A::type>>;
+    static constexpr DType meets_in =
+        row.fractional ? floating_type(dtype_v<typename A::type>) : dtype_v<typename A::type>;
+    using type = element_t<row.result_type(meets_in)>;
   };
   template <class A> static constexpr void convert(Value& x) {
     if constexpr (row.fractional) x = build::cast(x, floating_type(x.dtype()));
@@ -6600,6 +6704,7 @@ template <class Operation> struct Unary {
 
 /// Functions of two operands.
 template <class Operation> struct Binary {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   static constexpr const OpRow& row = ops::row_v<Operation>;
   template <class A, class B>
   static constexpr DType meets_in = row.fractional ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
@@ -6608,7 +6713,7 @@ template <class Operation> struct Binary {
       static_assert(meets_in<A, B> != DType::bool_ || row.of_bools,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
-    using type = std::conditional_t<row.predicate, bool, element_t<meets_in<A, B>>>;
+    using type = element_t<row.result_type(meets_in<A, B>)>;
     static constexpr int rank = Promote<A, B>::rank;
   };
   template <class A, class B> static constexpr void convert(Value& x, Value& y) {
@@ -6833,6 +6938,223 @@ template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::curren
 
 #endif
 
+// ---- tessera/ops/elementwise/select.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_SELECT_HPP
+#define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
+
+namespace tessera::build {
+
+/// x with another element type; x itself where it has that.
+constexpr Value cast(Value x, DType type) {
+  const Node& from = x.node();
+  if (from.dtype == type) return x;
+  if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
+  // Back to where it came from: nothing was lost on the way.
+  if (from.op == Op::cast && type == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+}
+[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
+  const std::string at = source.text();
+  const bool prints_whole = number > -9e18 && number < 9e18;
+  fail(errc::dtype_mismatch,
+       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
+       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
+}
+[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
+  const std::string at = source.text();
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
+}
+constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
+  if (keeps(rule, type, number)) return;
+  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  fail_number_is_no_value_of_the_element_type(number, type, source);
+}
+constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
+  const Node& from = x.node();
+  if (from.is_constant()) {
+    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
+                                         ? "[dropout] rate: it is not between 0 and 1"
+                                         : "[number] range: it is no value of the element type");
+    else
+      check_number(rule, type, from.value, x.source);
+    return x.number(from.value, type);
+  }
+  return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
+}
+/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+constexpr Value uncast(Value x, DType type) {
+  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return cast(x, type);
+}
+constexpr Value select(Value condition, Value yes, Value no) {
+  Node made{.op = Op::select, .dtype = yes.dtype()};
+  broadcast_type(made, yes.node(), no.node());
+  const Node branches = made;
+  broadcast_type(made, condition.node(), branches);
+  return yes.make(made, {condition.id, yes.id, no.id});
+}
+
+/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
+/// or computed again, for its shape alone.
+constexpr Value shape_source(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  for (;;) {
+    const Node& node = graph[x.id];
+    if (has_operand(row_of(node).shape_only, 0) && same_static_shape(graph.operand_node(x.id, 0), node)) {
+      x.id = graph.operand(x.id, 0);
+      continue;
+    }
+    if (row_of(node).kind != OpKind::elementwise) return x;
+    int next = -1;
+    for (int i = 0; i < node.arity && next < 0; ++i)
+      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
+    if (next < 0) return x;
+    x.id = next;
+  }
+}
+
+constexpr Value broadcast(Value x, Value like) {
+  if (same_static_shape(x.node(), like.node())) return x;
+  like = shape_source(like);
+  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
+                {x.id, like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
+
+/// Operands: a condition, the value where it holds, the value where it does not.
+struct SelectOp : ElementwiseOperation<3> {
+  static constexpr std::string_view name = "select";
+  static constexpr Linearity linear = Linearity::choice;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
+  };
+  static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
+    return select(condition, yes, no);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    return c.operand(0).real() != 0 ? c.operand(1) : c.operand(2);
+  }
+  static constexpr void gradient(Gradient& r) {
+    const Value zero = r.x(1).number(0);
+    r.add(1, build::select(r.x(0), r.g(), zero));
+    r.add(2, build::select(r.x(0), zero, r.g()));
+  }
+};
+
+/// Who computes with it converts between the element types.
+struct CastOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "cast";
+  static constexpr CheckRule check = check_broadcast;
+  static constexpr bool of_integers = true, converts = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    const Node& from = made[operands[0]];
+    if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
+    const HostNumber number = number_of(from);
+    Node folded{.dtype = node.dtype, .value = number.real()};
+    if (node.dtype == DType::bool_)
+      folded.value = number.real() != 0;
+    else if (!is_floating(node.dtype))
+      folded = integer_node(number.integer(), node.dtype);
+    folded.source = node.source;
+    return made.add(folded);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    const Node& node = c.node();
+    const HostNumber from = c.operand(0);
+    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
+    if (node.dtype == DType::bool_) return from.real() != 0;
+    if (!is_floating(node.dtype)) return from.integer();
+    if (node.dtype == DType::bf16) return static_cast<double>(bf16(from.real()));
+    return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(from.real())) : from;
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
+};
+
+/// The first operand spread over the shape of the second, whose elements are not read.
+struct BroadcastOp {
+  static constexpr OpRow row{.name = "broadcast",
+                             .kind = OpKind::elementwise,
+                             .arity = 2,
+                             .linear = Linearity::first,
+                             .shape = broadcast_shape,
+                             .sharding = elementwise_sharding,
+                             .number = [](double x, double, double) { return x; },
+                             .host = [](const HostContext& c) { return c.operand(0); },
+                             .flops = 0,
+                             .shape_only = 1u << 1,
+                             .recomputed = true};
+  static constexpr bool by_part = false;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
+  };
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
+};
+
+using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+namespace detail {
+
+struct SelectTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class C, class A, class B> struct result {
+    using Said = decltype([] {
+      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
+    });
+    using type = typename Promote<A, B>::type;
+    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
+  };
+  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
+    no = convert_operand<B>(no, Promote<A, B>::dtype);
+  }
+  static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
+    return build::select(condition, yes.at(context.source), no);
+  }
+};
+
+template <class To> struct CastTag {
+  template <class A> using result = Typed<To, A::rank>;
+  static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
+};
+
+}  // namespace detail
+
+/// yes where the condition holds, no elsewhere.
+template <TensorOperand C, Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+
+/// x with another element type. Floating to integer truncates; to bool tests against zero.
+template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
+  return call<detail::CastTag<To>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/elementwise/activation.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_ACTIVATION_HPP
@@ -6904,10 +7226,121 @@ template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::curre
 
 #endif
 
+// ---- tessera/ops/layout/pads_to_concat.hpp
+
+#ifndef TESSERA_OPS_LAYOUT_PADS_TO_CONCAT_HPP
+#define TESSERA_OPS_LAYOUT_PADS_TO_CONCAT_HPP
+
+namespace tessera::ops {
+
+/// Known extent of a dim, or -1: extents that follow from constants in the graph.
+constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
+  for (;;) {
+    const Node& node = graph[id];
+    if (node.is_unit(dim)) return 1;
+    if (node.op == Op::rearrange && node.arity > 1) {
+      const Factors f = Factors::of(node);
+      int at = -1, count = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (f.out_dim[p] == dim) at = f.order[p], ++count;
+      if (count != 1) return -1;
+      const int size = graph.operand(id, 1 + at);
+      return size >= 0 && graph[size].is_constant() ? number_of(graph[size]).integer() : -1;
+    }
+    return -1;
+  }
+}
+
+/// A sum of pads that together cover a dim once is a concat: what the slices of one value leave behind in its gradient.
+class PadsToConcat {
+ public:
+  constexpr explicit PadsToConcat(Graph& graph) : graph_(graph) {}
+
+  /// The concat that stands for the sum of two operands; -1 where there is none.
+  constexpr int sum(const Node& node, const std::int32_t* operands) {
+    collect(operands[0]);
+    if (valid_) collect(operands[1]);
+    if (!valid_ || parts_.size() < 2) return -1;
+    const std::int64_t extent = static_extent(graph_, like_, dim_);
+    if (extent < 0) return -1;
+    Growable<std::int32_t> ordered;
+    std::int64_t covered = 0;
+    while (covered < extent) {
+      std::size_t at = 0;
+      while (at < parts_.size() && parts_[at].start != covered) ++at;
+      if (at == parts_.size()) return -1;
+      ordered.push_back(parts_[at].id);
+      covered += parts_[at].size;
+    }
+    if (covered != extent || ordered.size() != parts_.size()) return -1;
+    return graph_.add({.op = Op::concat,
+                       .dtype = node.dtype,
+                       .rank = node.rank,
+                       .unit = node.unit,
+                       .labels = pack_dim(dim_),
+                       .source = node.source},
+                      ordered.data(), static_cast<int>(ordered.size()));
+  }
+
+ private:
+  struct Part {
+    std::int64_t start, size;
+    std::int32_t id;
+  };
+  Graph& graph_;
+  int dim_ = -1, like_ = -1;
+  bool valid_ = true;
+  Growable<Part> parts_;
+
+  constexpr void collect(int id) {
+    const Node& node = graph_[id];
+    if (node.op == Op::add) {
+      collect(graph_.operand(id, 0));
+      if (valid_) collect(graph_.operand(id, 1));
+      return;
+    }
+    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).is_constant() &&
+             (like_ < 0 || (like_ == graph_.operand(id, 2) && dim_ == dim_of(node)));
+    if (!valid_) return;
+    like_ = graph_.operand(id, 2);
+    dim_ = dim_of(node);
+    const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
+    valid_ = size > 0;
+    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
+  }
+};
+
+}  // namespace tessera::ops
+
+#endif
+
 // ---- tessera/ops/elementwise/arithmetic.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_ARITHMETIC_HPP
 #define TESSERA_OPS_ELEMENTWISE_ARITHMETIC_HPP
+
+namespace tessera {
+
+constexpr Value operator+(Value x, Value y) {
+  if (y.is_number(0) && x.rank() >= y.rank()) return x;
+  if (x.is_number(0) && y.rank() >= x.rank()) return y;
+  return build::binary(Op::add, x, y);
+}
+constexpr Value operator-(Value x) { return build::unary(Op::neg, x); }
+constexpr Value operator-(Value x, Value y) {
+  if (y.is_number(0)) return x;
+  return build::binary(Op::sub, x, y);
+}
+constexpr Value operator*(Value x, Value y) {
+  if (y.is_number(1)) return x;
+  if (x.is_number(1)) return y;
+  return build::binary(Op::mul, x, y);
+}
+constexpr Value operator/(Value x, Value y) {
+  if (y.is_number(1)) return x;
+  return build::binary(Op::div, x, y);
+}
+}  // namespace tessera
 
 namespace tessera::ops {
 
@@ -6941,8 +7374,11 @@ struct SignOp : ElementwiseOperation<1> {
 struct AddOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "add";
   static constexpr Linearity linear = Linearity::jointly;
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool folds = true, of_integers = true, adds = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x + y; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return made[operands[1]].op == Op::pad ? PadsToConcat(made).sum(node, operands) : -1;
+  }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g());
     r.add(1, r.g());
@@ -6976,7 +7412,7 @@ struct DivOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "div";
   static constexpr Linearity linear = Linearity::first;
   static constexpr std::uint8_t flops = 4, lane_cost = 8;
-  static constexpr bool folds = true, of_integers = true, fractional = true;
+  static constexpr bool folds = true, of_integers = true, fractional = true, divides = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x / y; }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g() / r.x(1));
@@ -7001,7 +7437,7 @@ struct PowOp : ElementwiseOperation<2> {
   }
   /// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.
   static constexpr Value lowered(Value p) {
-    if (p.node().op == Op::constant) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
+    if (p.node().is_constant()) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
     return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
   }
 };
@@ -7065,7 +7501,7 @@ template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::curre
 }
 
 /// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
-/// extent 1 is static (from keepdims or ts::unit) repeat. Element types that differ are promoted: see `promote`.
+/// extent 1 is static (from keepdims or ts::unsqueeze) repeat. Element types that differ are promoted: see `promote`.
 /// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
@@ -7094,104 +7530,140 @@ constexpr auto maximum(const A& a, const B& b, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/elementwise/select.hpp
+// ---- tessera/graph/transform/simplify.hpp
 
-#ifndef TESSERA_OPS_ELEMENTWISE_SELECT_HPP
-#define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
-
-namespace tessera::ops {
-
-constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
-
-/// Operands: a condition, the value where it holds, the value where it does not.
-struct SelectOp : ElementwiseOperation<3> {
-  static constexpr std::string_view name = "select";
-  static constexpr Linearity linear = Linearity::choice;
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
-  };
-  static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
-    return select(condition, yes, no);
-  }
-  static constexpr void gradient(Gradient& r) {
-    const Value zero = r.x(1).number(0);
-    r.add(1, build::select(r.x(0), r.g(), zero));
-    r.add(2, build::select(r.x(0), zero, r.g()));
-  }
-};
-
-/// Who computes with it converts between the element types.
-struct CastOp : ElementwiseOperation<1> {
-  static constexpr std::string_view name = "cast";
-  static constexpr CheckRule check = check_broadcast;
-  static constexpr bool folds = true, of_integers = true;
-  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
-  static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
-};
-
-/// The first operand spread over the shape of the second, whose elements are not read.
-struct BroadcastOp {
-  static constexpr OpRow row{.name = "broadcast",
-                             .kind = OpKind::elementwise,
-                             .arity = 2,
-                             .linear = Linearity::first,
-                             .shape = broadcast_shape,
-                             .sharding = elementwise_sharding,
-                             .number = [](double x, double, double) { return x; },
-                             .flops = 0,
-                             .shape_only = 1u << 1};
-  static constexpr bool by_part = false;
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
-    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
-    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
-  };
-  static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
-  static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
-};
-
-using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
-
-}  // namespace tessera::ops
+#ifndef TESSERA_GRAPH_TRANSFORM_SIMPLIFY_HPP
+#define TESSERA_GRAPH_TRANSFORM_SIMPLIFY_HPP
 
 namespace tessera {
 
+/// The node that stands for a node with these operands in a graph that is being simplified; -1: a node like it.
+using SimplifyRule = int (*)(Graph& made, const Node& node, const std::int32_t* operands);
+/// The rule of an operation whose row says that there is one. Defined in ops/rows.hpp.
+constexpr SimplifyRule simplify_rule_of(Op op);
+
 namespace detail {
 
-struct SelectTag {
-  template <class C, class A, class B> struct result {
-    using Said = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
-    });
-    using type = typename Promote<A, B>::type;
-    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
-  };
-  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
-    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
-    no = convert_operand<B>(no, Promote<A, B>::dtype);
+/// Which nodes the outputs depend on.
+constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
+  Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
+  std::uint8_t* const live = made.data();
+  for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
+  for (int id = graph.size - 1; id >= 0; --id) {
+    if (live[id] == 0) continue;
+    const std::int32_t* const own = graph.operands + graph.nodes[id].first;
+    for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
+      if (own[i] >= 0) live[own[i]] = 1;
   }
-  static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
-    return build::select(condition, yes.at(context.source), no);
-  }
-};
+  return made;
+}
 
-template <class To> struct CastTag {
-  template <class A> using result = Typed<To, A::rank>;
-  static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
-};
+/// A node of numbers alone, folded into a number; -1 when it can't be.
+constexpr int fold_numbers(Graph& made, const OpRow& row, const Node& node, const std::int32_t* operands) {
+  if (node.arity == 0 || node.arity > 2) return -1;
+  for (int i = 0; i < node.arity; ++i)
+    if (!made[operands[i]].is_constant()) return -1;
+  const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
+  Node folded{.dtype = node.dtype};
+  if (is_floating(node.dtype) || is_floating(made[operands[0]].dtype)) {
+    folded.value = row.number(a.real(), b.real(), 0);
+  } else {
+    // What can't be known is an error where the shapes are, which names the user's line.
+    std::int64_t exact = 0;
+    if (row.divides || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
+    folded = integer_node(exact, node.dtype);
+  }
+  folded.source = node.source;
+  return made.add(folded);
+}
+
+/// An empty graph with room for a copy of another.
+constexpr Graph graph_of_size(const GraphView& graph) {
+  std::size_t operands = 0;
+  if (graph.size > 0)
+    operands = static_cast<std::size_t>(graph.nodes[graph.size - 1].first) + graph.nodes[graph.size - 1].arity;
+  Graph made;
+  made.nodes.reserve(static_cast<std::size_t>(graph.size));
+  made.operands.reserve(operands);
+  return made;
+}
+
+constexpr std::size_t longest_list(const GraphView& graph) {
+  std::size_t longest = 0;
+  for (int id = 0; id < graph.size; ++id)
+    if (graph.nodes[id].arity > longest) longest = graph.nodes[id].arity;
+  return longest;
+}
+
+/// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
+constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
+  const Growable<std::uint8_t> live = live_nodes(graph);
+  const std::uint8_t* const is_live = live.data();
+  const Node* const nodes = graph.nodes;
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
+  std::int32_t* const to = moved.data();
+  std::int32_t* const operands = list.data();
+  for (int id = 0; id < graph.size; ++id) {
+    if (is_live[id] == 0) continue;
+    const Node& node = nodes[id];
+    const std::int32_t* const own = graph.operands + node.first;
+    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
+    const OpRow& row = row_of(node);
+    int result = -1;
+    if (row.folds && node.rank == 0)
+      result = fold_numbers(made, row, node, operands);
+    else if (row.simplifies)
+      result = simplify_rule_of(node.op)(made, node, operands);
+    left_dead = left_dead || result >= 0;
+    if (result < 0) result = made.add(node, operands, node.arity);
+    to[id] = result;
+  }
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
+  return made;
+}
+
+/// The live nodes alone.
+constexpr Graph compact(const GraphView& graph) {
+  const Growable<std::uint8_t> live = live_nodes(graph);
+  Graph made = graph_of_size(graph);
+  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
+  std::int32_t* const to = moved.data();
+  std::int32_t* const operands = list.data();
+  for (int id = 0; id < graph.size; ++id) {
+    if (live.data()[id] == 0) continue;
+    const Node& node = graph.nodes[id];
+    const std::int32_t* const own = graph.operands + node.first;
+    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
+    to[id] = made.append(node, operands);
+  }
+  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
+  return made;
+}
+
+/// The simplified graphs of a program, graph_at(g) being its graphs.
+template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
+  std::vector<Graph> made;
+  Growable<int> body_of{0};  // old index of each kept graph
+  for (std::size_t g = 0; g < body_of.size(); ++g) {
+    bool left_dead = false;
+    Graph graph = rebuild(graph_at(body_of[g]), left_dead);
+    if (left_dead) graph = compact(graph.view());
+    for (Node& node : graph.nodes) {
+      if (!node.is_repeat()) continue;
+      body_of.push_back(node.index());
+      node.value = static_cast<double>(body_of.size() - 1);
+    }
+    made.push_back(std::move(graph));
+  }
+  return made;
+}
 
 }  // namespace detail
 
-/// yes where the condition holds, no elsewhere.
-template <TensorOperand C, Operand A, Operand B>
-  requires(TensorOperand<A> || TensorOperand<B>)
-constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
-  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
-}
-
-/// x with another element type. Floating to integer truncates; to bool tests against zero.
-template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
-  return call<detail::CastTag<To>>(Source::from(at), x);
+/// Constant folding, the rules of operations, sharing, and removal of what no output needs, bodies of repeats included.
+constexpr void simplify(Module& module) {
+  module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
 }
 
 }  // namespace tessera
@@ -7205,26 +7677,33 @@ template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at =
 
 namespace tessera {
 
+/// What an attention node gives. Gradients are in the order of the operands that they are of.
+enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_gradient, output, logarithms };
+
 /// Attributes of the three attention nodes. Queries are [batch, time, heads, width], keys [batch, keys, heads, width],
 /// values [batch, keys, heads, value width]; the scale of scores is a host scalar, the last operand.
 ///
 ///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
 ///   attention       (q, k, v, lse, scale)              exp(scores - lse) v, shaped like q but for the width
-///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of`
+///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of()`
 ///
 /// A node has one result; what shares tiles of scores runs in one unit all the same: lse with the attention that reads
 /// it, and the cotangents of one attention.
 struct AttentionForm {
   bool causal = false;  ///< a query sees the keys up to its own position
-  std::uint8_t of = 0;  ///< of attention_grad: 0 queries, 1 keys, 2 values
+  AttentionResult result = AttentionResult::output;
+
+  constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
+  /// Of a gradient: the operand that it is of.
+  constexpr int of() const { return static_cast<int>(result); }
 
   static constexpr AttentionForm of_node(const Node& node) {
-    return {node.labels[0] != 0, static_cast<std::uint8_t>(node.labels[1])};
+    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1])};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = causal ? 1 : 0;
-    labels[1] = static_cast<std::int8_t>(of);
+    labels[1] = static_cast<std::int8_t>(result);
     return labels;
   }
 };
@@ -7267,1019 +7746,67 @@ inline std::string dim_text(const ProgramView&, const GraphView& graph, int id) 
 
 #endif
 
-// ---- tessera/ops/attention/attention_rows.hpp
+// ---- tessera/graph/ir/precision.hpp
 
-#ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
-#define TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
-
-namespace tessera::ops {
-
-/// Factors of all three nodes, in this order.
-namespace attention_factor {
-inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
-}
-
-/// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
-constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
-  const Shape &q = c.operand(0), &k = c.operand(1);
-  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
-  if (!has_values) return;
-  const Shape& v = c.operand(2);
-  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
-    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
-}
-
-/// The gradients of keys and values are sums over queries.
-constexpr bool sums_over_queries(const GraphView& graph, int id) {
-  return graph[id].op == Op::attention_grad && AttentionForm::of_node(graph[id]).of != 0;
-}
-/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
-/// over them are partial.
-constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  using namespace attention_factor;
-  const Node& node = graph[id];
-  const bool over_queries = sums_over_queries(graph, id);
-  for (int f = 0; f < 6; ++f)
-    rule.add(f > queries                    ? FactorKind::replicate
-             : f == queries && over_queries ? FactorKind::reduction
-                                            : FactorKind::pass);
-  const auto dims_of = [](const Node& x, std::initializer_list<std::int8_t> factors) {
-    DimFactors dims;
-    int d = 0;
-    for (std::int8_t factor : factors) {
-      if (!x.is_unit(d)) dims.dims[d].push_back(factor);
-      ++d;
-    }
-    return dims;
-  };
-  const auto like_q = [&](const Node& x) { return dims_of(x, {batch, queries, heads, width}); };
-  const auto like_k = [&](const Node& x) { return dims_of(x, {batch, keys, heads, width}); };
-  const auto like_v = [&](const Node& x) { return dims_of(x, {batch, keys, heads, value_width}); };
-  const auto like_out = [&](const Node& x) { return dims_of(x, {batch, queries, heads, value_width}); };
-  const auto like_lse = [&](const Node& x) { return dims_of(x, {batch, heads, queries}); };
-  const auto operand = [&](int i) -> const Node& { return graph.operand_node(id, i); };
-  rule.operands = {like_q(operand(0)), like_k(operand(1))};
-  if (node.op == Op::attention_lse) {
-    rule.result = like_lse(node);
-  } else {
-    rule.operands.push_back(like_v(operand(2)));
-    if (node.op == Op::attention) {
-      rule.operands.push_back(like_lse(operand(3)));
-      rule.result = like_out(node);
-    } else {
-      rule.operands.push_back(like_out(operand(3)));
-      rule.operands.push_back(like_lse(operand(4)));
-      rule.operands.push_back(like_out(operand(5)));
-      const int of = AttentionForm::of_node(node).of;
-      rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
-    }
-  }
-  rule.operands.emplace_back();  // the scale
-}
-
-/// Attention written out, for what has no kernel: the derivatives of logarithms and of gradients.
-struct DenseAttention {
-  Value q, k, scale;
-
-  static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
-    EinsumLabels made;
-    for (int d = 0; d < max_rank; ++d) {
-      made.a[d] = d < 4 ? static_cast<std::int8_t>(a[d] - 'a') : std::int8_t{-1};
-      made.b[d] = d < 4 ? static_cast<std::int8_t>(b[d] - 'a') : std::int8_t{-1};
-      made.out[d] = d < 4 ? static_cast<std::int8_t>(out[d] - 'a') : std::int8_t{-1};
-    }
-    return made;
-  }
-  /// exp(scores - lse), zero for what a query does not see: [b, h, t, s].
-  constexpr Value weights(Value lse, bool causal) const {
-    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_units(lse, 1u << 3, 4);
-    if (causal) {
-      const Value seen =
-          build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
-      shifted = build::select(seen, shifted, shifted.number(-1e30));
-    }
-    return build::unary(Op::exp, shifted);
-  }
-  constexpr Value of_scores(Value slopes, int operand) const {
-    slopes = slopes * scale;
-    return operand == 0 ? build::einsum(slopes, k, labels("bhts", "bshd", "bthd"))
-                        : build::einsum(slopes, q, labels("bhts", "bthd", "bshd"));
-  }
-};
-
-constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
-
-constexpr void attention_gradient(Gradient& r) {
-  const Value g = build::cast(r.full_g(), r.node().dtype);
-  for (int i = 0; i < 3; ++i) {
-    if (!r.needs(i)) continue;
-    Node made = r.x(i).node();
-    made.op = Op::attention_grad;
-    made.dtype = computed_as(made.dtype);
-    made.value = 0;
-    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<std::uint8_t>(i)}.pack();
-    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
-    r.add(i, build::cast(made_of, r.x(i).dtype()));
-  }
-}
-
-constexpr void attention_lse_gradient(Gradient& r) {
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
-  const Value slopes =
-      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
-  for (int i = 0; i < 2; ++i)
-    if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
-}
-
-/// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
-/// of what it is written with.
-constexpr void attention_second_gradient(Gradient& r) {
-  const AttentionForm form = AttentionForm::of_node(r.node());
-  const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
-  const Value weights = dense.weights(lse, form.causal);
-  Value written = weights;
-  if (form.of == 2) {
-    written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
-  } else {
-    const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
-    EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
-    rows.out[3] = -1;
-    const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
-    written = dense.of_scores(weights * (each - mean), form.of);
-  }
-  Growable<std::int32_t> operands;
-  for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
-  Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
-  sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
-  for (int id = written.id; id >= 0; --id) {
-    const auto at = static_cast<std::size_t>(id);
-    if (!sweep.wanted[at] || sweep.cotangents[at] < 0) continue;
-    bool is_operand = false;
-    for (int i = 0; i < 6; ++i)
-      if (operands[static_cast<std::size_t>(i)] == id) {
-        is_operand = true;
-        r.add(i, cotangent.with(sweep.cotangents[at]));
-        break;
-      }
-    if (is_operand) continue;
-    Gradient inner(sweep, id);
-    gradient_of(r.module().graph(cotangent.graph)[id].op)(inner);
-  }
-}
-
-constexpr BrokenRule check_attention(const NodeCheck& c) {
-  const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
-  const bool plain = node.op == Op::attention_lse;
-  const bool is_gradient = node.op == Op::attention_grad;
-  const DType type = q.dtype, wide = computed_as(type);
-  for (int i = 0; i < node.arity; ++i)
-    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
-        c.x(i).dtype != (sum ? wide : type))
-      return "operands and result have one element type";
-  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
-  if (!is_floating(type)) return "attention is of floating numbers";
-  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
-  if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
-  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
-  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
-  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
-  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
-  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
-  if (!is_gradient)
-    return node.rank == 4 && node.unit == out ? BrokenRule{}
-                                              : "the result has the dims of the queries, and the width of the values";
-  for (int i : {3, 5})
-    if (c.x(i).rank != 4 || c.x(i).unit != out)
-      return "a result has the dims of the queries, and the width of the values";
-  if (node.labels[1] < 0 || node.labels[1] > 2) return "a gradient is of queries, keys or values";
-  const Node& of = c.x(node.labels[1]);
-  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
-}
-
-struct AttentionLseOp {
-  static constexpr OpRow row{.name = "attention_lse",
-                             .kind = OpKind::attention,
-                             .arity = 3,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_attention_shapes(c, false);
-                                   return Shape{c.operand(0)[0], c.operand(0)[2], c.operand(0)[1]};
-                                 },
-                             .sharding = attention_sharding};
-  static constexpr GradientRule gradient = attention_lse_gradient;
-  static constexpr CheckRule check = check_attention;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
-  };
-};
-
-struct AttentionOp {
-  static constexpr OpRow row{.name = "attention",
-                             .kind = OpKind::attention,
-                             .arity = 5,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_attention_shapes(c, true);
-                                   Shape shape = c.operand(0);
-                                   shape[3] = c.operand(2)[3];
-                                   return shape;
-                                 },
-                             .sharding = attention_sharding,
-                             .joins_operand = 3};
-  static constexpr GradientRule gradient = attention_gradient;
-  static constexpr CheckRule check = check_attention;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
-  };
-};
-
-struct AttentionGradOp {
-  static constexpr OpRow row{.name = "attention_grad",
-                             .kind = OpKind::attention,
-                             .arity = 7,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   check_attention_shapes(c, true);
-                                   return c.operand(AttentionForm::of_node(c.node()).of);
-                                 },
-                             .sharding = attention_sharding,
-                             .partial = sums_over_queries,
-                             .joins_alike = true};
-  static constexpr GradientRule gradient = attention_second_gradient;
-  static constexpr CheckRule check = check_attention;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const AttentionForm form = AttentionForm::of_node(graph[id]);
-    return concat_text(form.of == 0 ? "q" : form.of == 1 ? "k" : "v", form.causal ? ", causal" : "");
-  };
-};
-
-using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/contraction/contraction_rows.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
-#define TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
-
-namespace tessera::ops {
-
-/// Names a product of matrices, which users write as one, by its own name.
-[[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
-  int windows = c.graph.operand(c.id, 0);
-  while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
-  const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
-  if (rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label)
-    fail_shapes(c, "inner dims differ", "matmul");
-  std::string equation;
-  const auto add = [&](const std::int8_t* own, int rank) {
-    for (int d = 0; d < rank; ++d) equation += static_cast<char>('a' + own[d]);
-  };
-  add(labels.a, rank_a);
-  equation += ',';
-  add(labels.b, rank_b);
-  equation += "->";
-  add(labels.out, c.node().rank);
-  fail_shapes(c, concat_text("dims that share a label differ in ", equation));
-}
-
-/// Extents behind each label, checked where two dims share one.
-constexpr Shape einsum_shape(const ShapeContext& c) {
-  const EinsumLabels labels = EinsumLabels::of(c.node());
-  std::int64_t extent[32];
-  for (auto& n : extent) n = 1;
-  bool known[32]{};
-  for (int i = 0; i < 2; ++i) {
-    const Node& x = c.graph.operand_node(c.id, i);
-    const std::int8_t* own = i == 0 ? labels.a : labels.b;
-    for (int d = 0; d < x.rank; ++d) {
-      if (x.is_unit(d)) continue;
-      const std::int64_t n = c.operand(i)[static_cast<std::size_t>(d)];
-      if (known[own[d]] && extent[own[d]] != n) fail_einsum(c, labels, own[d]);
-      extent[own[d]] = n;
-      known[own[d]] = true;
-    }
-  }
-  Shape shape;
-  for (int d = 0; d < c.node().rank; ++d) shape.push_back(extent[labels.out[d]]);
-  return shape;
-}
-
-constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule) {
-  const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::int8_t factor[32];
-  for (auto& f : factor) f = -1;
-  for (int i = 0; i < 2; ++i) {
-    const Node& x = graph.operand_node(id, i);
-    const std::int8_t* own = i == 0 ? labels.a : labels.b;
-    DimFactors& dims = rule.operands.emplace_back();
-    for (int d = 0; d < x.rank; ++d) {
-      if (x.is_unit(d)) continue;
-      if (factor[own[d]] < 0) factor[own[d]] = static_cast<std::int8_t>(rule.add(FactorKind::reduction));
-      dims.dims[d].push_back(factor[own[d]]);
-    }
-  }
-  for (int d = 0; d < graph[id].rank; ++d) {
-    const std::int8_t f = factor[labels.out[d]];
-    if (f < 0) continue;
-    rule.kinds[static_cast<std::size_t>(f)] = FactorKind::pass;
-    rule.result.dims[d].push_back(f);
-  }
-}
-
-/// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
-/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
-/// summed.
-constexpr void einsum_operand_gradient(Gradient& r, int operand) {
-  if (!r.needs(operand)) return;
-  const EinsumLabels labels = EinsumLabels::of(r.node());
-  const std::int8_t* own = operand == 0 ? labels.a : labels.b;
-  const std::int8_t* other = operand == 0 ? labels.b : labels.a;
-  const Value x = r.x(operand), partner = r.x(1 - operand), g = build::cast(r.full_g(), x.dtype());
-  EinsumLabels made;
-  for (int d = 0; d < max_rank; ++d) made.a[d] = made.b[d] = made.out[d] = -1;
-  for (int d = 0; d < g.rank(); ++d) made.a[d] = labels.out[d];
-  for (int d = 0; d < partner.rank(); ++d) made.b[d] = other[d];
-  int out = 0;
-  unsigned alone = 0;
-  for (int d = 0; d < x.rank(); ++d) {
-    bool found = false;
-    for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
-    for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
-    if (found && !x.is_unit(d))
-      made.out[out++] = own[d];
-    else
-      alone |= 1u << d;
-  }
-  const Value product =
-      build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
-  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
-}
-
-constexpr BrokenRule check_einsum(const NodeCheck& c) {
-  const Node &node = c.node(), &a = c.x(0), &b = c.x(1);
-  const EinsumLabels labels = EinsumLabels::of(node);
-  const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
-  const int ranks[] = {a.rank, b.rank, node.rank};
-  for (int list = 0; list < 3; ++list)
-    for (int d = 0; d < max_rank; ++d) {
-      const int label = lists[list][d];
-      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
-      for (int e = 0; e < d; ++e)
-        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
-    }
-  for (int d = 0; d < node.rank; ++d) {
-    bool found = false, unit = true;
-    for (int list = 0; list < 2; ++list)
-      for (int e = 0; e < ranks[list]; ++e)
-        if (lists[list][e] == labels.out[d]) {
-          found = true;
-          unit = unit && c.x(list).is_unit(e);
-        }
-    if (!found) return "a label of the result is one of an operand";
-    if (unit != node.is_unit(d)) return "a dim has static extent 1 when it has in every operand";
-  }
-  return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
-             ? BrokenRule{}
-             : "operands have one element type, and the result that of its products";
-}
-
-inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
-  const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::string text;
-  auto list = [&](const std::int8_t* own, int rank) {
-    for (int d = 0; d < rank; ++d) text += tessera::detail::label_name(own[d]);
-  };
-  list(labels.a, graph.operand_node(id, 0).rank);
-  text += ',';
-  list(labels.b, graph.operand_node(id, 1).rank);
-  text += "->";
-  list(labels.out, graph[id].rank);
-  return text;
-}
-
-struct EinsumOp {
-  static constexpr OpRow row{.name = "einsum",
-                             .kind = OpKind::contraction,
-                             .arity = 2,
-                             .linear = Linearity::each,
-                             .shape = einsum_shape,
-                             .sharding = einsum_sharding,
-                             .partial = always_partial};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    einsum_operand_gradient(r, 0);
-    einsum_operand_gradient(r, 1);
-  };
-  static constexpr CheckRule check = check_einsum;
-  static constexpr AttributeText attributes = einsum_text;
-};
-
-using ContractionOperations = OperationList<EinsumOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/contraction/window_rows.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
-#define TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
-
-namespace tessera::build {
-
-/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
-/// runs and of the elements in one.
-constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
-  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
-  return x.make({.op = Op::windows,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank + 1),
-                 .unit = static_cast<std::uint8_t>(unit),
-                 .labels = pack_dim(dim)},
-                {x.id, size.id, stride.id, dilation.id});
-}
-/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
-constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
-  const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
-  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
-  return x.make({.op = Op::fold,
-                 .dtype = from.dtype,
-                 .rank = static_cast<std::uint8_t>(from.rank - 1),
-                 .unit = static_cast<std::uint8_t>(unit),
-                 .labels = pack_dim(dim)},
-                {x.id, stride.id, dilation.id, extent.id});
-}
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr Shape windows_shape(const ShapeContext& c) {
-  Shape shape = c.operand(0);
-  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
-  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
-  std::int64_t last = 0;  // element of the first window
-  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
-    fail_shapes(c, "a window is longer than the dim", "conv");
-  shape[dim] = (shape[dim] - last - 1) / stride + 1;
-  shape.insert(dim + 1, size);
-  return shape;
-}
-
-/// Strides of windows over the memory of their operand, in which they overlap. `number(i)` is operand i.
-template <class NumberAt> constexpr Shape window_strides(const Node& node, Shape strides, NumberAt&& number) {
-  const auto dim = static_cast<std::size_t>(dim_of(node));
-  // A step that is too large for the memory is never made: that dim has one index.
-  const auto steps = [from = strides[dim]](std::int64_t by) {
-    std::int64_t stride = 0;
-    return multiply_fits(from, by, stride) ? stride : 0;
-  };
-  strides.insert(dim + 1, steps(number(3)));
-  strides[dim] = steps(number(2));
-  return strides;
-}
-
-/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
-constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
-                               FactorRule& rule) {
-  for (int d = 0; d < line.rank; ++d) {
-    const int other = d > dim ? d + 1 : d;
-    if (!line.is_unit(d)) {
-      of_line.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
-      if (d != dim) of_runs.dims[other] = of_line.dims[d];
-    }
-    for (int r = dim; d == dim && r < dim + 2; ++r)
-      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
-  }
-}
-
-// Operands: size, stride and dilation after the first.
-/// `runs` has two dims where `line` has one.
-constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
-  const int dim = dim_of(c.node());
-  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
-  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
-  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
-      unsigned{runs.unit} >> (dim + 2) != after)
-    return "one dim is two of the other";
-  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
-}
-
-struct WindowsOp {
-  static constexpr OpRow row{.name = "windows",
-                             .kind = OpKind::layout,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape = windows_shape,
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
-                                                   rule.operands[0], rule);
-                                 },
-                             .flops = 0};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
-    const int dim = dim_of(r.node());
-    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-// Operands: stride, dilation and extent after the first.
-struct FoldOp {
-  static constexpr OpRow row{.name = "fold",
-                             .kind = OpKind::fold,
-                             .arity = 4,
-                             .linear = Linearity::first,
-                             .shape =
-                                 [](const ShapeContext& c) {
-                                   Shape shape = c.operand(0);
-                                   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-                                   shape.erase(dim + 1);
-                                   shape[dim] = c.number(3);
-                                   return shape;
-                                 },
-                             .sharding =
-                                 [](const GraphView& graph, int id, FactorRule& rule) {
-                                   rule.operands.resize(4);
-                                   windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
-                                                   rule.operands[0], rule.result, rule);
-                                 }};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const int dim = dim_of(r.node());
-    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
-  static constexpr AttributeText attributes = tessera::detail::dim_text;
-};
-
-using WindowOperations = OperationList<WindowsOp, FoldOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/graph/transform/repeat_gradient.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
-#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+#ifndef TESSERA_GRAPH_IR_PRECISION_HPP
+#define TESSERA_GRAPH_IR_PRECISION_HPP
 
 namespace tessera {
 
-namespace build {
-
-/// The type of a stacked value, given the type of one layer's.
-constexpr Node stacked_type(Node inner) {
-  if (inner.rank == max_rank)
-    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
-         max_rank - 1, " dims; the layers are one more");
-  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
-  inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
-  return inner;
-}
-constexpr Node argument_node(const Node& type, int index) {
-  return {.op = Op::argument,
-          .dtype = type.dtype,
-          .rank = type.rank,
-          .unit = type.unit,
-          .value = static_cast<double>(index),
-          .source = type.source};
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
-/// product is kept as it is read, rounded.
-constexpr bool recomputed(const Graph& graph, int id) {
-  const Node& node = graph[id];
-  if (node.op == Op::argument) return false;
-  if (node.op == Op::cast && node.dtype == DType::bf16) {
-    const int sum = graph.operand(id, 0);
-    if (graph[sum].op == Op::einsum) return false;
-    for (int i = 0; graph[sum].op == Op::add && i < 2; ++i)
-      if (graph[graph.operand(sum, i)].op == Op::einsum) return false;
-  }
-  const OpKind kind = row_of(node).kind;
-  return kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::source || kind == OpKind::constraint ||
-         node.op == Op::rearrange || node.op == Op::slice;
-}
-
-/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
-/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
-/// repeat.
-class RepeatGradient {
- public:
-  constexpr explicit RepeatGradient(Gradient& r)
-      : r_(r), module_(r.module()), body_(r.node().index()), shape_(Repeat::of(r.node())),
-        forward_size_(module_.graph(body_).size()) {}
-
-  constexpr void run() {
-    find_arguments();
-    differentiate_copy();
-    mark_needed();
-    build_body();
-    connect();
-  }
-
- private:
-  Gradient& r_;
-  Module& module_;
-  int body_;
-  Repeat shape_;
-  int forward_size_;
-  int copy_ = 0, backward_ = 0;
-  Growable<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
-  Growable<int> cotangent_output_;         // body outputs whose cotangent flows in...
-  Growable<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
-  Growable<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
-  Growable<int> summed_;                   // invariants that want a gradient
-  Growable<int> stacked_grad_;             // stacked arguments that want a gradient
-  Growable<std::uint8_t> needed_;
-  Growable<int> used_stacked_, used_invariant_;
-  Growable<std::int32_t> residual_;  // forward nodes kept for every layer
-
-  constexpr int carried() const { return shape_.carried; }
-  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
-  constexpr int argument_count() const { return r_.arity(); }
-  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
-  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
-
-  constexpr void find_arguments() {
-    const Graph& body = module_.graph(body_);
-    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
-    for (int id = 0; id < body.size(); ++id)
-      if (body[id].op == Op::argument) arguments_[static_cast<std::size_t>(body[id].index())] = id;
-  }
-
-  constexpr void differentiate_copy() {
-    copy_ = module_.add_graph();
-    module_.graph(copy_) = module_.graph(body_);
-    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
-    int next = argument_count();
-    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
-      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
-      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
-      if (!given) continue;
-      cotangent_output_.push_back(k);
-      cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
-    }
-    Growable<std::int32_t> sources;
-    for (int i = 0; i < argument_count(); ++i)
-      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
-        sources.push_back(id);
-    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
-      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
-      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
-      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
-    }
-    run_sweep(sweep);
-    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
-    for (int i = 0; i < argument_count(); ++i) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
-      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
-      const Value target = in(copy_, id);
-      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
-      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
-      if (i >= stacked_end())
-        summed_.push_back(i);
-      else if (i >= carried())
-        stacked_grad_.push_back(i);
-    }
-  }
-
-  constexpr void mark_needed() {
-    const Graph& copy = module_.graph(copy_);
-    needed_.assign(copy.nodes.size(), false);
-    for (std::int32_t id : argument_grad_)
-      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
-    for (int id = copy.size() - 1; id >= 0; --id) {
-      if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (id < forward_size_ && !recomputed(copy, id)) continue;
-      for (int i = 0; i < copy[id].arity; ++i)
-        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
-    }
-    for (int id = 0; id < forward_size_; ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
-      const int index = copy[id].op == Op::argument ? copy[id].index() : -1;
-      if (index >= stacked_end())
-        used_invariant_.push_back(index);
-      else if (index >= carried())
-        used_stacked_.push_back(index);
-      else
-        residual_.push_back(id);
-    }
-  }
-
-  /// A backward pass that reads nothing of a layer still runs once a layer.
-  constexpr Value layer_count() const {
-    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
-  }
-
-  // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
-  // values, stacked arguments and cotangents of stacked results; then invariants.
-  constexpr void build_body() {
-    backward_ = module_.add_graph();
-    const Graph& copy = module_.graph(copy_);
-    Graph& made = module_.graph(backward_);
-    Growable<std::int32_t> to(copy.nodes.size(), -1);
-    int next = 0;
-    auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
-    Growable<std::int32_t> sums;
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
-      if (cotangent_output_[k] < carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
-    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)]));
-    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
-    for (int i : used_stacked_) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id);
-    }
-    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
-      if (cotangent_output_[k] >= carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
-    for (int i : used_invariant_) {
-      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id);
-    }
-    Growable<std::int32_t> operands;
-    for (int id = 0; id < copy.size(); ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
-      operands.clear();
-      for (int i = 0; i < copy[id].arity; ++i) {
-        const int operand = copy.operand(id, i);
-        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
-      }
-      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
-    }
-    for (int i = 0; i < carried(); ++i) {
-      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
-      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
-    }
-    for (std::size_t s = 0; s < summed_.size(); ++s) {
-      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
-      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
-      module_.graph(backward_).outputs.push_back(sum.id);
-    }
-    for (int i : stacked_grad_)
-      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
-  }
-
-  constexpr void connect() {
-    const int outer = r_.y().graph;
-    const Value self = r_.y();
-    Growable<std::int32_t> operands;
-    Growable<int> carried_targets;
-    for (int i = 0; i < carried(); ++i)
-      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
-        const Value given = r_.output_cotangent(i);
-        const Value like = r_.x(i);
-        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
-        carried_targets.push_back(i);
-      }
-    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
-    const int carried_count = static_cast<int>(operands.size());
-    for (std::int32_t id : residual_) {
-      Graph& body = module_.graph(body_);
-      body.outputs.push_back(id);
-      const int output = static_cast<int>(body.outputs.size()) - 1;
-      operands.push_back(build::project(self, output, build::stacked_type(body[id])).id);
-    }
-    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
-    for (int k : cotangent_output_)
-      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
-    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
-    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
-    if (made.counted) operands.push_back(layer_count().id);
-    Node node{
-        .op = Op::repeat, .labels = made.pack(), .value = static_cast<double>(backward_), .source = self.node().source};
-    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
-    int output = 0;
-    for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
-    for (int i : summed_) r_.add(i, build::project(back, output++, r_.x(i).node()));
-    for (int i : stacked_grad_) r_.add(i, build::project(back, output++, r_.x(i).node()));
-  }
-};
-
-}  // namespace detail
-
-constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
+/// How a product of f32 is computed: as such, or from 1, 3 or 6 products of bf16 that are summed in f32, which are fast
+/// where the processor has matrix registers (AMX) and slow elsewhere.
+///
+/// An operand is the sum of one, two or three numbers of bf16; pairs that matter less are left out. Of each term a b of
+/// a sum, the error is at most |a b| times 2^-8 (bf16), 2^-16 (bf16_x3) or 2^-25 (bf16_x6), and that of summing in f32
+/// comes to it. Numbers below 2^-100 lose more; infinities become NaN. Gradients are computed likewise.
+enum class Precision : std::uint8_t { full = 0, bf16 = 1, bf16_x3 = 3, bf16_x6 = 6 };
 
 }  // namespace tessera
 
 #endif
 
-// ---- tessera/ops/control_rows.hpp
+// ---- tessera/ops/contraction/split_product.hpp
 
-#ifndef TESSERA_OPS_CONTROL_ROWS_HPP
-#define TESSERA_OPS_CONTROL_ROWS_HPP
-
-namespace tessera::ops {
-
-constexpr BrokenRule check_repeat(const NodeCheck& c) {
-  const Node& node = c.node();
-  const Repeat repeat = Repeat::of(node);
-  if (node.index() <= 0 || node.index() >= c.program.graph_count || node.index() == c.graph_index)
-    return "a repeat has a body of its own";
-  const GraphView& body = c.program.graphs[node.index()];
-  if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
-    return "carried and stacked values are operands";
-  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands, or a number, to count its layers";
-  if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
-    return "a number that counts layers is an integer";
-  if (body.output_count < repeat.carried) return "a body gives every carried value";
-  for (int k = 0; k < repeat.carried; ++k)
-    if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
-  for (int a = 0; a < body.size; ++a) {
-    if (body[a].op != Op::argument) continue;
-    const int i = body[a].index();
-    if (i >= node.arity) return "an argument of a body is an operand of its repeat";
-    if (!(repeat.is_stacked(i) ? stacks(c.x(i), body[a]) : same_type(c.x(i), body[a])))
-      return "an argument of a body has the type of the operand";
-  }
-  return {};
-}
-constexpr BrokenRule check_project(const NodeCheck& c) {
-  const Node &node = c.node(), &from = c.x(0);
-  const GraphView& body = c.program.graphs[from.index()];
-  const int output = output_of(node);
-  if (output < 0 || output >= body.output_count) return "a projection is of an output";
-  const Node& type = body[body.outputs[output]];
-  const bool carried = output < Repeat::of(from).carried;
-  return (carried ? same_type(node, type) : stacks(node, type)) ? BrokenRule{}
-                                                                : "a projection has the type of the output";
-}
-
-struct RepeatOp {
-  static constexpr OpRow row{.name = "repeat", .kind = OpKind::control, .arity = any_arity, .flops = 0};
-  static constexpr GradientRule gradient = repeat_gradient;
-  static constexpr CheckRule check = check_repeat;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const Repeat repeat = Repeat::of(graph[id]);
-    return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
-                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
-  };
-};
-
-// The repeat reads the cotangents of its projections.
-struct ProjectOp {
-  static constexpr OpRow row{
-      .name = "project", .kind = OpKind::control, .arity = 1, .linear = Linearity::first, .flops = 0};
-  static constexpr CheckRule check = check_project;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::to_string(output_of(graph[id]));
-  };
-};
-
-using ControlOperations = OperationList<RepeatOp, ProjectOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/elementwise/operations.hpp
-
-#ifndef TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
-#define TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
+#ifndef TESSERA_OPS_CONTRACTION_SPLIT_PRODUCT_HPP
+#define TESSERA_OPS_CONTRACTION_SPLIT_PRODUCT_HPP
 
 namespace tessera::ops {
 
-using ElementwiseOperations = JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations,
-                                          ActivationOperations, SelectOperations>::type;
-
-namespace detail {
-template <Op Id, class Operation> struct OperationAt {
-  using type = Operation;
-};
-template <class List> struct OperationMap;
-template <class... Operation>
-struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
-template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
-}  // namespace detail
-
-/// The elementwise operation of an id.
-template <Op Id>
-using elementwise_operation =
-    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
-
-}  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/indexing/indexed_rows.hpp
-
-#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
-#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
-
-namespace tessera::ops {
-
-/// gather: operands table [N, row...] and indices [i...]; result [i..., row...].
-constexpr Shape gather_shape(const ShapeContext& c) {
-  Shape shape = c.operand(1);
-  for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
-  return shape;
-}
-
-/// The looked-up dim is a reduction: each shard of the table answers for its own rows with zeros elsewhere, then a sum.
-constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
-  const Node& index = graph.operand_node(id, indices);
-  const bool gathers = table == 0;
-  const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-  DimFactors table_dims, index_dims, row_dims;
-  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
-  for (int d = 0; d < index.rank; ++d)
-    if (!index.is_unit(d)) {
-      index_dims.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
-      row_dims.dims[d] = index_dims.dims[d];
+/// Writes an einsum of f32 as products of the pieces of its operands, the smallest first. Returns their sum.
+constexpr int split_product(Graph& made, const Node& node, const std::int32_t* operands) {
+  constexpr int most = 3;
+  const auto precision = static_cast<Precision>(node.index());
+  const int count = precision == Precision::bf16_x6 ? 3 : precision == Precision::bf16_x3 ? 2 : 1;
+  std::int32_t pieces[2][most]{};
+  for (int k = 0; k < 2; ++k) {
+    std::int32_t rest = operands[k];
+    Node type = made[rest];
+    type = {.op = Op::cast, .rank = type.rank, .unit = type.unit, .derived = node.derived, .source = node.source};
+    for (int p = 0; p < count; ++p) {
+      type.op = Op::cast;
+      type.dtype = DType::bf16;
+      pieces[k][p] = made.add(type, {rest});
+      if (p + 1 == count) break;
+      type.dtype = DType::f32;
+      const std::int32_t taken = made.add(type, {pieces[k][p]});
+      type.op = Op::sub;
+      rest = made.add(type, {rest, taken});
     }
-  for (int d = 1; d < shape.rank; ++d)
-    if (!shape.is_unit(d)) {
-      table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
-      row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
-    }
-  rule.operands[static_cast<std::size_t>(indices)] = index_dims;
-  if (gathers) {
-    rule.operands[0] = table_dims;
-    rule.result = row_dims;
-  } else {
-    rule.operands[static_cast<std::size_t>(rows)] = row_dims;
-    rule.operands[2] = table_dims;
-    rule.result = table_dims;
   }
+  const Node add{.op = Op::add,
+                 .dtype = node.dtype,
+                 .rank = node.rank,
+                 .unit = node.unit,
+                 .derived = node.derived,
+                 .source = node.source};
+  std::int32_t sum = -1;
+  for (int order = count - 1; order >= 0; --order)
+    for (int p = order; p >= 0; --p) {
+      const std::int32_t product = made.add(node, {pieces[0][p], pieces[1][order - p]});
+      sum = sum < 0 ? product : made.add(add, {sum, product});
+    }
+  return sum;
 }
-
-/// `rows` are rows of `table` at the indices of operand 1.
-constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
-  const Node& index = c.x(1);
-  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
-  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
-      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
-    return "rows have the dims of the indices and of a row";
-  return {};
-}
-
-struct GatherOp {
-  static constexpr OpRow row{
-      .name = "gather",
-      .kind = OpKind::indexed,
-      .arity = 2,
-      .linear = Linearity::first,
-      .shape = gather_shape,
-      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
-      .partial = always_partial,
-      .flops = 0};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
-    const Value sums =
-        g.make({.op = Op::scatter, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-               {g.id, r.x(1).id, table.id});
-    r.add(0, build::cast(sums, table.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
-};
-
-// scatter: operands rows [i..., row...], indices [i...] and a table for its shape.
-struct ScatterOp {
-  static constexpr OpRow row{
-      .name = "scatter",
-      .kind = OpKind::indexed,
-      .arity = 3,
-      .linear = Linearity::first,
-      .shape = [](const ShapeContext& c) { return c.operand(2); },
-      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
-      .partial = always_partial,
-      .shape_only = 1u << 2};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value rows = r.x(0), g = r.full_g();
-    r.add(0, g.make({.op = Op::gather, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
-                    {g.id, r.x(1).id}));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
-    return check_rows(c, c.node(), c.x(0));
-  };
-};
-
-using IndexedOperations = OperationList<GatherOp, ScatterOp>;
 
 }  // namespace tessera::ops
 
@@ -8289,6 +7816,21 @@ using IndexedOperations = OperationList<GatherOp, ScatterOp>;
 
 #ifndef TESSERA_OPS_SOURCE_ROWS_HPP
 #define TESSERA_OPS_SOURCE_ROWS_HPP
+
+namespace tessera::build {
+
+constexpr Value extent(Value x, int dim) {
+  if (x.is_unit(dim)) return x.number(1, DType::i64);
+  x = shape_source(x).at(x.source);
+  return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
+}
+constexpr Value iota(Value like, int dim, DType type) {
+  like = shape_source(like).at(like.source);
+  return like.make(
+      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {like.id});
+}
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -8315,10 +7857,26 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
 constexpr bool is_host_number(const Value& v) {
   const Node& node = v.node();
   if (node.rank != 0) return false;
-  if (is_host_source(node.op)) return true;
-  bool all = row_of(node).kind == OpKind::elementwise;
+  const OpRow& row = row_of(node);
+  if (row.host_source != HostSource::no) return true;
+  bool all = row.kind == OpKind::elementwise;
   for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
   return all;
+}
+
+constexpr HostNumber number_of_argument(const HostContext& c) {
+  return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
+}
+[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
+  const std::string at = node.source.text();
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
+       at.empty() ? "" : " at ", at);
+}
+constexpr HostNumber size_of_axis(const HostContext& c) {
+  if (c.mesh == nullptr) return c.numbers[c.id];
+  const Name axis = axis_of(c.node());
+  if (!c.mesh->has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, c.node(), *c.mesh);
+  return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
 }
 
 constexpr BrokenRule check_argument(const NodeCheck& c) {
@@ -8371,22 +7929,40 @@ struct ArgumentOp {
 };
 
 struct DimOp {
-  static constexpr OpRow row{
-      .name = "dim", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "dim",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = index_text;
 };
 
 struct ScalarOp {
-  static constexpr OpRow row{
-      .name = "scalar", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "scalar",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = number_of_argument,
+                             .host_source = HostSource::run,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = index_text;
 };
 
 struct ConstantOp {
-  static constexpr OpRow row{
-      .name = "constant", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "constant",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = [](const HostContext& c) { return number_of(c.node()); },
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_number;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return tessera::detail::number_text(graph[id]);
@@ -8399,15 +7975,26 @@ struct ExtentOp {
                              .arity = 1,
                              .shape = scalar_shape,
                              .sharding = no_factors,
+                             .host = [](const HostContext& c) -> HostNumber {
+                               return c.shapes[c.graph.operand(c.id, 0)][static_cast<std::size_t>(dim_of(c.node()))];
+                             },
+                             .host_source = HostSource::planned,
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_extent;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
 struct AxisSizeOp {
-  static constexpr OpRow row{
-      .name = "axis_size", .kind = OpKind::source, .shape = scalar_shape, .sharding = no_factors, .flops = 0};
+  static constexpr OpRow row{.name = "axis_size",
+                             .kind = OpKind::source,
+                             .shape = scalar_shape,
+                             .sharding = no_factors,
+                             .host = size_of_axis,
+                             .host_source = HostSource::planned,
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr CheckRule check = check_size;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     return std::string(axis_of(graph[id]).view());
@@ -8429,7 +8016,8 @@ struct ArangeOp {
                                    rule.result.dims[0].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
                                  },
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_arange;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -8441,7 +8029,8 @@ struct IotaOp {
                              .shape = like_shape,
                              .sharding = like_sharding,
                              .flops = 0,
-                             .shape_only = 1};
+                             .shape_only = 1,
+                             .recomputed = true};
   static constexpr CheckRule check = check_iota;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
@@ -8449,7 +8038,7 @@ struct IotaOp {
 // Operands: what to be shaped like, and the key.
 struct RandomOp {
   static constexpr OpRow row{.name = "random",
-                             .kind = OpKind::random,
+                             .unit = UnitKind::random,
                              .arity = 2,
                              .shape = like_shape,
                              .sharding = like_sharding,
@@ -8465,20 +8054,20 @@ struct RandomOp {
 
 struct ConstraintOp {
   static constexpr OpRow row{.name = "constraint",
-                             .kind = OpKind::constraint,
+                             .unit = UnitKind::constraint,
                              .arity = 1,
                              .linear = Linearity::first,
                              .shape = like_shape,
                              .sharding = like_sharding,
-                             .flops = 0};
+                             .flops = 0,
+                             .constrains = true,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     Node made = r.node();
-    const auto layout = static_cast<CotangentLayout>(made.labels[0]);
-    if (layout == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (layout == CotangentLayout::own_spec) {  // whose cotangent is sharded as the value is
-      made.value = made.labels[1];
-      made.labels[1] = static_cast<std::int8_t>(r.node().index());
-    }
+    const Constraint own = Constraint::of(made);
+    if (own.cotangent == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentLayout::own_spec)  // whose cotangent is sharded as the value is
+      Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
   static constexpr CheckRule check = check_constraint;
@@ -8490,7 +8079,7 @@ struct ConstraintOp {
 // The result is sharded as the second operand is, whose elements are never read.
 struct AlikeOp {
   static constexpr OpRow row{.name = "alike",
-                             .kind = OpKind::constraint,
+                             .unit = UnitKind::constraint,
                              .arity = 2,
                              .linear = Linearity::first,
                              .shape = alike_shape,
@@ -8501,7 +8090,9 @@ struct AlikeOp {
                                    rule.operands[0] = {};  // it is brought to where the result is
                                  },
                              .flops = 0,
-                             .shape_only = 2};
+                             .shape_only = 2,
+                             .sharded_as = 1,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) { r.add(0, r.g()); };
   static constexpr CheckRule check = check_alike;
 };
@@ -8513,61 +8104,89 @@ using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, 
 
 #endif
 
-// ---- tessera/ops/indexing/scan_rows.hpp
-
-#ifndef TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
-#define TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
-
-namespace tessera::build {
-
-constexpr Value cumsum(Value x, int dim, Scan scan) {
-  if (x.is_unit(dim) && !scan.exclusive) return cast(x, sum_type(x.dtype()));
-  const Value wide = cast(x, summed_as(x.dtype()));
-  const Node& from = wide.node();
-  return cast(
-      wide.make({.op = Op::cumsum, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = scan.pack(dim)},
-                {wide.id}),
-      sum_type(x.dtype()));
-}
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr BrokenRule check_scan(const NodeCheck& c) {
-  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
-}
-
-// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
-struct CumsumOp {
-  static constexpr OpRow row{.name = "cumsum",
-                             .kind = OpKind::scan,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = like_shape,
-                             .sharding = like_sharding};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    Scan scan = Scan::of(r.node());
-    scan.reverse = !scan.reverse;
-    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
-  };
-  static constexpr CheckRule check = check_scan;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const Scan scan = Scan::of(graph[id]);
-    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
-  };
-};
-
-using ScanOperations = OperationList<CumsumOp>;
-
-}  // namespace tessera::ops
-
-#endif
-
 // ---- tessera/ops/layout/layout_rows.hpp
 
 #ifndef TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
 #define TESSERA_OPS_LAYOUT_LAYOUT_ROWS_HPP
+
+namespace tessera::build {
+
+/// The dims of static extent 1 of a rearrange: those without factors, or with factors of such dims alone.
+constexpr std::uint8_t rearranged_units(const Factors& factors, const Node& from, int out_rank) {
+  unsigned units = (1u << out_rank) - 1;
+  for (int p = 0; p < factors.count; ++p)
+    if (!from.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) units &= ~(1u << factors.out_dim[p]);
+  return static_cast<std::uint8_t>(units);
+}
+/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+  Node made{.op = Op::rearrange,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(out_rank),
+            .labels = factors.pack(),
+            .value = static_cast<double>(hidden)};
+  std::int32_t operands[max_rank + 1]{x.id};
+  bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
+  for (int f = 0; f < factors.count; ++f) {
+    operands[f + 1] = sizes ? sizes[f] : -1;
+    sized = sized || operands[f + 1] >= 0;
+    in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
+  }
+  made.unit = rearranged_units(factors, x.node(), out_rank);
+  if (in_order && made.unit == x.node().unit) return x;
+  return x.make(made, operands, sized ? factors.count + 1 : 1);
+}
+
+/// Inserts static dims of extent 1 where the bits of `units` say (positions in the result).
+constexpr Value insert_units(Value x, unsigned units, int out_rank) {
+  if (units == 0) return x;
+  Factors f{};
+  int d = 0;
+  for (int out = 0; out < out_rank; ++out) {
+    if ((units >> out & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++d;
+  }
+  return rearrange(x, out_rank, f, nullptr);
+}
+
+constexpr Value drop_units(Value x, unsigned dims) {
+  if (dims == 0) return x;
+  Factors f{};
+  int out = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if ((dims >> d & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++out;
+  }
+  return rearrange(x, out, f, nullptr);
+}
+
+constexpr Value slice(Value x, int dim, Value start, Value size) {
+  Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  if (size.is_number(1)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  return x.make(made, {x.id, start.id, size.id});
+}
+constexpr Value pad(Value x, int dim, Value start, Value like) {
+  return x.make(
+      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {x.id, start.id, like.id});
+}
+/// Zeros around x along a dim, to a given extent.
+constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
+  Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  return x.make(made, {x.id, start.id, extent.id});
+}
+}  // namespace tessera::build
 
 namespace tessera::ops {
 
@@ -8802,12 +8421,11 @@ constexpr Shape permute_shape(const ShapeContext& c) {
   }
   return c.operand(0);
 }
-/// Which place a place receives from, -1: none. `number(i)` is operand i.
-template <class NumberAt>
-constexpr std::int64_t permuted_from(const Node& node, std::int64_t place, std::int64_t extent, NumberAt&& number) {
-  if (node.arity == 2) return (place - number(1) % extent + extent) % extent;
-  for (int i = 1; i < node.arity; i += 2)
-    if (number(i + 1) == place) return number(i);
+/// Which place a place receives from, -1: none.
+constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t place, std::int64_t extent) {
+  if (c.node().arity == 2) return (place - c.number(1) % extent + extent) % extent;
+  for (int i = 1; i < c.node().arity; i += 2)
+    if (c.number(i + 1) == place) return c.number(i);
   return -1;
 }
 constexpr void permute_gradient(Gradient& r) {
@@ -8826,20 +8444,21 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Factors f = Factors::of(node);
   if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
-  unsigned placed = 0, factored = 0, unit = (1u << node.rank) - 1;
+  unsigned placed = 0, factored = 0;
   for (int p = 0; p < f.count; ++p) {
     if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
         f.order[p] >= f.count)
-      return "parts lie in dims";
+      return "the dims of a part exist";
     if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
     placed |= 1u << f.order[p];
     factored |= 1u << f.in_dim[p];
-    if (!from.is_unit(f.in_dim[static_cast<int>(f.order[p])])) unit &= ~(1u << f.out_dim[p]);
     if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
   }
   if (placed != (1u << f.count) - 1) return "every part has one place in the result";
   if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
-  return node.unit == unit && node.dtype == from.dtype ? BrokenRule{} : "the result has the type that its parts make";
+  return node.unit == build::rearranged_units(f, from, node.rank) && node.dtype == from.dtype
+             ? BrokenRule{}
+             : "the result has the type that its parts make";
 }
 /// The dim that an operation works along is one of the rank, and the others are those of its operands.
 constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
@@ -8897,12 +8516,15 @@ inline std::string rearrange_text(const ProgramView&, const GraphView& graph, in
 
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = rearrange_shape,
                              .sharding = rearrange_sharding,
-                             .flops = 0};
+                             .factor_extents = factor_extents,
+                             .flops = 0,
+                             .optional_operands = true,
+                             .recomputed = true};
   static constexpr GradientRule gradient = rearrange_gradient;
   static constexpr CheckRule check = check_rearrange;
   static constexpr AttributeText attributes = rearrange_text;
@@ -8910,14 +8532,16 @@ struct RearrangeOp {
 
 struct SliceOp {
   static constexpr OpRow row{.name = "slice",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = slice_shape,
                              .sharding = moved_dim_sharding,
                              .partial = takes_row,
                              .offset = slice_offset,
-                             .flops = 0};
+                             .view = [](const ShapeContext&, const Shape& strides) { return strides; },
+                             .flops = 0,
+                             .recomputed = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
   };
@@ -8927,7 +8551,7 @@ struct SliceOp {
 
 struct PadOp {
   static constexpr OpRow row{.name = "pad",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = pad_shape,
@@ -8944,7 +8568,7 @@ struct PadOp {
 
 struct ConcatOp {
   static constexpr OpRow row{.name = "concat",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::jointly,
                              .shape = concat_shape,
@@ -8958,11 +8582,12 @@ struct ConcatOp {
 
 struct PermuteOp {
   static constexpr OpRow row{.name = "ppermute",
-                             .kind = OpKind::layout,
+                             .unit = UnitKind::layout,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = permute_shape,
                              .sharding = like_sharding,
+                             .permutation = permuted_from,
                              .flops = 0};
   static constexpr GradientRule gradient = permute_gradient;
   static constexpr CheckRule check = check_permute;
@@ -8970,6 +8595,1197 @@ struct PermuteOp {
 };
 
 using LayoutOperations = OperationList<RearrangeOp, SliceOp, PadOp, ConcatOp, PermuteOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/contraction/contraction_rows.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
+
+namespace tessera::build {
+
+/// The dims of static extent 1 of a contraction: those that have it in every operand.
+constexpr std::uint8_t einsum_units(const EinsumLabels& labels, const Node& a, const Node& b, int rank) {
+  unsigned units = (1u << rank) - 1;
+  for (int d = 0; d < rank; ++d) {
+    for (int i = 0; i < a.rank; ++i)
+      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) units &= ~(1u << d);
+    for (int i = 0; i < b.rank; ++i)
+      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) units &= ~(1u << d);
+  }
+  return static_cast<std::uint8_t>(units);
+}
+/// Of bf16 the result is f32.
+constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  Node made{.op = Op::einsum,
+            .dtype = computed_as(a.dtype()),
+            .labels = labels.pack(),
+            .value = static_cast<double>(static_cast<int>(precision))};
+  while (made.rank < max_rank && labels.out[made.rank] >= 0) ++made.rank;
+  made.unit = einsum_units(labels, a.node(), b.node(), made.rank);
+  return a.make(made, {a.id, b.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+/// Names a product of matrices, which users write as one, by its own name.
+[[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
+  int windows = c.graph.operand(c.id, 0);
+  while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
+  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
+  const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
+  bool matrices =
+      rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
+  for (int d = 0; d < rank_b - 2; ++d) matrices = matrices && labels.b[d] == labels.a[d];
+  if (matrices) fail_shapes(c, "inner dims differ", "matmul");
+  std::string equation;
+  const auto add = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) equation += static_cast<char>('a' + own[d]);
+  };
+  add(labels.a, rank_a);
+  equation += ',';
+  add(labels.b, rank_b);
+  equation += "->";
+  add(labels.out, c.node().rank);
+  fail_shapes(c, concat_text("dims that share a label differ in ", equation));
+}
+
+/// Extents behind each label, checked where two dims share one.
+constexpr Shape einsum_shape(const ShapeContext& c) {
+  const EinsumLabels labels = EinsumLabels::of(c.node());
+  std::int64_t extent[32];
+  for (auto& n : extent) n = 1;
+  bool known[32]{};
+  for (int i = 0; i < 2; ++i) {
+    const Node& x = c.graph.operand_node(c.id, i);
+    const std::int8_t* own = i == 0 ? labels.a : labels.b;
+    for (int d = 0; d < x.rank; ++d) {
+      if (x.is_unit(d)) continue;
+      const std::int64_t n = c.operand(i)[static_cast<std::size_t>(d)];
+      if (known[own[d]] && extent[own[d]] != n) fail_einsum(c, labels, own[d]);
+      extent[own[d]] = n;
+      known[own[d]] = true;
+    }
+  }
+  Shape shape;
+  for (int d = 0; d < c.node().rank; ++d) shape.push_back(extent[labels.out[d]]);
+  return shape;
+}
+
+constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::int8_t factor[32];
+  for (auto& f : factor) f = -1;
+  for (int i = 0; i < 2; ++i) {
+    const Node& x = graph.operand_node(id, i);
+    const std::int8_t* own = i == 0 ? labels.a : labels.b;
+    DimFactors& dims = rule.operands.emplace_back();
+    for (int d = 0; d < x.rank; ++d) {
+      if (x.is_unit(d)) continue;
+      if (factor[own[d]] < 0) factor[own[d]] = static_cast<std::int8_t>(rule.add(FactorKind::reduction));
+      dims.dims[d].push_back(factor[own[d]]);
+    }
+  }
+  for (int d = 0; d < graph[id].rank; ++d) {
+    const std::int8_t f = factor[labels.out[d]];
+    if (f < 0) continue;
+    rule.kinds[static_cast<std::size_t>(f)] = FactorKind::pass;
+    rule.result.dims[d].push_back(f);
+  }
+}
+
+/// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
+/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
+/// summed.
+constexpr void einsum_operand_gradient(Gradient& r, int operand) {
+  if (!r.needs(operand)) return;
+  const EinsumLabels labels = EinsumLabels::of(r.node());
+  const std::int8_t* own = operand == 0 ? labels.a : labels.b;
+  const std::int8_t* other = operand == 0 ? labels.b : labels.a;
+  const Value x = r.x(operand), partner = r.x(1 - operand), g = build::cast(r.full_g(), x.dtype());
+  EinsumLabels made;
+  for (int d = 0; d < max_rank; ++d) made.a[d] = made.b[d] = made.out[d] = -1;
+  for (int d = 0; d < g.rank(); ++d) made.a[d] = labels.out[d];
+  for (int d = 0; d < partner.rank(); ++d) made.b[d] = other[d];
+  int out = 0;
+  unsigned alone = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    bool found = false;
+    for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
+    for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
+    if (found && !x.is_unit(d))
+      made.out[out++] = own[d];
+    else
+      alone |= 1u << d;
+  }
+  const Value product =
+      build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
+  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
+}
+
+constexpr BrokenRule check_einsum(const NodeCheck& c) {
+  const Node &node = c.node(), &a = c.x(0), &b = c.x(1);
+  const EinsumLabels labels = EinsumLabels::of(node);
+  const std::int8_t* lists[] = {labels.a, labels.b, labels.out};
+  const int ranks[] = {a.rank, b.rank, node.rank};
+  for (int list = 0; list < 3; ++list)
+    for (int d = 0; d < max_rank; ++d) {
+      const int label = lists[list][d];
+      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      for (int e = 0; e < d; ++e)
+        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
+    }
+  for (int d = 0; d < node.rank; ++d) {
+    bool found = false;
+    for (int list = 0; list < 2; ++list)
+      for (int e = 0; e < ranks[list]; ++e) found = found || lists[list][e] == labels.out[d];
+    if (!found) return "a label of the result is one of an operand";
+  }
+  if (node.unit != build::einsum_units(labels, a, b, node.rank))
+    return "a dim has static extent 1 when it has in every operand";
+  return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
+             ? BrokenRule{}
+             : "operands have one element type, and the result that of its products";
+}
+
+inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
+  const EinsumLabels labels = EinsumLabels::of(graph[id]);
+  std::string text;
+  auto list = [&](const std::int8_t* own, int rank) {
+    for (int d = 0; d < rank; ++d) text += tessera::detail::label_name(own[d]);
+  };
+  list(labels.a, graph.operand_node(id, 0).rank);
+  text += ',';
+  list(labels.b, graph.operand_node(id, 1).rank);
+  text += "->";
+  list(labels.out, graph[id].rank);
+  return text;
+}
+
+struct EinsumOp {
+  static constexpr OpRow row{.name = "einsum",
+                             .unit = UnitKind::contraction,
+                             .arity = 2,
+                             .linear = Linearity::each,
+                             .shape = einsum_shape,
+                             .sharding = einsum_sharding,
+                             .partial = always_partial};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    einsum_operand_gradient(r, 0);
+    einsum_operand_gradient(r, 1);
+  };
+  static constexpr SimplifyRule simplify = [](Graph& made, const Node& node, const std::int32_t* operands) {
+    const bool splits = node.value != 0 && made[operands[0]].dtype != DType::bf16;
+    return splits ? split_product(made, node, operands) : -1;
+  };
+  static constexpr CheckRule check = check_einsum;
+  static constexpr AttributeText attributes = einsum_text;
+};
+
+using ContractionOperations = OperationList<EinsumOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/reduction/reduce.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_REDUCE_HPP
+#define TESSERA_OPS_REDUCTION_REDUCE_HPP
+
+namespace tessera::build {
+
+/// The dims of a reduction, and those of static extent 1.
+constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced) {
+  for (int d = 0; d < from.rank; ++d) {
+    if (reduced.has(d) && !reduced.keep) continue;
+    if (reduced.has(d) || from.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
+    ++made.rank;
+  }
+}
+/// Reduces the dims in the bit set.
+constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
+  const Reduction reduction = row_of(op).reduction;
+  const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
+  if (dims == 0) return cast(x, whole);
+  if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
+  Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
+  reduced_dims(made, x.node(), reduced);
+  return x.make(made, {x.id});
+}
+
+constexpr Value sum_of(Value x, unsigned dims, bool keep = false) { return reduce(Op::sum, x, dims, keep); }
+constexpr Value sum_to(Value x, Value like) {
+  const Node &from = x.node(), &to = like.node();
+  const int missing = from.rank - to.rank;
+  const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
+  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
+  if (missing > 0) {
+    x = sum_of(x, lead);
+    units >>= missing;
+  }
+  return sum_of(x, units, true);
+}
+
+}  // namespace tessera::build
+
+#endif
+
+// ---- tessera/ops/attention/attention_rows.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
+#define TESSERA_OPS_ATTENTION_ATTENTION_ROWS_HPP
+
+namespace tessera::ops {
+
+/// Factors of all three nodes, in this order.
+namespace attention_factor {
+inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
+}
+
+/// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
+constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
+  const Shape &q = c.operand(0), &k = c.operand(1);
+  if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
+  if (!has_values) return;
+  const Shape& v = c.operand(2);
+  if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
+    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
+}
+
+/// The gradients of keys and values are sums over queries.
+constexpr bool sums_over_queries(const GraphView& graph, int id) {
+  const AttentionForm form = AttentionForm::of_node(graph[id]);
+  return form.is_gradient() && form.of() != 0;
+}
+/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
+/// over them are partial.
+constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  using namespace attention_factor;
+  const Node& node = graph[id];
+  const bool over_queries = sums_over_queries(graph, id);
+  for (int f = 0; f < 6; ++f)
+    rule.add(f > queries                    ? FactorKind::replicate
+             : f == queries && over_queries ? FactorKind::reduction
+                                            : FactorKind::pass);
+  const auto dims_of = [](const Node& x, std::initializer_list<std::int8_t> factors) {
+    DimFactors dims;
+    int d = 0;
+    for (std::int8_t factor : factors) {
+      if (!x.is_unit(d)) dims.dims[d].push_back(factor);
+      ++d;
+    }
+    return dims;
+  };
+  const auto like_q = [&](const Node& x) { return dims_of(x, {batch, queries, heads, width}); };
+  const auto like_k = [&](const Node& x) { return dims_of(x, {batch, keys, heads, width}); };
+  const auto like_v = [&](const Node& x) { return dims_of(x, {batch, keys, heads, value_width}); };
+  const auto like_out = [&](const Node& x) { return dims_of(x, {batch, queries, heads, value_width}); };
+  const auto like_lse = [&](const Node& x) { return dims_of(x, {batch, heads, queries}); };
+  const auto operand = [&](int i) -> const Node& { return graph.operand_node(id, i); };
+  rule.operands = {like_q(operand(0)), like_k(operand(1))};
+  if (node.op == Op::attention_lse) {
+    rule.result = like_lse(node);
+  } else {
+    rule.operands.push_back(like_v(operand(2)));
+    if (node.op == Op::attention) {
+      rule.operands.push_back(like_lse(operand(3)));
+      rule.result = like_out(node);
+    } else {
+      rule.operands.push_back(like_out(operand(3)));
+      rule.operands.push_back(like_lse(operand(4)));
+      rule.operands.push_back(like_out(operand(5)));
+      const int of = AttentionForm::of_node(node).of();
+      rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
+    }
+  }
+  rule.operands.emplace_back();  // the scale
+}
+
+/// Attention written out, for what has no kernel: the derivatives of logarithms and of gradients.
+struct DenseAttention {
+  Value q, k, scale;
+
+  static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
+    EinsumLabels made;
+    for (int d = 0; d < max_rank; ++d) {
+      made.a[d] = d < 4 ? static_cast<std::int8_t>(a[d] - 'a') : std::int8_t{-1};
+      made.b[d] = d < 4 ? static_cast<std::int8_t>(b[d] - 'a') : std::int8_t{-1};
+      made.out[d] = d < 4 ? static_cast<std::int8_t>(out[d] - 'a') : std::int8_t{-1};
+    }
+    return made;
+  }
+  /// exp(scores - lse), zero for what a query does not see: [b, h, t, s].
+  constexpr Value weights(Value lse, bool causal) const {
+    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_units(lse, 1u << 3, 4);
+    if (causal) {
+      const Value seen =
+          build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
+      shifted = build::select(seen, shifted, shifted.number(-1e30));
+    }
+    return build::unary(Op::exp, shifted);
+  }
+  constexpr Value of_scores(Value slopes, int operand) const {
+    slopes = slopes * scale;
+    return operand == 0 ? build::einsum(slopes, k, labels("bhts", "bshd", "bthd"))
+                        : build::einsum(slopes, q, labels("bhts", "bthd", "bshd"));
+  }
+};
+
+constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
+
+constexpr void attention_gradient(Gradient& r) {
+  const Value g = build::cast(r.full_g(), r.node().dtype);
+  for (int i = 0; i < 3; ++i) {
+    if (!r.needs(i)) continue;
+    Node made = r.x(i).node();
+    made.op = Op::attention_grad;
+    made.dtype = computed_as(made.dtype);
+    made.value = 0;
+    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<AttentionResult>(i)}.pack();
+    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
+    r.add(i, build::cast(made_of, r.x(i).dtype()));
+  }
+}
+
+constexpr void attention_lse_gradient(Gradient& r) {
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
+  const Value slopes =
+      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
+  for (int i = 0; i < 2; ++i)
+    if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
+}
+
+/// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
+/// of what it is written with.
+constexpr void attention_second_gradient(Gradient& r) {
+  const AttentionForm form = AttentionForm::of_node(r.node());
+  const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
+  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
+  const Value weights = dense.weights(lse, form.causal);
+  Value written = weights;
+  if (form.of() == 2) {
+    written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
+  } else {
+    const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
+    EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
+    rows.out[3] = -1;
+    const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
+    written = dense.of_scores(weights * (each - mean), form.of());
+  }
+  Growable<std::int32_t> operands;
+  for (int i = 0; i < 6; ++i) operands.push_back(r.x(i).id);
+  Gradient::Sweep sweep = make_sweep(r.module(), cotangent.graph, operands);
+  sweep.cotangents[static_cast<std::size_t>(written.id)] = cotangent.id;
+  for (int id = written.id; id >= 0; --id) {
+    const auto at = static_cast<std::size_t>(id);
+    if (!sweep.wanted[at] || sweep.cotangents[at] < 0) continue;
+    bool is_operand = false;
+    for (int i = 0; i < 6; ++i)
+      if (operands[static_cast<std::size_t>(i)] == id) {
+        is_operand = true;
+        r.add(i, cotangent.with(sweep.cotangents[at]));
+        break;
+      }
+    if (is_operand) continue;
+    Gradient inner(sweep, id);
+    gradient_of(r.module().graph(cotangent.graph)[id].op)(inner);
+  }
+}
+
+constexpr BrokenRule check_attention(const NodeCheck& c) {
+  const Node &node = c.node(), &q = c.x(0), &k = c.x(1);
+  const bool plain = node.op == Op::attention_lse;
+  const bool is_gradient = node.op == Op::attention_grad;
+  const AttentionForm form = AttentionForm::of_node(node);
+  if (is_gradient && (form.of() < 0 || form.of() > 2)) return "a gradient is of queries, keys or values";
+  if (!is_gradient && form.result != (plain ? AttentionResult::logarithms : AttentionResult::output))
+    return "an attention says what it gives";
+  const DType type = q.dtype, wide = computed_as(type);
+  for (int i = 0; i < node.arity; ++i)
+    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
+        c.x(i).dtype != (sum ? wide : type))
+      return "operands and result have one element type";
+  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
+  if (!is_floating(type)) return "attention is of floating numbers";
+  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
+  if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
+  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
+  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
+  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
+  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
+  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
+  if (!is_gradient)
+    return node.rank == 4 && node.unit == out ? BrokenRule{}
+                                              : "the result has the dims of the queries, and the width of the values";
+  for (int i : {3, 5})
+    if (c.x(i).rank != 4 || c.x(i).unit != out)
+      return "a result has the dims of the queries, and the width of the values";
+  const Node& of = c.x(form.of());
+  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
+}
+
+struct AttentionLseOp {
+  static constexpr OpRow row{.name = "attention_lse",
+                             .unit = UnitKind::attention,
+                             .arity = 3,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, false);
+                                   return Shape{c.operand(0)[0], c.operand(0)[2], c.operand(0)[1]};
+                                 },
+                             .sharding = attention_sharding};
+  static constexpr GradientRule gradient = attention_lse_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
+};
+
+struct AttentionOp {
+  static constexpr OpRow row{.name = "attention",
+                             .unit = UnitKind::attention,
+                             .arity = 5,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   Shape shape = c.operand(0);
+                                   shape[3] = c.operand(2)[3];
+                                   return shape;
+                                 },
+                             .sharding = attention_sharding,
+                             .joins_operand = 3};
+  static constexpr GradientRule gradient = attention_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+  };
+};
+
+struct AttentionGradOp {
+  static constexpr OpRow row{
+      .name = "attention_grad",
+      .unit = UnitKind::attention,
+      .arity = 7,
+      .shape =
+          [](const ShapeContext& c) {
+            check_attention_shapes(c, true);
+            return c.operand(AttentionForm::of_node(c.node()).of());
+          },
+      .sharding = attention_sharding,
+      .partial = sums_over_queries,
+      .joins = [](const Node& x,
+                  const Node& y) { return AttentionForm::of_node(x).causal == AttentionForm::of_node(y).causal; }};
+  static constexpr GradientRule gradient = attention_second_gradient;
+  static constexpr CheckRule check = check_attention;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return concat_text(form.of() == 0 ? "q" : form.of() == 1 ? "k" : "v", form.causal ? ", causal" : "");
+  };
+};
+
+using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/contraction/window_rows.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+#define TESSERA_OPS_CONTRACTION_WINDOW_ROWS_HPP
+
+namespace tessera::build {
+
+/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
+/// runs and of the elements in one.
+constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
+  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  return x.make({.op = Op::windows,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank + 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, size.id, stride.id, dilation.id});
+}
+/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
+constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
+  const Node& from = x.node();
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
+  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
+  return x.make({.op = Op::fold,
+                 .dtype = from.dtype,
+                 .rank = static_cast<std::uint8_t>(from.rank - 1),
+                 .unit = static_cast<std::uint8_t>(unit),
+                 .labels = pack_dim(dim)},
+                {x.id, stride.id, dilation.id, extent.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape windows_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  std::int64_t last = 0;  // element of the first window
+  if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
+    fail_shapes(c, "a window is longer than the dim", "conv");
+  shape[dim] = (shape[dim] - last - 1) / stride + 1;
+  shape.insert(dim + 1, size);
+  return shape;
+}
+
+/// Strides of windows over the memory of their operand, in which they overlap.
+constexpr Shape window_strides(const ShapeContext& c, const Shape& operand) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  // A step that is too large for the memory is never made: that dim has one index.
+  const auto steps = [from = operand[dim]](std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;
+  };
+  Shape strides = operand;
+  strides.insert(dim + 1, steps(c.number(3)));
+  strides[dim] = steps(c.number(2));
+  return strides;
+}
+/// Windows that are split along a dim that the operand lacks are no view of it.
+constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
+  const int dim = dim_of(node);
+  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
+  operand = replicated(windows.rank - 1);
+  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
+  return true;
+}
+
+/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
+constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
+                               FactorRule& rule) {
+  for (int d = 0; d < line.rank; ++d) {
+    const int other = d > dim ? d + 1 : d;
+    if (!line.is_unit(d)) {
+      of_line.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
+      if (d != dim) of_runs.dims[other] = of_line.dims[d];
+    }
+    for (int r = dim; d == dim && r < dim + 2; ++r)
+      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+  }
+}
+
+// Operands: size, stride and dilation after the first.
+/// `runs` has two dims where `line` has one.
+constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
+  const int dim = dim_of(c.node());
+  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
+      unsigned{runs.unit} >> (dim + 2) != after)
+    return "one dim is two of the other";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+}
+
+struct WindowsOp {
+  static constexpr OpRow row{.name = "windows",
+                             .unit = UnitKind::layout,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape = windows_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(4);
+                                   windows_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), rule.result,
+                                                   rule.operands[0], rule);
+                                 },
+                             .view = window_strides,
+                             .under_view = under_windows,
+                             .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+    const int dim = dim_of(r.node());
+    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+/// The windows end in the dim that they are added to.
+constexpr Shape fold_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t stride = c.number(1), dilation = c.number(2), extent = c.number(3);
+  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below one", "conv_transpose");
+  std::int64_t last_window = 0, last_element = 0;
+  if (volume(shape) > 0 &&
+      (!multiply_fits(shape[dim] - 1, stride, last_window) ||
+       !multiply_fits(shape[dim + 1] - 1, dilation, last_element) || last_window >= extent - last_element))
+    fail_shapes(c, "windows are longer than the dim", "conv_transpose");
+  shape.erase(dim + 1);
+  shape[dim] = extent;
+  return shape;
+}
+
+// Operands: stride, dilation and extent after the first.
+struct FoldOp {
+  static constexpr OpRow row{.name = "fold",
+                             .unit = UnitKind::fold,
+                             .arity = 4,
+                             .linear = Linearity::first,
+                             .shape = fold_shape,
+                             .sharding = [](const GraphView& graph, int id, FactorRule& rule) {
+                               rule.operands.resize(4);
+                               windows_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                               rule.operands[0], rule.result, rule);
+                             }};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const int dim = dim_of(r.node());
+    r.add(0, build::windows(r.full_g(), dim, build::extent(r.x(0), dim + 1), r.x(1), r.x(2)));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.x(0), c.node()); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using WindowOperations = OperationList<WindowsOp, FoldOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/graph/transform/repeat_gradient.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+#define TESSERA_GRAPH_TRANSFORM_REPEAT_GRADIENT_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// The type of a stacked value, given the type of one layer's.
+constexpr Node stacked_type(Node inner) {
+  if (inner.rank == max_rank)
+    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
+         max_rank - 1, " dims; the layers are one more");
+  inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
+  inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
+  return inner;
+}
+constexpr Node argument_node(const Node& type, int index) {
+  Node made = tessera::argument_node(index, type.dtype, type.rank, type.unit);
+  made.source = type.source;
+  return made;
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
+/// product is kept as it is read, rounded.
+constexpr bool recomputed(const Graph& graph, int id) {
+  const Node& node = graph[id];
+  if (row_of(node).converts && node.dtype == DType::bf16) {
+    const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
+    const int sum = graph.operand(id, 0);
+    if (is_product(sum)) return false;
+    for (int i = 0; row_of(graph[sum]).adds && i < 2; ++i)
+      if (is_product(graph.operand(sum, i))) return false;
+  }
+  return row_of(node).recomputed;
+}
+
+/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
+/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
+/// repeat.
+class RepeatGradient {
+ public:
+  constexpr explicit RepeatGradient(Gradient& r)
+      : r_(r), module_(r.module()), body_(r.node().index()), shape_(Repeat::of(r.node())),
+        forward_size_(module_.graph(body_).size()) {}
+
+  constexpr void run() {
+    find_arguments();
+    differentiate_copy();
+    mark_needed();
+    build_body();
+    connect();
+  }
+
+ private:
+  Gradient& r_;
+  Module& module_;
+  int body_;
+  Repeat shape_;
+  int forward_size_;
+  int copy_ = 0, backward_ = 0;
+  Growable<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
+  Growable<int> cotangent_output_;         // body outputs whose cotangent flows in...
+  Growable<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
+  Growable<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
+  Growable<int> summed_;                   // invariants that want a gradient
+  Growable<int> stacked_grad_;             // stacked arguments that want a gradient
+  Growable<std::uint8_t> needed_;
+  Growable<int> used_stacked_, used_invariant_;
+  Growable<std::int32_t> residual_;  // forward nodes kept for every layer
+
+  constexpr int carried() const { return shape_.carried; }
+  constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
+  constexpr int argument_count() const { return r_.arity(); }
+  constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
+  constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
+
+  constexpr void find_arguments() {
+    const Graph& body = module_.graph(body_);
+    arguments_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int id = 0; id < body.size(); ++id)
+      if (body[id].is_argument()) arguments_[static_cast<std::size_t>(body[id].index())] = id;
+  }
+
+  constexpr void differentiate_copy() {
+    copy_ = module_.add_graph();
+    module_.graph(copy_) = module_.graph(body_);
+    const Growable<std::int32_t> outputs = module_.graph(body_).outputs;
+    int next = argument_count();
+    for (int k = 0; k < static_cast<int>(outputs.size()); ++k) {
+      const Node type = module_.graph(body_)[outputs[static_cast<std::size_t>(k)]];
+      const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
+      if (!given) continue;
+      cotangent_output_.push_back(k);
+      cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
+    }
+    Growable<std::int32_t> sources;
+    for (int i = 0; i < argument_count(); ++i)
+      if (const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+          id >= 0 && flows(i) && is_floating(module_.graph(copy_)[id].dtype))
+        sources.push_back(id);
+    Gradient::Sweep sweep = make_sweep(module_, copy_, sources);
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k) {
+      const std::int32_t out = outputs[static_cast<std::size_t>(cotangent_output_[k])];
+      std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(out)];
+      slot = slot < 0 ? cotangent_node_[k] : (in(copy_, slot) + in(copy_, cotangent_node_[k])).id;
+    }
+    run_sweep(sweep);
+    argument_grad_.assign(static_cast<std::size_t>(argument_count()), -1);
+    for (int i = 0; i < argument_count(); ++i) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      if (id < 0 || !flows(i) || !is_floating(module_.graph(copy_)[id].dtype)) continue;
+      const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
+      const Value target = in(copy_, id);
+      const Value gradient = build::broadcast(found >= 0 ? in(copy_, found) : target.number(0), target);
+      argument_grad_[static_cast<std::size_t>(i)] = gradient.id;
+      if (i >= stacked_end())
+        summed_.push_back(i);
+      else if (i >= carried())
+        stacked_grad_.push_back(i);
+    }
+  }
+
+  constexpr void mark_needed() {
+    const Graph& copy = module_.graph(copy_);
+    needed_.assign(copy.nodes.size(), false);
+    for (std::int32_t id : argument_grad_)
+      if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
+    for (int id = copy.size() - 1; id >= 0; --id) {
+      if (!needed_[static_cast<std::size_t>(id)]) continue;
+      if (id < forward_size_ && !recomputed(copy, id)) continue;
+      for (int i = 0; i < copy[id].arity; ++i)
+        if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
+    }
+    for (int id = 0; id < forward_size_; ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
+      const int index = copy[id].is_argument() ? copy[id].index() : -1;
+      if (index >= stacked_end())
+        used_invariant_.push_back(index);
+      else if (index >= carried())
+        used_stacked_.push_back(index);
+      else
+        residual_.push_back(id);
+    }
+  }
+
+  /// A backward pass that reads nothing of a layer still runs once a layer.
+  constexpr Value layer_count() const {
+    return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
+  }
+
+  // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
+  // values, stacked arguments and cotangents of stacked results; then invariants.
+  constexpr void build_body() {
+    backward_ = module_.add_graph();
+    const Graph& copy = module_.graph(copy_);
+    Graph& made = module_.graph(backward_);
+    Growable<std::int32_t> to(copy.nodes.size(), -1);
+    int next = 0;
+    auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
+    Growable<std::int32_t> sums;
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] < carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
+    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)]));
+    for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
+    for (int i : used_stacked_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id);
+    }
+    for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
+      if (cotangent_output_[k] >= carried())
+        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
+    for (int i : used_invariant_) {
+      const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
+      to[static_cast<std::size_t>(id)] = argument(id);
+    }
+    Growable<std::int32_t> operands;
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || to[static_cast<std::size_t>(id)] >= 0) continue;
+      operands.clear();
+      for (int i = 0; i < copy[id].arity; ++i) {
+        const int operand = copy.operand(id, i);
+        operands.push_back(operand < 0 ? -1 : to[static_cast<std::size_t>(operand)]);
+      }
+      to[static_cast<std::size_t>(id)] = made.add(copy[id], operands.data(), copy[id].arity);
+    }
+    for (int i = 0; i < carried(); ++i) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(i)];
+      if (id >= 0) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
+    }
+    for (std::size_t s = 0; s < summed_.size(); ++s) {
+      const std::int32_t id = argument_grad_[static_cast<std::size_t>(summed_[s])];
+      const Value sum = in(backward_, sums[s]) + in(backward_, to[static_cast<std::size_t>(id)]);
+      module_.graph(backward_).outputs.push_back(sum.id);
+    }
+    for (int i : stacked_grad_)
+      made.outputs.push_back(to[static_cast<std::size_t>(argument_grad_[static_cast<std::size_t>(i)])]);
+  }
+
+  constexpr void connect() {
+    const int outer = r_.y().graph;
+    const Value self = r_.y();
+    Growable<std::int32_t> operands;
+    Growable<int> carried_targets;
+    for (int i = 0; i < carried(); ++i)
+      if (argument_grad_[static_cast<std::size_t>(i)] >= 0) {
+        const Value given = r_.output_cotangent(i);
+        const Value like = r_.x(i);
+        operands.push_back(given.module != nullptr ? given.id : build::broadcast(like.number(0), like).id);
+        carried_targets.push_back(i);
+      }
+    for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
+    const int carried_count = static_cast<int>(operands.size());
+    for (std::int32_t id : residual_) {
+      Graph& body = module_.graph(body_);
+      body.outputs.push_back(id);
+      const int output = static_cast<int>(body.outputs.size()) - 1;
+      operands.push_back(build::project(self, output, build::stacked_type(body[id])).id);
+    }
+    for (int i : used_stacked_) operands.push_back(r_.x(i).id);
+    for (int k : cotangent_output_)
+      if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
+    const int stacked_count = static_cast<int>(operands.size()) - carried_count;
+    for (int i : used_invariant_) operands.push_back(r_.x(i).id);
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
+    if (made.counted) operands.push_back(layer_count().id);
+    const Node node = made.node(backward_, self.node().source);
+    const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
+    int output = 0;
+    for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
+    for (int i : summed_) r_.add(i, build::project(back, output++, r_.x(i).node()));
+    for (int i : stacked_grad_) r_.add(i, build::project(back, output++, r_.x(i).node()));
+  }
+};
+
+}  // namespace detail
+
+constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/control_rows.hpp
+
+#ifndef TESSERA_OPS_CONTROL_ROWS_HPP
+#define TESSERA_OPS_CONTROL_ROWS_HPP
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_repeat(const NodeCheck& c) {
+  const Node& node = c.node();
+  const Repeat repeat = Repeat::of(node);
+  if (node.index() <= 0 || node.index() >= c.program.graph_count || node.index() == c.graph_index)
+    return "a repeat has a body of its own";
+  const GraphView& body = c.program.graphs[node.index()];
+  if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+    return "carried and stacked values are operands";
+  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands, or a number, to count its layers";
+  if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
+    return "a number that counts layers is an integer";
+  if (body.output_count < repeat.carried) return "a body gives every carried value";
+  for (int k = 0; k < repeat.carried; ++k)
+    if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
+  for (int a = 0; a < body.size; ++a) {
+    if (!body[a].is_argument()) continue;
+    const int i = body[a].index();
+    if (i >= node.arity) return "an argument of a body is an operand of its repeat";
+    if (!(repeat.is_stacked(i) ? stacks(c.x(i), body[a]) : same_type(c.x(i), body[a])))
+      return "an argument of a body has the type of the operand";
+  }
+  return {};
+}
+constexpr BrokenRule check_project(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const GraphView& body = c.program.graphs[from.index()];
+  const int output = output_of(node);
+  if (output < 0 || output >= body.output_count) return "a projection is of an output";
+  const Node& type = body[body.outputs[output]];
+  const bool carried = output < Repeat::of(from).carried;
+  return (carried ? same_type(node, type) : stacks(node, type)) ? BrokenRule{}
+                                                                : "a projection has the type of the output";
+}
+
+struct RepeatOp {
+  static constexpr OpRow row{.name = "repeat", .unit = UnitKind::repeat, .arity = any_arity, .flops = 0};
+  static constexpr GradientRule gradient = repeat_gradient;
+  static constexpr CheckRule check = check_repeat;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Repeat repeat = Repeat::of(graph[id]);
+    return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
+                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
+  };
+};
+
+// The repeat reads the cotangents of its projections.
+struct ProjectOp {
+  static constexpr OpRow row{
+      .name = "project", .unit = UnitKind::repeat, .arity = 1, .linear = Linearity::first, .flops = 0};
+  static constexpr CheckRule check = check_project;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    return std::to_string(output_of(graph[id]));
+  };
+};
+
+using ControlOperations = OperationList<RepeatOp, ProjectOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/elementwise/operations.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
+#define TESSERA_OPS_ELEMENTWISE_OPERATIONS_HPP
+
+namespace tessera::ops {
+
+using ElementwiseOperations = JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations,
+                                          ActivationOperations, SelectOperations>::type;
+
+namespace detail {
+template <Op Id, class Operation> struct OperationAt {
+  using type = Operation;
+};
+template <class List> struct OperationMap;
+template <class... Operation>
+struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
+template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
+}  // namespace detail
+
+/// The elementwise operation of an id.
+template <Op Id>
+using elementwise_operation =
+    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/indexing/indexed_rows.hpp
+
+#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+
+namespace tessera::ops {
+
+/// embedding: operands table [N, row...] and indices [i...]; result [i..., row...].
+constexpr Shape embedding_shape(const ShapeContext& c) {
+  Shape shape = c.operand(1);
+  for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
+  return shape;
+}
+
+/// The looked-up dim is a reduction: each shard of the table answers for its own rows with zeros elsewhere, then a sum.
+constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
+  const Node& index = graph.operand_node(id, indices);
+  const bool gathers = table == 0;
+  const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  DimFactors table_dims, index_dims, row_dims;
+  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
+  for (int d = 0; d < index.rank; ++d)
+    if (!index.is_unit(d)) {
+      index_dims.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
+      row_dims.dims[d] = index_dims.dims[d];
+    }
+  for (int d = 1; d < shape.rank; ++d)
+    if (!shape.is_unit(d)) {
+      table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
+    }
+  rule.operands[static_cast<std::size_t>(indices)] = index_dims;
+  if (gathers) {
+    rule.operands[0] = table_dims;
+    rule.result = row_dims;
+  } else {
+    rule.operands[static_cast<std::size_t>(rows)] = row_dims;
+    rule.operands[2] = table_dims;
+    rule.result = table_dims;
+  }
+}
+
+/// `rows` are rows of `table` at the indices of operand 1.
+constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
+  const Node& index = c.x(1);
+  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
+  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
+      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
+    return "rows have the dims of the indices and of a row";
+  return {};
+}
+
+struct EmbeddingOp {
+  static constexpr OpRow row{
+      .name = "embedding",
+      .unit = UnitKind::indexed,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = embedding_shape,
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .partial = always_partial,
+      .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+    const Value sums =
+        g.make({.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
+               {g.id, r.x(1).id, table.id});
+    r.add(0, build::cast(sums, table.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
+};
+
+// index_add: operands rows [i..., row...], indices [i...] and a table for its shape.
+struct IndexAddOp {
+  static constexpr OpRow row{
+      .name = "index_add",
+      .unit = UnitKind::indexed,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .partial = always_partial,
+      .shape_only = 1u << 2,
+      .scatters = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value rows = r.x(0), g = r.full_g();
+    r.add(0, g.make({.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
+                    {g.id, r.x(1).id}));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    return check_rows(c, c.node(), c.x(0));
+  };
+};
+
+using IndexedOperations = OperationList<EmbeddingOp, IndexAddOp>;
+
+}  // namespace tessera::ops
+
+#endif
+
+// ---- tessera/ops/indexing/scan_rows.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+#define TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+
+namespace tessera::build {
+
+/// Reduces what comes before each element along a dim, by the operation's monoid.
+constexpr Value scan(Op op, Value x, int dim, Scan how) {
+  const Reduction reduction = row_of(op).reduction;
+  const DType type = reduced_type(reduction, x.dtype());
+  if (x.is_unit(dim) && !how.exclusive) return cast(x, type);
+  const Value wide = cast(x, partial_type(reduction, x.dtype()));
+  const Node& from = wide.node();
+  return cast(wide.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = how.pack(dim)},
+                        {wide.id}),
+              type);
+}
+constexpr Value cumsum(Value x, int dim, Scan how) { return scan(Op::cumsum, x, dim, how); }
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_scan(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+}
+
+/// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .unit = UnitKind::scan,
+          .arity = 1,
+          .linear = linear,
+          .shape = like_shape,
+          .sharding = like_sharding,
+          .reduction = reduction};
+}
+
+/// What scans have besides their row and gradient.
+struct ScanOperation {
+  static constexpr CheckRule check = check_scan;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const Scan scan = Scan::of(graph[id]);
+    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+  };
+};
+
+struct CumsumOp : ScanOperation {
+  static constexpr OpRow row = scan_row("cumsum", Reduction::sum, Linearity::first);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    Scan scan = Scan::of(r.node());
+    scan.reverse = !scan.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+  };
+};
+
+/// Each element x is a factor of the products from it on. Before the first zero of a line the slopes are the sum of
+/// g y / x; at it the zero is left out of the products that it is in; behind it they are 0.
+struct CumprodOp : ScanOperation {
+  static constexpr OpRow row = scan_row("cumprod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Scan how = Scan::of(r.node()), back{!how.reverse, how.exclusive};
+    const int dim = dim_of(r.node());
+    const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value zeros = build::cumsum(build::select(is_zero, one, zero), dim, {.reverse = how.reverse});
+    const Value first = build::binary(Op::logical_and, is_zero, build::binary(Op::equal, zeros, one));
+    const Value passed = build::scan(r.node().op, build::select(first, one, x), dim, how);
+    const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
+    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, zero)));
+  };
+};
+
+using ScanOperations = OperationList<CumsumOp, CumprodOp>;
 
 }  // namespace tessera::ops
 
@@ -8994,16 +9810,16 @@ constexpr Value argsort(Value x, int dim, Order order, DType type, Value count =
   const std::int32_t operands[] = {x.id, count.id};
   return x.make(made, operands, all ? 1 : 2);
 }
-constexpr Value take_along(Value x, int dim, Value indices) {
-  return x.make({.op = Op::take_along,
+constexpr Value gather(Value x, int dim, Value indices) {
+  return x.make({.op = Op::gather,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
                  .unit = indices.node().unit,
                  .labels = pack_dim(dim)},
                 {x.id, indices.id});
 }
-constexpr Value put_along(Value x, int dim, Value indices, Value like) {
-  return x.make({.op = Op::put_along,
+constexpr Value scatter_add(Value x, int dim, Value indices, Value like) {
+  return x.make({.op = Op::scatter_add,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
                  .unit = like.node().unit,
@@ -9021,7 +9837,7 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
     fail_shapes(c, "more elements along the dim than i32 counts");
   if (c.node().arity == 1) return shape;
-  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "more elements are asked for than the dim has", "topk");
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is more than the dim has", "topk");
   extent = c.number(1);
   return shape;
 }
@@ -9029,7 +9845,16 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
 constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
   for (std::size_t d = 0; d < table.size(); ++d)
     if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
-      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "take_along");
+      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "gather");
+}
+
+/// Each element of the source has an index, and the result is shaped like operand 2.
+constexpr Shape scatter_add_shape(const ShapeContext& c) {
+  const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
+  for (std::size_t d = 0; d < result.size(); ++d)
+    if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
+      fail_shapes(c, "source and indices have one shape, and the dims of the result but that along which is added");
+  return result;
 }
 
 /// Dims other than that of the node are those of the first operands.
@@ -9044,18 +9869,18 @@ constexpr BrokenRule check_argsort(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
   return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
 }
-constexpr BrokenRule check_take_along(const NodeCheck& c) {
+constexpr BrokenRule check_gather(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
   return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
 }
-constexpr BrokenRule check_put_along(const NodeCheck& c) {
+constexpr BrokenRule check_scatter_add(const NodeCheck& c) {
   if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";
-  return check_take_along(c);
+  return check_gather(c);
 }
 
 struct ArgsortOp {
   static constexpr OpRow row{.name = "argsort",
-                             .kind = OpKind::sort,
+                             .unit = UnitKind::sort,
                              .arity = any_arity,
                              .shape = argsort_shape,
                              .sharding = along_dim_sharding};
@@ -9065,9 +9890,9 @@ struct ArgsortOp {
   };
 };
 
-struct TakeAlongOp {
-  static constexpr OpRow row{.name = "take_along",
-                             .kind = OpKind::sort,
+struct GatherOp {
+  static constexpr OpRow row{.name = "gather",
+                             .unit = UnitKind::along,
                              .arity = 2,
                              .linear = Linearity::first,
                              .shape =
@@ -9079,28 +9904,29 @@ struct TakeAlongOp {
                              .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value x = r.x(0), g = build::cast(r.full_g(), computed_as(x.dtype()));
-    r.add(0, build::cast(build::put_along(g, dim_of(r.node()), r.x(1), x), x.dtype()));
+    r.add(0, build::cast(build::scatter_add(g, dim_of(r.node()), r.x(1), x), x.dtype()));
   };
-  static constexpr CheckRule check = check_take_along;
+  static constexpr CheckRule check = check_gather;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-struct PutAlongOp {
-  static constexpr OpRow row{.name = "put_along",
-                             .kind = OpKind::sort,
+struct ScatterAddOp {
+  static constexpr OpRow row{.name = "scatter_add",
+                             .unit = UnitKind::along,
                              .arity = 3,
                              .linear = Linearity::first,
-                             .shape = [](const ShapeContext& c) { return c.operand(2); },
+                             .shape = scatter_add_shape,
                              .sharding = along_dim_sharding,
-                             .shape_only = 1u << 2};
+                             .shape_only = 1u << 2,
+                             .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
-    r.add(0, build::take_along(r.full_g(), dim_of(r.node()), r.x(1)));
+    r.add(0, build::gather(r.full_g(), dim_of(r.node()), r.x(1)));
   };
-  static constexpr CheckRule check = check_put_along;
+  static constexpr CheckRule check = check_scatter_add;
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-using SortOperations = OperationList<ArgsortOp, TakeAlongOp, PutAlongOp>;
+using SortOperations = OperationList<ArgsortOp, GatherOp, ScatterAddOp>;
 
 }  // namespace tessera::ops
 
@@ -9140,6 +9966,17 @@ constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& ru
   }
 }
 
+constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .kind = OpKind::reduction,
+          .arity = 1,
+          .linear = linear,
+          .shape = reduction_shape,
+          .sharding = reduction_sharding,
+          .partial = always_partial,
+          .reduction = reduction};
+}
+
 /// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
 constexpr Value with_kept_dims(const Gradient& r, Value v) {
   const Reduced reduced = Reduced::of(r.node());
@@ -9163,15 +10000,9 @@ constexpr BrokenRule check_reduction(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Reduced reduced = Reduced::of(node);
   if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
-  int rank = 0;
-  unsigned unit = 0;
-  for (int d = 0; d < from.rank; ++d) {
-    if (reduced.has(d) && !reduced.keep) continue;
-    if (reduced.has(d) || from.is_unit(d)) unit |= 1u << rank;
-    ++rank;
-  }
-  return node.rank == rank && node.unit == unit && node.dtype == from.dtype ? BrokenRule{}
-                                                                            : "the result has the dims that are kept";
+  Node made{.dtype = from.dtype};
+  build::reduced_dims(made, from, reduced);
+  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are kept";
 }
 
 inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
@@ -9182,48 +10013,46 @@ inline std::string reduced_text(const ProgramView&, const GraphView& graph, int 
   return text + (reduced.keep ? ", keepdims" : "");
 }
 
-struct SumOp {
-  static constexpr OpRow row{.name = "sum",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .linear = Linearity::first,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+/// What reductions have besides their row and gradient.
+struct ReductionOperation {
+  static constexpr CheckRule check = check_reduction;
+  static constexpr AttributeText attributes = reduced_text;
+};
+
+struct SumOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("sum", Reduction::sum, Linearity::first);
   static constexpr GradientRule gradient = [](Gradient& r) {
     if (Reduced::of(r.node()).constant) return;
     Value g = r.g();
     r.add(0, g.rank() == 0 ? g : with_kept_dims(r, r.full_g()));
   };
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-struct MaxOp {
-  static constexpr OpRow row{.name = "max",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+struct MaxOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("max", Reduction::max);
   static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-struct MinOp {
-  static constexpr OpRow row{.name = "min",
-                             .kind = OpKind::reduction,
-                             .arity = 1,
-                             .shape = reduction_shape,
-                             .sharding = reduction_sharding,
-                             .partial = always_partial};
+struct MinOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("min", Reduction::min);
   static constexpr GradientRule gradient = extreme_gradient;
-  static constexpr CheckRule check = check_reduction;
-  static constexpr AttributeText attributes = reduced_text;
 };
 
-using ReductionOperations = OperationList<SumOp, MaxOp, MinOp>;
+/// The slope along an element is the product of the others: y / x where no element is zero, the product of the others
+/// at the only zero there is, and 0 beside a zero.
+struct ProdOp : ReductionOperation {
+  static constexpr OpRow row = reduction_row("prod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const unsigned dims = Reduced::of(r.node()).dims;
+    const Value x = r.x(0), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value own_zeros = build::select(is_zero, one, zero), zeros = build::reduce(Op::sum, own_zeros, dims, true);
+    const Value others = build::reduce(r.node().op, safe, dims, true) / safe;
+    r.add(0, with_kept_dims(r, r.full_g()) * build::select(build::binary(Op::equal, zeros, own_zeros), others, zero));
+  };
+};
+
+using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
 
 }  // namespace tessera::ops
 
@@ -9245,11 +10074,19 @@ using Operations = JoinedLists<SourceOperations, ElementwiseOperations, Reductio
 
 namespace detail {
 
-template <class Operation> constexpr GradientRule gradient_rule() {
-  if constexpr (requires { Operation::gradient; })
-    return Operation::gradient;
-  else
-    return nullptr;
+/// What an operation says besides its row. Null: nothing.
+struct OperationRules {
+  GradientRule gradient = nullptr;
+  SimplifyRule simplify = nullptr;
+  AttributeText attributes = nullptr;
+  CheckRule check = nullptr;
+};
+template <class Operation> constexpr OperationRules rules_of() {
+  OperationRules rules{.check = Operation::check};
+  if constexpr (requires { Operation::gradient; }) rules.gradient = Operation::gradient;
+  if constexpr (requires { Operation::simplify; }) rules.simplify = Operation::simplify;
+  if constexpr (requires { Operation::attributes; }) rules.attributes = Operation::attributes;
+  return rules;
 }
 
 /// What is known of operations, found by id: open addressing. Only constant expressions ask it, so that a program holds
@@ -9287,36 +10124,24 @@ template <class... Operation> constexpr auto make_row_table(OperationList<Operat
   (table.add(op_v<Operation>, &row_v<Operation>), ...);
   return table;
 }
-template <class... Operation> constexpr auto make_gradient_table(OperationList<Operation...>) {
-  OperationTable<GradientRule> table;
-  (table.add(op_v<Operation>, gradient_rule<Operation>()), ...);
-  return table;
-}
-template <class Operation> constexpr AttributeText attribute_text() {
-  if constexpr (requires { Operation::attributes; })
-    return Operation::attributes;
-  else
-    return nullptr;
-}
-template <class... Operation> constexpr auto make_text_table(OperationList<Operation...>) {
-  OperationTable<AttributeText> table;
-  (table.add(op_v<Operation>, attribute_text<Operation>()), ...);
-  return table;
-}
-template <class... Operation> constexpr auto make_check_table(OperationList<Operation...>) {
-  OperationTable<CheckRule> table;
-  (table.add(op_v<Operation>, Operation::check), ...);
+/// One kind of rule: a program that asks for the texts of attributes holds no gradients.
+template <class Rule, class... Operation>
+constexpr auto make_rule_table(OperationList<Operation...>, Rule OperationRules::*rule) {
+  OperationTable<Rule> table;
+  (table.add(op_v<Operation>, rules_of<Operation>().*rule), ...);
   return table;
 }
 inline constexpr auto row_table = make_row_table(Operations{});
-inline constexpr auto gradient_table = make_gradient_table(Operations{});
-inline constexpr auto text_table = make_text_table(Operations{});
-inline constexpr auto check_table = make_check_table(Operations{});
+inline constexpr auto gradient_table = make_rule_table(Operations{}, &OperationRules::gradient);
+inline constexpr auto simplify_table = make_rule_table(Operations{}, &OperationRules::simplify);
+inline constexpr auto text_table = make_rule_table(Operations{}, &OperationRules::attributes);
+inline constexpr auto check_table = make_rule_table(Operations{}, &OperationRules::check);
 
 }  // namespace detail
 }  // namespace ops
 
 constexpr const OpRow& row_of(Op op) { return *ops::detail::row_table[op]; }
+constexpr SimplifyRule simplify_rule_of(Op op) { return ops::detail::simplify_table[op]; }
 constexpr AttributeText attribute_text_of(Op op) { return ops::detail::text_table[op]; }
 constexpr CheckRule check_of(Op op) { return ops::detail::check_table[op]; }
 constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[op]; }
@@ -9422,6 +10247,7 @@ template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
 
 template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
                 "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
@@ -9438,35 +10264,44 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
       static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
     });
   };
-  static constexpr Value emit(Value context, Value a, Value b) {
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, text.labels, P), a.dtype());
+  static constexpr EinsumLabels labels(int, int) { return text.labels; }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
   }
+  static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
 };
 
 template <class Out = void, Precision P = Precision::full> struct MatmulTag {
+  static constexpr auto leading_dims = ops::LeadingDims::labels;
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
   };
-  static constexpr Value emit(Value context, Value a, Value b) {
+  static constexpr EinsumLabels labels(int rank, int rank_b) {
     EinsumLabels labels{};
     for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    const int rank = a.rank();
     for (int d = 0; d < rank; ++d) labels.a[d] = static_cast<std::int8_t>(d);
     const std::int8_t k = static_cast<std::int8_t>(rank - 1), n = static_cast<std::int8_t>(rank);
-    for (int d = 0; d < b.rank() - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[b.rank() - 2] = k;
-    labels.b[b.rank() - 1] = n;
+    for (int d = 0; d < rank_b - 2; ++d) labels.b[d] = static_cast<std::int8_t>(d);
+    labels.b[rank_b - 2] = k;
+    labels.b[rank_b - 1] = n;
     for (int d = 0; d < rank - 1; ++d) labels.out[d] = static_cast<std::int8_t>(d);
     labels.out[rank - 1] = n;
-    return rounded_product<Out>(build::einsum(a.at(context.source), b, labels, P), a.dtype());
+    return labels;
+  }
+  static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
+    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
+  }
+  static constexpr Value emit(Value context, Value a, Value b) {
+    return product(a.at(context.source), b, labels(a.rank(), b.rank()));
   }
 };
 
 template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
   constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
-  static_assert(matrices, "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unit or ts::einsum");
+  static_assert(matrices,
+                "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
   static_assert(batches, "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see "
                          "ts::einsum");
   static_assert(alike, "tessera: the operands of matmul have one element type");
@@ -9514,223 +10349,49 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/base/separate.hpp
+// ---- tessera/base/compiled.hpp
 
-#ifndef TESSERA_BASE_SEPARATE_HPP
-#define TESSERA_BASE_SEPARATE_HPP
+#ifndef TESSERA_BASE_COMPILED_HPP
+#define TESSERA_BASE_COMPILED_HPP
 
 /// Functions marked TESSERA_ONCE, and all that they call, are most of the machine code of a small program: the planner,
-/// the executor, redistribution. As a rule they are inline. A project that defines TESSERA_SEPARATE for all its units
-/// has them in the one unit that defines TESSERA_DEFINITIONS as well, and nowhere else: docs/build_times.md.
-#ifdef TESSERA_SEPARATE
+/// the executor, redistribution. As a rule they are inline. Units of a target that links tessera::compiled, which
+/// defines TESSERA_COMPILED for them, have declarations only. The one unit of that library defines TESSERA_DEFINITIONS
+/// as well.
+#ifdef TESSERA_COMPILED
 #define TESSERA_ONCE
 #else
 #define TESSERA_ONCE inline
 #endif
 
-#if !defined(TESSERA_SEPARATE) || defined(TESSERA_DEFINITIONS)
+#if !defined(TESSERA_COMPILED) || defined(TESSERA_DEFINITIONS)
 #define TESSERA_HAS_DEFINITIONS 1
 #else
 #define TESSERA_HAS_DEFINITIONS 0
 #endif
 
+// A program with units of both kinds does not link: both define this symbol. In header-only units it is in a COMDAT
+// group, so that they may be many, and yet no weak symbol, which would give way to the library's. Link-time
+// optimisation puts the text of several units into one assembly, hence .ifndef.
+#ifdef __ELF__
+#define TESSERA_BOTH_KINDS "tessera_units_with_and_without_TESSERA_COMPILED_are_linked_together"
+#ifndef TESSERA_COMPILED
+__asm__(".pushsection .rodata." TESSERA_BOTH_KINDS ",\"aG\",%progbits,tessera_header_only,comdat\n"
+        ".ifndef " TESSERA_BOTH_KINDS "\n.globl " TESSERA_BOTH_KINDS "\n" TESSERA_BOTH_KINDS ":\n.byte 0\n.endif\n"
+        ".popsection");
+#elif defined(TESSERA_DEFINITIONS)
+__asm__(".pushsection .rodata." TESSERA_BOTH_KINDS ",\"a\",%progbits\n"
+        ".globl " TESSERA_BOTH_KINDS "\n" TESSERA_BOTH_KINDS ":\n.byte 0\n.popsection");
 #endif
-
-// ---- tessera/kernels/isa.hpp
-
-#ifndef TESSERA_KERNELS_ISA_HPP
-#define TESSERA_KERNELS_ISA_HPP
-
-// TESSERA_ISA names the instruction set of this translation unit. Kernels, and the steps that hold what kernels
-// prepare, live in `namespace tessera::kernels::inline TESSERA_ISA` and `tessera::runtime::inline TESSERA_ISA`: units
-// with different flags never share a class or a kernel of one name. What plans is shared, and so is a program that
-// several units trace: it runs with the kernels of one of them.
-
-#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
-#define TESSERA_ISA_LEVEL avx512bw
-#elif defined(__AVX512F__)
-#define TESSERA_ISA_LEVEL avx512f
-#elif defined(__AVX2__)
-#define TESSERA_ISA_LEVEL avx2
-#elif defined(__AVX__)
-#define TESSERA_ISA_LEVEL avx
-#elif defined(__SSE4_2__)
-#define TESSERA_ISA_LEVEL sse42
-#elif defined(__SSE4_1__)
-#define TESSERA_ISA_LEVEL sse41
-#elif defined(__SSSE3__)
-#define TESSERA_ISA_LEVEL ssse3
-#elif defined(__SSE3__)
-#define TESSERA_ISA_LEVEL sse3
-#elif defined(__SSE2__)
-#define TESSERA_ISA_LEVEL sse2
-#elif defined(__aarch64__)
-#define TESSERA_ISA_LEVEL neon64
-#else
-#define TESSERA_ISA_LEVEL generic
-#endif
-
-#if defined(__FMA__)
-#define TESSERA_ISA_FMA _fma
-#else
-#define TESSERA_ISA_FMA
-#endif
-#if defined(__AVX512VBMI2__)
-#define TESSERA_ISA_VBMI2 _vbmi2
-#else
-#define TESSERA_ISA_VBMI2
-#endif
-#if defined(__AVX512BF16__)
-#define TESSERA_ISA_BF16 _bf16
-#else
-#define TESSERA_ISA_BF16
-#endif
-#if defined(__AVX512FP16__)
-#define TESSERA_ISA_FP16 _fp16
-#else
-#define TESSERA_ISA_FP16
-#endif
-#if defined(__AMX_TILE__)
-#define TESSERA_ISA_AMX _amx
-#else
-#define TESSERA_ISA_AMX
-#endif
-
-// Two steps, so that the parts are expanded before they are pasted.
-#define TESSERA_ISA_PASTE(a, b, c, d, e, f) a##b##c##d##e##f
-#define TESSERA_ISA_JOIN(a, b, c, d, e, f) TESSERA_ISA_PASTE(a, b, c, d, e, f)
-#define TESSERA_ISA                                                                                           \
-  TESSERA_ISA_JOIN(TESSERA_ISA_LEVEL, TESSERA_ISA_FMA, TESSERA_ISA_VBMI2, TESSERA_ISA_BF16, TESSERA_ISA_FP16, \
-                   TESSERA_ISA_AMX)
-
-// g++ 12 warns of the operand that its own AVX-512 intrinsics leave undefined, wherever they are inlined.
-#if defined(__GNUC__) && !defined(__clang__)
-#define TESSERA_KERNEL_CODE_BEGIN                                                      \
-  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wuninitialized\"") \
-      _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"")
-#define TESSERA_KERNEL_CODE_END _Pragma("GCC diagnostic pop")
-#else
-#define TESSERA_KERNEL_CODE_BEGIN
-#define TESSERA_KERNEL_CODE_END
+#undef TESSERA_BOTH_KINDS
 #endif
 
 #endif
 
-// ---- tessera/kernels/reduce_rows.hpp
+// ---- tessera/kernels/strides.hpp
 
-#ifndef TESSERA_KERNELS_REDUCE_ROWS_HPP
-#define TESSERA_KERNELS_REDUCE_ROWS_HPP
-
-#if defined(__AVX__)
-#include <immintrin.h>
-#elif defined(__SSE2__)
-#include <emmintrin.h>
-#endif
-
-// Rows that are combined or copied as whole cache lines, in vectors that do not depend on how a compiler takes loops.
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// Elements of T that fill a cache line.
-template <class T> struct Line {
-  typedef T type __attribute__((vector_size(64)));
-  static constexpr std::int64_t size = 64 / sizeof(T);
-};
-
-template <class T> TESSERA_INLINE void store_line_past_caches(T* to, const typename Line<T>::type& line) {
-#if defined(__AVX512F__)
-  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)line);
-#elif defined(__SSE2__)
-  alignas(64) char bytes[64];
-  std::memcpy(bytes, &line, 64);
-  for (int i = 0; i < 4; ++i)
-    _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, _mm_load_si128(reinterpret_cast<const __m128i*>(bytes) + i));
-#else
-  std::memcpy(to, &line, 64);
-#endif
-}
-
-/// Elements before the first whole line of `to`.
-template <class T> std::int64_t before_line(const T* to, std::int64_t count) {
-  const auto off = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64);
-  if (off % static_cast<std::int64_t>(sizeof(T)) != 0) return count;
-  return std::min(count, (64 - off) % 64 / static_cast<std::int64_t>(sizeof(T)));
-}
-
-/// The address a page ahead, which the processor does not fetch by itself. One past the end is no error to ask for.
-template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
-  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
-}
-
-/// to[i] = from[0][i] op from[1][i] op ..., from left to right, two lines of all sources at a time. `to` may be one of
-/// them. Past the caches, who calls it ends with a store fence.
-template <class F, class T>
-void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
-  using Vector = typename Line<T>::type;
-  constexpr std::int64_t line = Line<T>::size;
-  const auto one = [&](std::int64_t i) {
-    T value = from[0][i];
-    for (int s = 1; s < sources; ++s) value = F::apply(value, from[s][i]);
-    to[i] = value;
-  };
-  std::int64_t i = 0;
-  for (const std::int64_t first = before_line(to, count); i < first; ++i) one(i);
-  for (; i + 2 * line <= count; i += 2 * line) {
-    const auto load = [&](int s, Vector& a, Vector& b) TESSERA_INLINE_LAMBDA {
-      const T* const at = from[s] + i;
-      fetch_page_ahead(at);
-      fetch_page_ahead(at + line);
-      std::memcpy(&a, at, 64);
-      std::memcpy(&b, at + line, 64);
-    };
-    Vector low, high, a, b;
-    load(0, low, high);
-    for (int s = 1; s < sources; ++s) {
-      load(s, a, b);
-      F::join(low, a);
-      F::join(high, b);
-    }
-    if (past_caches) {
-      store_line_past_caches<T>(to + i, low);
-      store_line_past_caches<T>(to + i + line, high);
-    } else {
-      std::memcpy(to + i, &low, 64);
-      std::memcpy(to + i + line, &high, 64);
-    }
-  }
-  for (; i < count; ++i) one(i);
-}
-
-/// Copies bytes past the caches. Who calls it ends with a store fence.
-inline void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t bytes) {
-  std::int64_t i = before_line(to, bytes);
-  std::memcpy(to, from, static_cast<std::size_t>(i));
-  for (; i + 64 <= bytes; i += 64) {
-    typename Line<char>::type line;
-    fetch_page_ahead(from + i);
-    std::memcpy(&line, from + i, 64);
-    store_line_past_caches<char>(reinterpret_cast<char*>(to + i), line);
-  }
-  std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
-}
-
-inline void fence_stores() {
-#if defined(__SSE2__)
-  _mm_sfence();
-#endif
-}
-
-}  // namespace detail
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/strided.hpp
-
-#ifndef TESSERA_KERNELS_STRIDED_HPP
-#define TESSERA_KERNELS_STRIDED_HPP
+#ifndef TESSERA_KERNELS_STRIDES_HPP
+#define TESSERA_KERNELS_STRIDES_HPP
 
 namespace tessera::kernels {
 
@@ -9750,463 +10411,17 @@ struct StridedSource {
   Strides strides;
 };
 
-}  // namespace tessera::kernels
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-/// The loops over a strided box, outermost first. Each stands for a run of dims that every operand can walk as one:
-/// its extent is their product, and an operand's stride is that of `dim`, the innermost of the run.
-struct Loops {
-  struct Loop {
-    std::int64_t extent = 1;
-    std::int8_t dim = 0;
-    friend constexpr bool operator==(const Loop&, const Loop&) = default;
-  };
-  InlineVector<Loop, max_rank> loops;
-
-  constexpr std::size_t size() const { return loops.size(); }
-  constexpr const Loop& operator[](std::size_t i) const { return loops[i]; }
-  /// The loop `i` places from the innermost; one of extent 1 where there are fewer.
-  constexpr Loop from_inside(std::size_t i) const { return i < size() ? loops[size() - 1 - i] : Loop{1, -1}; }
-};
-
-constexpr std::int64_t stride_of(const Strides& strides, const Loops::Loop& loop) {
-  return loop.dim < 0 ? 0 : strides[static_cast<std::size_t>(loop.dim)];
-}
-
-/// Orders the dims by the strides of `major`, and merges those that all operands allow. `fits(outer, inner)` tells
-/// whether one step along dim `outer` equals extents[inner] steps along dim `inner` in the operands besides `major`.
-template <class Fits> constexpr Loops make_loops(const Shape& extents, const Strides& major, Fits fits) {
-  const auto magnitude = [&](std::size_t dim) { return major[dim] < 0 ? -major[dim] : major[dim]; };
-  InlineVector<std::size_t, max_rank> dims;
-  for (std::size_t d = 0; d < extents.size(); ++d) {
-    if (extents[d] == 1) continue;
-    std::size_t at = dims.size();
-    while (at > 0 && magnitude(dims[at - 1]) < magnitude(d)) --at;
-    dims.insert(at, d);
-  }
-  Loops out;
-  for (std::size_t dim : dims) {
-    if (!out.loops.empty()) {
-      auto& last = out.loops.back();
-      const auto outer = static_cast<std::size_t>(last.dim);
-      if (major[outer] == major[dim] * extents[dim] && fits(outer, dim)) {
-        last = {last.extent * extents[dim], static_cast<std::int8_t>(dim)};
-        continue;
-      }
-    }
-    out.loops.push_back({extents[dim], static_cast<std::int8_t>(dim)});
-  }
-  return out;
-}
-
-constexpr Loops make_loops(const Shape& extents, const Strides& major, const Strides& other) {
-  return make_loops(extents, major, [&](std::size_t outer, std::size_t inner) {
-    return other[outer] == other[inner] * extents[inner];
-  });
-}
-
-/// Calls body(index) for every position of all loops but the `inner` innermost ones.
-template <class Body> void for_each_outer(const Loops& loops, std::size_t inner, Body body) {
-  std::int64_t index[max_rank] = {};
-  const std::size_t outer = loops.size() > inner ? loops.size() - inner : 0;
-  for (;;) {
-    body(static_cast<const std::int64_t*>(index));
-    std::size_t d = outer;
-    while (d > 0 && ++index[d - 1] == loops[d - 1].extent) index[--d] = 0;
-    if (d == 0) return;
-  }
-}
-
-constexpr std::int64_t offset_of(const Loops& loops, std::size_t inner, const std::int64_t* index,
-                                 const Strides& strides) {
-  std::int64_t offset = 0;
-  for (std::size_t d = 0; d + inner < loops.size(); ++d) offset += index[d] * stride_of(strides, loops[d]);
-  return offset;
-}
-
-constexpr bool is_empty(const Shape& extents) {
-  for (std::int64_t extent : extents)
-    if (extent == 0) return true;
-  return false;
-}
-
-/// An element of N bytes, copied through memcpy so that any type may be stored there.
-template <std::size_t N>
-using Word = std::conditional_t<
-    N == 1, std::uint8_t,
-    std::conditional_t<N == 2, std::uint16_t, std::conditional_t<N == 4, std::uint32_t, std::uint64_t>>>;
-
-template <std::size_t N> Word<N> load_word(const std::byte* at) {
-  Word<N> word;
-  std::memcpy(&word, at, N);
-  return word;
-}
-
-template <std::size_t N> void store_word(std::byte* at, Word<N> word) { std::memcpy(at, &word, N); }
-
-template <std::size_t N>
-void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std::int64_t src_stride,
-              std::int64_t count) {
-  constexpr auto size = static_cast<std::int64_t>(N);
-  if (dst_stride == 1 && src_stride == 1) {
-    // A call of memcpy costs more than a short loop.
-    if (count * size >= 64) {
-      std::memcpy(dst, src, static_cast<std::size_t>(count * size));
-    } else {
-      for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, load_word<N>(src + i * size));
-    }
-  } else if (dst_stride == 1 && src_stride == 0) {
-    const Word<N> word = load_word<N>(src);
-    for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, word);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i)
-      store_word<N>(dst + i * dst_stride * size, load_word<N>(src + i * src_stride * size));
-  }
-}
-
-/// dst[i, j] = src[i, j] in a square of a cache line, where dst is contiguous along j and src along i. Never inlined:
-/// with a constant stride g++ stores single elements where it shuffles registers otherwise.
-template <std::size_t N>
-__attribute__((noinline)) void copy_transposed_line(std::byte* dst, std::int64_t dst_row, const std::byte* src,
-                                                    std::int64_t src_col) {
-  constexpr auto size = static_cast<std::int64_t>(N);
-  constexpr std::int64_t block = 64 / size;
-  Word<N> tile[block][block];
-  for (std::int64_t j = 0; j < block; ++j) std::memcpy(tile[j], src + j * src_col * size, 64);
-  for (std::int64_t i = 0; i < block; ++i) {
-    Word<N> line[block];
-    for (std::int64_t j = 0; j < block; ++j) line[j] = tile[j][i];
-    std::memcpy(dst + i * dst_row * size, line, 64);
-  }
-}
-
-/// The same for any size. Groups of squares are turned in a buffer and leave it row by row: rows that are a power of
-/// two apart compete for the same places of the cache, so each should be written at once.
-template <std::size_t N>
-void copy_transposed(std::byte* dst, std::int64_t dst_row, const std::byte* src, std::int64_t src_col,
-                     std::int64_t rows, std::int64_t cols) {
-  constexpr auto size = static_cast<std::int64_t>(N);
-  constexpr std::int64_t block = 64 / size, group = N == 8 ? 32 : 64;
-  alignas(64) std::byte buffer[group * group * size];
-  for (std::int64_t i0 = 0; i0 < rows; i0 += group)
-    for (std::int64_t j0 = 0; j0 < cols; j0 += group) {
-      const std::int64_t height = std::min(group, rows - i0), length = std::min(group, cols - j0);
-      const std::byte* from = src + (j0 * src_col + i0) * size;
-      std::byte* to = dst + (i0 * dst_row + j0) * size;
-      if (height == group && length == group) {
-        for (std::int64_t j = 0; j < group; j += block)
-          for (std::int64_t i = 0; i < group; i += block)
-            copy_transposed_line<N>(buffer + (i * group + j) * size, group, from + (j * src_col + i) * size, src_col);
-        for (std::int64_t i = 0; i < group; ++i)
-          std::memcpy(to + i * dst_row * size, buffer + i * group * size, static_cast<std::size_t>(group * size));
-      } else {
-        for (std::int64_t i = 0; i < height; ++i)
-          for (std::int64_t j = 0; j < length; ++j)
-            store_word<N>(to + (i * dst_row + j) * size, load_word<N>(from + (j * src_col + i) * size));
-      }
-    }
-}
-
-template <std::size_t N>
-void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, const Strides& src_strides,
-              const Shape& extents) {
-  constexpr auto size = static_cast<std::int64_t>(N);
-  Loops loops = make_loops(extents, dst_strides, src_strides);
-  const auto inner = loops.from_inside(0);
-  // The dim along which src is contiguous, if that is another one than the innermost.
-  std::size_t turn = loops.size();
-  if (loops.size() > 1 && stride_of(dst_strides, inner) == 1 && stride_of(src_strides, inner) != 1)
-    for (std::size_t i = 0; i + 1 < loops.size(); ++i)
-      if (stride_of(src_strides, loops[i]) == 1) turn = i;
-  if (turn == loops.size()) {
-    for_each_outer(loops, 1, [&](const std::int64_t* index) {
-      copy_row<N>(dst + offset_of(loops, 1, index, dst_strides) * size, stride_of(dst_strides, inner),
-                  src + offset_of(loops, 1, index, src_strides) * size, stride_of(src_strides, inner), inner.extent);
-    });
-    return;
-  }
-  const auto row = loops[turn];
-  std::rotate(loops.loops.begin() + turn, loops.loops.begin() + turn + 1, loops.loops.end() - 1);
-  for_each_outer(loops, 2, [&](const std::int64_t* index) {
-    copy_transposed<N>(dst + offset_of(loops, 2, index, dst_strides) * size, stride_of(dst_strides, row),
-                       src + offset_of(loops, 2, index, src_strides) * size, stride_of(src_strides, inner), row.extent,
-                       inner.extent);
-  });
-}
-
-}  // namespace detail
-
-/// dst[i] = src[i] for every index of the box. Elements are moved as bytes, so one call serves every dtype of that size
-/// (1, 2, 4 or 8). The arrays do not overlap.
-inline void strided_copy(void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
-                         const Shape& extents, std::size_t element_size) {
-  if (detail::is_empty(extents)) return;
-  auto* to = static_cast<std::byte*>(dst);
-  const auto* from = static_cast<const std::byte*>(src);
-  switch (element_size) {
-    case 1:
-      return detail::copy_box<1>(to, dst_strides, from, src_strides, extents);
-    case 2:
-      return detail::copy_box<2>(to, dst_strides, from, src_strides, extents);
-    case 4:
-      return detail::copy_box<4>(to, dst_strides, from, src_strides, extents);
-    case 8:
-      return detail::copy_box<8>(to, dst_strides, from, src_strides, extents);
-    default:
-      fail(errc::dtype_mismatch, "[strided_copy] element size: ", element_size, " is none of 1, 2, 4, 8");
-  }
-}
-
-/// The same for a dtype. With `past_caches` the arrays are too large for the caches: long rows are written to memory.
-inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
-                         const Shape& extents, bool past_caches = false) {
-  if (past_caches && !detail::is_empty(extents)) {
-    constexpr std::int64_t long_row = 4096;  // bytes
-    const auto size = static_cast<std::int64_t>(size_of(type));
-    const detail::Loops loops = detail::make_loops(extents, dst_strides, src_strides);
-    const auto inner = loops.from_inside(0);
-    if (detail::stride_of(dst_strides, inner) == 1 && detail::stride_of(src_strides, inner) == 1 &&
-        inner.extent * size >= long_row) {
-      detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
-        detail::copy_past_caches(
-            static_cast<std::byte*>(dst) + detail::offset_of(loops, 1, index, dst_strides) * size,
-            static_cast<const std::byte*>(src) + detail::offset_of(loops, 1, index, src_strides) * size,
-            inner.extent * size);
-      });
-      return detail::fence_stores();
-    }
-  }
-  strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
-}
-
-/// dst[i] = 0 for every index of the box. All dtypes spell zero as zero bytes.
-inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape& extents, std::size_t element_size) {
-  if (detail::is_empty(extents)) return;
-  const auto size = static_cast<std::int64_t>(element_size);
-  auto* to = static_cast<std::byte*>(dst);
-  const detail::Loops loops = detail::make_loops(extents, dst_strides, [](std::size_t, std::size_t) { return true; });
-  const auto inner = loops.from_inside(0);
-  const std::int64_t step = detail::stride_of(dst_strides, inner);
-  detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
-    std::byte* row = to + detail::offset_of(loops, 1, index, dst_strides) * size;
-    if (step == 1 || inner.extent == 1) {
-      std::memset(row, 0, static_cast<std::size_t>(inner.extent * size));
-    } else {
-      for (std::int64_t i = 0; i < inner.extent; ++i) std::memset(row + i * step * size, 0, element_size);
-    }
-  });
-}
-
-namespace detail {
-
-// `join` is `apply` of whole vectors, which leaves its result in the first.
-struct Sum {
-  template <class T> static T apply(T a, T b) {
-    // Unsigned arithmetic wraps where the signed one is undefined.
-    if constexpr (std::is_integral_v<T>) {
-      using U = std::make_unsigned_t<T>;
-      return static_cast<T>(static_cast<U>(static_cast<U>(a) + static_cast<U>(b)));
-    } else {
-      return static_cast<T>(a + b);
-    }
-  }
-  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a += b; }
-};
-/// A NaN on either side is the result.
-struct Max {
-  template <class T> static T apply(T a, T b) { return (a > b || a != a) ? a : b; }
-  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a = ((a > b) | (a != a)) ? a : b; }
-};
-struct Min {
-  template <class T> static T apply(T a, T b) { return (a < b || a != a) ? a : b; }
-  template <class V> TESSERA_INLINE static void join(V& a, const V& b) { a = ((a < b) | (a != a)) ? a : b; }
-};
-
-template <class A, class T> void load_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
-  if (stride == 1) {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = src[i];
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = src[i * stride];
-  }
-}
-
-template <class F, class A, class T>
-void combine_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
-  if (stride == 1) {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], static_cast<A>(src[i]));
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) block[i] = F::apply(block[i], static_cast<A>(src[i * stride]));
-  }
-}
-
-template <class F, class A, class T> void combine_block(A* block, const T* first, const T* second, std::int64_t count) {
-  for (std::int64_t i = 0; i < count; ++i)
-    block[i] = F::apply(F::apply(block[i], static_cast<A>(first[i])), static_cast<A>(second[i]));
-}
-
-template <class F, class T>
-void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
-                bool accumulate, bool past_caches) {
-  const Loops loops = make_loops(extents, dst_strides, [&](std::size_t outer, std::size_t inner) {
-    for (const StridedSource& source : sources)
-      if (source.strides[outer] != source.strides[inner] * extents[inner]) return false;
-    return true;
-  });
-  const auto inner = loops.from_inside(0);
-  const std::int64_t step = stride_of(dst_strides, inner);
-  bool contiguous = step == 1;
-  for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
-  constexpr std::size_t batch = 32;  // sources that are combined one after another
-  for_each_outer(loops, 1, [&](const std::int64_t* index) {
-    T* row = dst + offset_of(loops, 1, index, dst_strides);
-    if constexpr (std::is_floating_point_v<T>)
-      if (contiguous) {
-        // As many at once as fit a small array: to the sum of later ones what the earlier ones left is added, so that
-        // runs of additions stay short.
-        const T* from[batch + 1];
-        for (std::size_t next = 0; next < sources.size();) {
-          int count = 0;
-          const bool first = next == 0;
-          if (accumulate && first) from[count++] = row;
-          for (const std::size_t end = std::min(next + batch, sources.size()); next < end; ++next)
-            from[count++] =
-                static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
-          if (!first) from[count++] = row;
-          reduce_rows<F>(row, from, count, inner.extent, past_caches);
-        }
-        return;
-      }
-    // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
-    // written once, and may be one of them.
-    constexpr std::int64_t block_size = 512;
-    using Wide = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
-    alignas(64) Wide block[block_size], earlier[block_size];
-    for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
-      const std::int64_t count = std::min(block_size, inner.extent - begin);
-      const auto at = [&](const StridedSource& source) {
-        return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
-               begin * stride_of(source.strides, inner);
-      };
-      std::size_t next = 0, end_of_run = batch;
-      bool has_earlier = false;
-      if (accumulate) {
-        load_block(block, static_cast<const T*>(row + begin * step), step, count);
-      } else {
-        load_block(block, at(sources[0]), stride_of(sources[0].strides, inner), count);
-        next = 1;
-      }
-      const auto add_earlier = [&] {
-        if (has_earlier) combine_block<F>(block, earlier, 1, count);
-      };
-      while (next < sources.size()) {
-        const StridedSource& first = sources[next];
-        const std::int64_t stride = stride_of(first.strides, inner);
-        if (std::is_floating_point_v<Wide> && next >= end_of_run) {
-          add_earlier();
-          std::copy(block, block + count, earlier);
-          has_earlier = true;
-          end_of_run = next + batch;
-          load_block(block, at(first), stride, count);
-          ++next;
-          continue;
-        }
-        if (stride == 1 && next + 1 < sources.size() && stride_of(sources[next + 1].strides, inner) == 1) {
-          combine_block<F>(block, at(first), at(sources[next + 1]), count);
-          next += 2;
-        } else {
-          combine_block<F>(block, at(first), stride, count);
-          ++next;
-        }
-      }
-      add_earlier();
-      if (step == 1) {
-        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
-      } else {
-        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
-      }
-    }
-  });
-  if (past_caches) fence_stores();
-}
-
-}  // namespace detail
-
-/// dst[i] = sources[0][i] op sources[1][i] op ..., from left to right, in one pass; with `accumulate`, dst[i] comes
-/// first. `op` is Op::sum, Op::max or Op::min. dst may be one of the sources if the strides are equal. With
-/// `past_caches` all arrays are too large for the caches: dst is written to memory, and sources are fetched ahead.
-template <class T>
-void strided_reduce(Op op, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
-  if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
-  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
-  switch (op) {
-    case Op::sum:
-      return detail::reduce_box<detail::Sum>(dst, dst_strides, sources, extents, accumulate, past_caches);
-    case Op::max:
-      return detail::reduce_box<detail::Max>(dst, dst_strides, sources, extents, accumulate, past_caches);
-    case Op::min:
-      return detail::reduce_box<detail::Min>(dst, dst_strides, sources, extents, accumulate, past_caches);
-    default:
-      fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
-  }
-}
-
-/// The same for a dtype known at run time, among those that are to be summed (`Sums`) or compared (`Extremes`). bool
-/// takes max (or) and min (and).
-/// @throws error (dtype_mismatch) for f16, a sum of bools, and dtypes in neither set.
-template <DTypeSet Sums = all_dtypes, DTypeSet Extremes = all_dtypes>
-void strided_reduce_as(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                       const Shape& extents, bool accumulate = false, bool past_caches = false) {
-  constexpr DTypeSet bools = set_of(DType::bool_);
-  // Bytes that are bools: "or" and "and" are the larger and the smaller.
-  constexpr DTypeSet compared =
-      static_cast<DTypeSet>((Extremes & ~bools) | ((Extremes & bools) != 0 ? set_of(DType::u8) : 0));
-  if (type == DType::bool_ && op != Op::sum) type = DType::u8;
-  if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
-  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
-  if (op != Op::sum && op != Op::max && op != Op::min)
-    fail(errc::unsupported, "[strided_reduce] operation: only sum, max and min reduce");
-  const auto none = [&] {
-    fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here");
-  };
-  if (op == Op::sum)
-    return dispatch<static_cast<DTypeSet>(Sums & ~bools)>(
-        type,
-        [&]<class T>() {
-          detail::reduce_box<detail::Sum>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate, past_caches);
-        },
-        none);
-  dispatch<compared>(
-      type,
-      [&]<class T>() {
-        const auto to = static_cast<T*>(dst);
-        if (op == Op::max)
-          detail::reduce_box<detail::Max>(to, dst_strides, sources, extents, accumulate, past_caches);
-        else
-          detail::reduce_box<detail::Min>(to, dst_strides, sources, extents, accumulate, past_caches);
-      },
-      none);
-}
-template <DTypeSet All = all_dtypes>
-void strided_reduce(DType type, Op op, void* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
-                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
-  strided_reduce_as<All, All>(type, op, dst, dst_strides, sources, extents, accumulate, past_caches);
-}
+/// How partial values are combined, as a value: a program carries the code for its own element types alone.
+using ReduceFunction = void (*)(DType, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
+                                bool accumulate, bool past_caches);
 
 /// For what has no partial values: it carries no code to combine them.
-inline void no_reduction(DType type, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&, bool,
-                         bool) {
+inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
+                         bool, bool) {
   fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
 }
 
-/// How partial values are combined, as a value: a program carries the code for its own element types alone.
-using ReduceFunction = void (*)(DType, Op, void*, const Strides&, std::span<const StridedSource>, const Shape&,
-                                bool accumulate, bool past_caches);
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
+}  // namespace tessera::kernels
 
 #endif
 
@@ -10638,6 +10853,637 @@ using StoragePtr = IntrusivePtr<TensorStorage>;
 
 #endif
 
+// ---- tessera/kernels/isa.hpp
+
+#ifndef TESSERA_KERNELS_ISA_HPP
+#define TESSERA_KERNELS_ISA_HPP
+
+// TESSERA_ISA names the instruction set of this translation unit. Kernels, and the steps that hold what kernels
+// prepare, live in `namespace tessera::kernels::inline TESSERA_ISA` and `tessera::runtime::inline TESSERA_ISA`: units
+// with different flags never share a class or a kernel of one name. What plans is shared, and so is a program that
+// several units trace: it runs with the kernels of one of them.
+
+#if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
+#define TESSERA_ISA_LEVEL avx512bw
+#elif defined(__AVX512F__)
+#define TESSERA_ISA_LEVEL avx512f
+#elif defined(__AVX2__)
+#define TESSERA_ISA_LEVEL avx2
+#elif defined(__AVX__)
+#define TESSERA_ISA_LEVEL avx
+#elif defined(__SSE4_2__)
+#define TESSERA_ISA_LEVEL sse42
+#elif defined(__SSE4_1__)
+#define TESSERA_ISA_LEVEL sse41
+#elif defined(__SSSE3__)
+#define TESSERA_ISA_LEVEL ssse3
+#elif defined(__SSE3__)
+#define TESSERA_ISA_LEVEL sse3
+#elif defined(__SSE2__)
+#define TESSERA_ISA_LEVEL sse2
+#elif defined(__aarch64__)
+#define TESSERA_ISA_LEVEL neon64
+#else
+#define TESSERA_ISA_LEVEL generic
+#endif
+
+#if defined(__FMA__)
+#define TESSERA_ISA_FMA _fma
+#else
+#define TESSERA_ISA_FMA
+#endif
+#if defined(__AVX512VBMI2__)
+#define TESSERA_ISA_VBMI2 _vbmi2
+#else
+#define TESSERA_ISA_VBMI2
+#endif
+#if defined(__AVX512BF16__)
+#define TESSERA_ISA_BF16 _bf16
+#else
+#define TESSERA_ISA_BF16
+#endif
+#if defined(__AVX512FP16__)
+#define TESSERA_ISA_FP16 _fp16
+#else
+#define TESSERA_ISA_FP16
+#endif
+#if defined(__AMX_TILE__)
+#define TESSERA_ISA_AMX _amx
+#else
+#define TESSERA_ISA_AMX
+#endif
+
+// Two steps, so that the parts are expanded before they are pasted.
+#define TESSERA_ISA_PASTE(a, b, c, d, e, f) a##b##c##d##e##f
+#define TESSERA_ISA_JOIN(a, b, c, d, e, f) TESSERA_ISA_PASTE(a, b, c, d, e, f)
+#define TESSERA_ISA                                                                                           \
+  TESSERA_ISA_JOIN(TESSERA_ISA_LEVEL, TESSERA_ISA_FMA, TESSERA_ISA_VBMI2, TESSERA_ISA_BF16, TESSERA_ISA_FP16, \
+                   TESSERA_ISA_AMX)
+
+// g++ 12 warns of the operand that its own AVX-512 intrinsics leave undefined, wherever they are inlined.
+#if defined(__GNUC__) && !defined(__clang__)
+#define TESSERA_KERNEL_CODE_BEGIN                                                      \
+  _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wuninitialized\"") \
+      _Pragma("GCC diagnostic ignored \"-Wmaybe-uninitialized\"")
+#define TESSERA_KERNEL_CODE_END _Pragma("GCC diagnostic pop")
+#else
+#define TESSERA_KERNEL_CODE_BEGIN
+#define TESSERA_KERNEL_CODE_END
+#endif
+
+#endif
+
+// ---- tessera/kernels/reduce_rows.hpp
+
+#ifndef TESSERA_KERNELS_REDUCE_ROWS_HPP
+#define TESSERA_KERNELS_REDUCE_ROWS_HPP
+
+#if defined(__AVX__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
+// Rows that are combined or copied as whole cache lines, in vectors that do not depend on how a compiler takes loops.
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Elements of T that fill a cache line.
+template <class T> struct Line {
+  typedef T type __attribute__((vector_size(64)));
+  static constexpr std::int64_t size = 64 / sizeof(T);
+};
+
+template <class T> TESSERA_INLINE void store_line_past_caches(T* to, const typename Line<T>::type& line) {
+#if defined(__AVX512F__)
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(to), (__m512i)line);
+#elif defined(__SSE2__)
+  alignas(64) char bytes[64];
+  std::memcpy(bytes, &line, 64);
+  for (int i = 0; i < 4; ++i)
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to) + i, _mm_load_si128(reinterpret_cast<const __m128i*>(bytes) + i));
+#else
+  std::memcpy(to, &line, 64);
+#endif
+}
+
+/// Elements before the first whole line of `to`.
+template <class T> std::int64_t before_line(const T* to, std::int64_t count) {
+  const auto off = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64);
+  if (off % static_cast<std::int64_t>(sizeof(T)) != 0) return count;
+  return std::min(count, (64 - off) % 64 / static_cast<std::int64_t>(sizeof(T)));
+}
+
+/// The address a page ahead, which the processor does not fetch by itself. One past the end is no error to ask for.
+template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
+  __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
+}
+
+/// to[i] = from[0][i] combined with from[1][i], ..., from left to right, two lines of all sources at a time. `to` may
+/// be one of them. Past the caches, who calls it ends with a store fence.
+template <class M, class T>
+void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
+  using Vector = typename Line<T>::type;
+  constexpr std::int64_t line = Line<T>::size;
+  const auto one = [&](std::int64_t i) {
+    T value = from[0][i];
+    for (int s = 1; s < sources; ++s) M::join(value, from[s][i]);
+    to[i] = value;
+  };
+  std::int64_t i = 0;
+  for (const std::int64_t first = before_line(to, count); i < first; ++i) one(i);
+  for (; i + 2 * line <= count; i += 2 * line) {
+    const auto load = [&](int s, Vector& a, Vector& b) TESSERA_INLINE_LAMBDA {
+      const T* const at = from[s] + i;
+      fetch_page_ahead(at);
+      fetch_page_ahead(at + line);
+      std::memcpy(&a, at, 64);
+      std::memcpy(&b, at + line, 64);
+    };
+    Vector low, high, a, b;
+    load(0, low, high);
+    for (int s = 1; s < sources; ++s) {
+      load(s, a, b);
+      M::join(low, a);
+      M::join(high, b);
+    }
+    if (past_caches) {
+      store_line_past_caches<T>(to + i, low);
+      store_line_past_caches<T>(to + i + line, high);
+    } else {
+      std::memcpy(to + i, &low, 64);
+      std::memcpy(to + i + line, &high, 64);
+    }
+  }
+  for (; i < count; ++i) one(i);
+}
+
+/// Copies bytes past the caches. Who calls it ends with a store fence.
+inline void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t bytes) {
+  std::int64_t i = before_line(to, bytes);
+  std::memcpy(to, from, static_cast<std::size_t>(i));
+  for (; i + 64 <= bytes; i += 64) {
+    typename Line<char>::type line;
+    fetch_page_ahead(from + i);
+    std::memcpy(&line, from + i, 64);
+    store_line_past_caches<char>(reinterpret_cast<char*>(to + i), line);
+  }
+  std::memcpy(to + i, from + i, static_cast<std::size_t>(bytes - i));
+}
+
+inline void fence_stores() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/strided.hpp
+
+#ifndef TESSERA_KERNELS_STRIDED_HPP
+#define TESSERA_KERNELS_STRIDED_HPP
+
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// The loops over a strided box, outermost first. Each stands for a run of dims that every operand can walk as one:
+/// its extent is their product, and an operand's stride is that of `dim`, the innermost of the run.
+struct Loops {
+  struct Loop {
+    std::int64_t extent = 1;
+    std::int8_t dim = 0;
+    friend constexpr bool operator==(const Loop&, const Loop&) = default;
+  };
+  InlineVector<Loop, max_rank> loops;
+
+  constexpr std::size_t size() const { return loops.size(); }
+  constexpr const Loop& operator[](std::size_t i) const { return loops[i]; }
+  /// The loop `i` places from the innermost; one of extent 1 where there are fewer.
+  constexpr Loop from_inside(std::size_t i) const { return i < size() ? loops[size() - 1 - i] : Loop{1, -1}; }
+};
+
+constexpr std::int64_t stride_of(const Strides& strides, const Loops::Loop& loop) {
+  return loop.dim < 0 ? 0 : strides[static_cast<std::size_t>(loop.dim)];
+}
+
+/// Orders the dims by the strides of `major`, and merges those that all operands allow. `fits(outer, inner)` tells
+/// whether one step along dim `outer` equals extents[inner] steps along dim `inner` in the operands besides `major`.
+template <class Fits> constexpr Loops make_loops(const Shape& extents, const Strides& major, Fits fits) {
+  const auto magnitude = [&](std::size_t dim) { return major[dim] < 0 ? -major[dim] : major[dim]; };
+  InlineVector<std::size_t, max_rank> dims;
+  for (std::size_t d = 0; d < extents.size(); ++d) {
+    if (extents[d] == 1) continue;
+    std::size_t at = dims.size();
+    while (at > 0 && magnitude(dims[at - 1]) < magnitude(d)) --at;
+    dims.insert(at, d);
+  }
+  Loops out;
+  for (std::size_t dim : dims) {
+    if (!out.loops.empty()) {
+      auto& last = out.loops.back();
+      const auto outer = static_cast<std::size_t>(last.dim);
+      if (major[outer] == major[dim] * extents[dim] && fits(outer, dim)) {
+        last = {last.extent * extents[dim], static_cast<std::int8_t>(dim)};
+        continue;
+      }
+    }
+    out.loops.push_back({extents[dim], static_cast<std::int8_t>(dim)});
+  }
+  return out;
+}
+
+constexpr Loops make_loops(const Shape& extents, const Strides& major, const Strides& other) {
+  return make_loops(extents, major, [&](std::size_t outer, std::size_t inner) {
+    return other[outer] == other[inner] * extents[inner];
+  });
+}
+
+/// Calls body(index) for every position of all loops but the `inner` innermost ones.
+template <class Body> void for_each_outer(const Loops& loops, std::size_t inner, Body body) {
+  std::int64_t index[max_rank] = {};
+  const std::size_t outer = loops.size() > inner ? loops.size() - inner : 0;
+  for (;;) {
+    body(static_cast<const std::int64_t*>(index));
+    std::size_t d = outer;
+    while (d > 0 && ++index[d - 1] == loops[d - 1].extent) index[--d] = 0;
+    if (d == 0) return;
+  }
+}
+
+constexpr std::int64_t offset_of(const Loops& loops, std::size_t inner, const std::int64_t* index,
+                                 const Strides& strides) {
+  std::int64_t offset = 0;
+  for (std::size_t d = 0; d + inner < loops.size(); ++d) offset += index[d] * stride_of(strides, loops[d]);
+  return offset;
+}
+
+constexpr bool is_empty(const Shape& extents) {
+  for (std::int64_t extent : extents)
+    if (extent == 0) return true;
+  return false;
+}
+
+/// An element of N bytes, copied through memcpy so that any type may be stored there.
+template <std::size_t N>
+using Word = std::conditional_t<
+    N == 1, std::uint8_t,
+    std::conditional_t<N == 2, std::uint16_t, std::conditional_t<N == 4, std::uint32_t, std::uint64_t>>>;
+
+template <std::size_t N> Word<N> load_word(const std::byte* at) {
+  Word<N> word;
+  std::memcpy(&word, at, N);
+  return word;
+}
+
+template <std::size_t N> void store_word(std::byte* at, Word<N> word) { std::memcpy(at, &word, N); }
+
+template <std::size_t N>
+void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std::int64_t src_stride,
+              std::int64_t count) {
+  constexpr auto size = static_cast<std::int64_t>(N);
+  if (dst_stride == 1 && src_stride == 1) {
+    // A call of memcpy costs more than a short loop.
+    if (count * size >= 64) {
+      std::memcpy(dst, src, static_cast<std::size_t>(count * size));
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, load_word<N>(src + i * size));
+    }
+  } else if (dst_stride == 1 && src_stride == 0) {
+    const Word<N> word = load_word<N>(src);
+    for (std::int64_t i = 0; i < count; ++i) store_word<N>(dst + i * size, word);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i)
+      store_word<N>(dst + i * dst_stride * size, load_word<N>(src + i * src_stride * size));
+  }
+}
+
+/// dst[i, j] = src[i, j] in a square of a cache line, where dst is contiguous along j and src along i. Never inlined:
+/// with a constant stride g++ stores single elements where it shuffles registers otherwise.
+template <std::size_t N>
+__attribute__((noinline)) void copy_transposed_line(std::byte* dst, std::int64_t dst_row, const std::byte* src,
+                                                    std::int64_t src_col) {
+  constexpr auto size = static_cast<std::int64_t>(N);
+  constexpr std::int64_t block = 64 / size;
+  Word<N> tile[block][block];
+  for (std::int64_t j = 0; j < block; ++j) std::memcpy(tile[j], src + j * src_col * size, 64);
+  for (std::int64_t i = 0; i < block; ++i) {
+    Word<N> line[block];
+    for (std::int64_t j = 0; j < block; ++j) line[j] = tile[j][i];
+    std::memcpy(dst + i * dst_row * size, line, 64);
+  }
+}
+
+/// The same for any size. Groups of squares are turned in a buffer and leave it row by row: rows that are a power of
+/// two apart compete for the same places of the cache, so each should be written at once.
+template <std::size_t N>
+void copy_transposed(std::byte* dst, std::int64_t dst_row, const std::byte* src, std::int64_t src_col,
+                     std::int64_t rows, std::int64_t cols) {
+  constexpr auto size = static_cast<std::int64_t>(N);
+  constexpr std::int64_t block = 64 / size, group = N == 8 ? 32 : 64;
+  alignas(64) std::byte buffer[group * group * size];
+  for (std::int64_t i0 = 0; i0 < rows; i0 += group)
+    for (std::int64_t j0 = 0; j0 < cols; j0 += group) {
+      const std::int64_t height = std::min(group, rows - i0), length = std::min(group, cols - j0);
+      const std::byte* from = src + (j0 * src_col + i0) * size;
+      std::byte* to = dst + (i0 * dst_row + j0) * size;
+      if (height == group && length == group) {
+        for (std::int64_t j = 0; j < group; j += block)
+          for (std::int64_t i = 0; i < group; i += block)
+            copy_transposed_line<N>(buffer + (i * group + j) * size, group, from + (j * src_col + i) * size, src_col);
+        for (std::int64_t i = 0; i < group; ++i)
+          std::memcpy(to + i * dst_row * size, buffer + i * group * size, static_cast<std::size_t>(group * size));
+      } else {
+        for (std::int64_t i = 0; i < height; ++i)
+          for (std::int64_t j = 0; j < length; ++j)
+            store_word<N>(to + (i * dst_row + j) * size, load_word<N>(from + (j * src_col + i) * size));
+      }
+    }
+}
+
+template <std::size_t N>
+void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, const Strides& src_strides,
+              const Shape& extents) {
+  constexpr auto size = static_cast<std::int64_t>(N);
+  Loops loops = make_loops(extents, dst_strides, src_strides);
+  const auto inner = loops.from_inside(0);
+  // The dim along which src is contiguous, if that is another one than the innermost.
+  std::size_t turn = loops.size();
+  if (loops.size() > 1 && stride_of(dst_strides, inner) == 1 && stride_of(src_strides, inner) != 1)
+    for (std::size_t i = 0; i + 1 < loops.size(); ++i)
+      if (stride_of(src_strides, loops[i]) == 1) turn = i;
+  if (turn == loops.size()) {
+    for_each_outer(loops, 1, [&](const std::int64_t* index) {
+      copy_row<N>(dst + offset_of(loops, 1, index, dst_strides) * size, stride_of(dst_strides, inner),
+                  src + offset_of(loops, 1, index, src_strides) * size, stride_of(src_strides, inner), inner.extent);
+    });
+    return;
+  }
+  const auto row = loops[turn];
+  std::rotate(loops.loops.begin() + turn, loops.loops.begin() + turn + 1, loops.loops.end() - 1);
+  for_each_outer(loops, 2, [&](const std::int64_t* index) {
+    copy_transposed<N>(dst + offset_of(loops, 2, index, dst_strides) * size, stride_of(dst_strides, row),
+                       src + offset_of(loops, 2, index, src_strides) * size, stride_of(src_strides, inner), row.extent,
+                       inner.extent);
+  });
+}
+
+}  // namespace detail
+
+/// dst[i] = src[i] for every index of the box. Elements are moved as bytes, so one call serves every dtype of that size
+/// (1, 2, 4 or 8). The arrays do not overlap.
+inline void strided_copy(void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
+                         const Shape& extents, std::size_t element_size) {
+  if (detail::is_empty(extents)) return;
+  auto* to = static_cast<std::byte*>(dst);
+  const auto* from = static_cast<const std::byte*>(src);
+  switch (element_size) {
+    case 1:
+      return detail::copy_box<1>(to, dst_strides, from, src_strides, extents);
+    case 2:
+      return detail::copy_box<2>(to, dst_strides, from, src_strides, extents);
+    case 4:
+      return detail::copy_box<4>(to, dst_strides, from, src_strides, extents);
+    case 8:
+      return detail::copy_box<8>(to, dst_strides, from, src_strides, extents);
+    default:
+      fail(errc::dtype_mismatch, "[strided_copy] element size: ", element_size, " is none of 1, 2, 4, 8");
+  }
+}
+
+/// The same for a dtype. With `past_caches` the arrays are too large for the caches: long rows are written to memory.
+inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
+                         const Shape& extents, bool past_caches = false) {
+  if (past_caches && !detail::is_empty(extents)) {
+    constexpr std::int64_t long_row = 4096;  // bytes
+    const auto size = static_cast<std::int64_t>(size_of(type));
+    const detail::Loops loops = detail::make_loops(extents, dst_strides, src_strides);
+    const auto inner = loops.from_inside(0);
+    if (detail::stride_of(dst_strides, inner) == 1 && detail::stride_of(src_strides, inner) == 1 &&
+        inner.extent * size >= long_row) {
+      detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
+        detail::copy_past_caches(
+            static_cast<std::byte*>(dst) + detail::offset_of(loops, 1, index, dst_strides) * size,
+            static_cast<const std::byte*>(src) + detail::offset_of(loops, 1, index, src_strides) * size,
+            inner.extent * size);
+      });
+      return detail::fence_stores();
+    }
+  }
+  strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
+}
+
+/// dst[i] = 0 for every index of the box. All dtypes spell zero as zero bytes.
+inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape& extents, std::size_t element_size) {
+  if (detail::is_empty(extents)) return;
+  const auto size = static_cast<std::int64_t>(element_size);
+  auto* to = static_cast<std::byte*>(dst);
+  const detail::Loops loops = detail::make_loops(extents, dst_strides, [](std::size_t, std::size_t) { return true; });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t step = detail::stride_of(dst_strides, inner);
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
+    std::byte* row = to + detail::offset_of(loops, 1, index, dst_strides) * size;
+    if (step == 1 || inner.extent == 1) {
+      std::memset(row, 0, static_cast<std::size_t>(inner.extent * size));
+    } else {
+      for (std::int64_t i = 0; i < inner.extent; ++i) std::memset(row + i * step * size, 0, element_size);
+    }
+  });
+}
+
+/// dst[i] = the element of these bytes, for every index of the box.
+inline void strided_fill(void* dst, const Strides& dst_strides, const Shape& extents, const std::byte* element,
+                         std::size_t element_size) {
+  if (std::all_of(element, element + element_size, [](std::byte b) { return b == std::byte{}; }))
+    return strided_fill_zero(dst, dst_strides, extents, element_size);
+  if (detail::is_empty(extents)) return;
+  const auto size = static_cast<std::int64_t>(element_size);
+  const detail::Loops loops = detail::make_loops(extents, dst_strides, [](std::size_t, std::size_t) { return true; });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t step = detail::stride_of(dst_strides, inner) * size;
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* index) {
+    std::byte* row = static_cast<std::byte*>(dst) + detail::offset_of(loops, 1, index, dst_strides) * size;
+    for (std::int64_t i = 0; i < inner.extent; ++i) std::memcpy(row + i * step, element, element_size);
+  });
+}
+
+namespace detail {
+
+template <class A, class T> void load_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
+  if (stride == 1) {
+    for (std::int64_t i = 0; i < count; ++i) block[i] = src[i];
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) block[i] = src[i * stride];
+  }
+}
+
+template <class M, class A, class T>
+void combine_block(A* block, const T* src, std::int64_t stride, std::int64_t count) {
+  if (stride == 1) {
+    for (std::int64_t i = 0; i < count; ++i) M::join(block[i], static_cast<A>(src[i]));
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) M::join(block[i], static_cast<A>(src[i * stride]));
+  }
+}
+
+template <class M, class A, class T> void combine_block(A* block, const T* first, const T* second, std::int64_t count) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    A value = block[i];
+    M::join(value, static_cast<A>(first[i]));
+    M::join(value, static_cast<A>(second[i]));
+    block[i] = value;
+  }
+}
+
+template <class M, class T>
+void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSource> sources, const Shape& extents,
+                bool accumulate, bool past_caches) {
+  const Loops loops = make_loops(extents, dst_strides, [&](std::size_t outer, std::size_t inner) {
+    for (const StridedSource& source : sources)
+      if (source.strides[outer] != source.strides[inner] * extents[inner]) return false;
+    return true;
+  });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t step = stride_of(dst_strides, inner);
+  bool contiguous = step == 1;
+  for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
+  constexpr std::size_t batch = 32;  // sources that are combined one after another
+  for_each_outer(loops, 1, [&](const std::int64_t* index) {
+    T* row = dst + offset_of(loops, 1, index, dst_strides);
+    if constexpr (std::is_floating_point_v<T>)
+      if (contiguous) {
+        // As many at once as fit a small array: to the sum of later ones what the earlier ones left is added, so that
+        // runs of additions stay short.
+        const T* from[batch + 1];
+        for (std::size_t next = 0; next < sources.size();) {
+          int count = 0;
+          const bool first = next == 0;
+          if (accumulate && first) from[count++] = row;
+          for (const std::size_t end = std::min(next + batch, sources.size()); next < end; ++next)
+            from[count++] =
+                static_cast<const T*>(sources[next].data) + offset_of(loops, 1, index, sources[next].strides);
+          if (!first) from[count++] = row;
+          reduce_rows<M>(row, from, count, inner.extent, past_caches);
+        }
+        return;
+      }
+    // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
+    // written once, and may be one of them.
+    constexpr std::int64_t block_size = 512;
+    using Wide = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+    alignas(64) Wide block[block_size], earlier[block_size];
+    for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
+      const std::int64_t count = std::min(block_size, inner.extent - begin);
+      const auto at = [&](const StridedSource& source) {
+        return static_cast<const T*>(source.data) + offset_of(loops, 1, index, source.strides) +
+               begin * stride_of(source.strides, inner);
+      };
+      std::size_t next = 0, end_of_run = batch;
+      bool has_earlier = false;
+      if (accumulate) {
+        load_block(block, static_cast<const T*>(row + begin * step), step, count);
+      } else {
+        load_block(block, at(sources[0]), stride_of(sources[0].strides, inner), count);
+        next = 1;
+      }
+      const auto add_earlier = [&] {
+        if (has_earlier) combine_block<M>(block, earlier, 1, count);
+      };
+      while (next < sources.size()) {
+        const StridedSource& first = sources[next];
+        const std::int64_t stride = stride_of(first.strides, inner);
+        if (std::is_floating_point_v<Wide> && next >= end_of_run) {
+          add_earlier();
+          std::copy(block, block + count, earlier);
+          has_earlier = true;
+          end_of_run = next + batch;
+          load_block(block, at(first), stride, count);
+          ++next;
+          continue;
+        }
+        if (stride == 1 && next + 1 < sources.size() && stride_of(sources[next + 1].strides, inner) == 1) {
+          combine_block<M>(block, at(first), at(sources[next + 1]), count);
+          next += 2;
+        } else {
+          combine_block<M>(block, at(first), stride, count);
+          ++next;
+        }
+      }
+      add_earlier();
+      if (step == 1) {
+        for (std::int64_t i = 0; i < count; ++i) row[begin + i] = static_cast<T>(block[i]);
+      } else {
+        for (std::int64_t i = 0; i < count; ++i) row[(begin + i) * step] = static_cast<T>(block[i]);
+      }
+    }
+  });
+  if (past_caches) fence_stores();
+}
+
+}  // namespace detail
+
+/// dst[i] = sources[0][i] combined with sources[1][i], ..., from left to right, in one pass; with `accumulate`, dst[i]
+/// comes first. dst may be one of the sources if the strides are equal. With `past_caches` all arrays are too large for
+/// the caches: dst is written to memory, and sources are fetched ahead.
+template <class T>
+void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
+                    const Shape& extents, bool accumulate = false, bool past_caches = false) {
+  if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
+  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
+  with_monoid(reduction, [&]<class M>() {
+    if constexpr ((M::dtypes & set_of(dtype_v<T>)) != 0)
+      detail::reduce_box<M>(dst, dst_strides, sources, extents, accumulate, past_caches);
+    else
+      fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(dtype_v<T>), " has no ", M::name);
+  });
+}
+
+/// The same for a dtype known at run time, among those that `Types` has for the reduction. A bool takes what a byte
+/// that is 0 or 1 does: the larger is "or", the smaller is "and".
+/// @throws error (dtype_mismatch) for others: f16, and sums and products of bools.
+template <ReducedTypes Types = all_partial_types>
+void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
+                       std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
+                       bool past_caches = false) {
+  if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
+  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
+  const auto none = [&] {
+    fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here");
+  };
+  with_monoid(reduction, [&]<class M>() {
+    constexpr DTypeSet bools = set_of(DType::bool_), own = Types[M::kind];
+    constexpr auto types = static_cast<DTypeSet>((own & ~bools) | ((own & bools) != 0 ? set_of(DType::u8) : 0));
+    const DType as = (own & bools) != 0 && type == DType::bool_ ? DType::u8 : type;
+    dispatch<types>(
+        as,
+        [&]<class T>() {
+          detail::reduce_box<M>(static_cast<T*>(dst), dst_strides, sources, extents, accumulate, past_caches);
+        },
+        none);
+  });
+}
+template <DTypeSet All = all_dtypes>
+void strided_reduce(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
+                    std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
+                    bool past_caches = false) {
+  constexpr ReducedTypes types = [] {
+    ReducedTypes own = all_partial_types;
+    for (DTypeSet& set : own.of) set = static_cast<DTypeSet>(set & All);
+    return own;
+  }();
+  strided_reduce_as<types>(type, reduction, dst, dst_strides, sources, extents, accumulate, past_caches);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/kernels/cpu.hpp
 
 #ifndef TESSERA_KERNELS_CPU_HPP
@@ -10723,6 +11569,36 @@ inline CpuLevel cpu_level() {
 
 #endif
 
+// ---- tessera/runtime/threads/function_ref.hpp
+
+#ifndef TESSERA_RUNTIME_THREADS_FUNCTION_REF_HPP
+#define TESSERA_RUNTIME_THREADS_FUNCTION_REF_HPP
+
+namespace tessera::runtime {
+
+/// A function by reference, for the length of a call. Without <functional>, and never owning.
+template <class Signature> class FunctionRef;
+
+template <class R, class... Args> class FunctionRef<R(Args...)> {
+ public:
+  template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>)
+  FunctionRef(F&& f)
+      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
+        call_([](void* object, Args... args) -> R {
+          return (*static_cast<std::remove_reference_t<F>*>(object))(args...);
+        }) {}
+  R operator()(Args... args) const { return call_(object_, args...); }
+
+ private:
+  void* object_;
+  R (*call_)(void*, Args...);
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/threads/pinning.hpp
 
 #ifndef TESSERA_RUNTIME_THREADS_PINNING_HPP
@@ -10785,51 +11661,19 @@ class Pinning : public tbb::task_scheduler_observer {
 
 #endif
 
-// ---- tessera/runtime/threads/team.hpp
+// ---- tessera/runtime/threads/arenas.hpp
 
-#ifndef TESSERA_RUNTIME_THREADS_TEAM_HPP
-#define TESSERA_RUNTIME_THREADS_TEAM_HPP
+#ifndef TESSERA_RUNTIME_THREADS_ARENAS_HPP
+#define TESSERA_RUNTIME_THREADS_ARENAS_HPP
 
-namespace tessera {
-
-/// About what one item of a loop costs, in nanoseconds of one thread. A factor of two off does no harm.
-struct Cost {
-  double nanoseconds = 0;
-
-  /// Of moving bytes through memory, reads and writes together.
-  static constexpr Cost bytes(double count) { return {count / 20}; }
-  /// Of arithmetic at the speed of a decent kernel.
-  static constexpr Cost flops(double count) { return {count / 50}; }
-  friend constexpr Cost operator+(Cost a, Cost b) { return {a.nanoseconds + b.nanoseconds}; }
-};
-
-namespace runtime {
-
-/// A function by reference, for the length of a call. Without <functional>, and never owning.
-template <class Signature> class FunctionRef;
-
-template <class R, class... Args> class FunctionRef<R(Args...)> {
- public:
-  template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef> && std::is_invocable_r_v<R, F&, Args...>)
-  FunctionRef(F&& f)
-      : object_(const_cast<void*>(static_cast<const void*>(std::addressof(f)))),
-        call_([](void* object, Args... args) -> R {
-          return (*static_cast<std::remove_reference_t<F>*>(object))(args...);
-        }) {}
-  R operator()(Args... args) const { return call_(object_, args...); }
-
- private:
-  void* object_;
-  R (*call_)(void*, Args...);
-};
+namespace tessera::runtime {
 
 /// The threads that run loops: one TBB arena for each value of parallelism that was ever set.
-class Team {
+class Arenas {
  public:
-  static Team& instance() {
-    static Team& team = *new Team;  // never destroyed: static destructors may still run loops
-    return team;
+  static Arenas& instance() {
+    static Arenas& arenas = *new Arenas;  // never destroyed: static destructors may still run loops
+    return arenas;
   }
 
   int size() const noexcept { return size_.load(std::memory_order_acquire); }
@@ -10859,7 +11703,7 @@ class Team {
   }
 
  private:
-  Team() : allowed_(tbb::info::default_concurrency()) {
+  Arenas() : allowed_(tbb::info::default_concurrency()) {
     resize(allowed_);
     hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
     // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
@@ -10875,23 +11719,59 @@ class Team {
   std::atomic<int> size_{0};
 };
 
+}  // namespace tessera::runtime
+
+#endif
+
+// ---- tessera/runtime/threads/team.hpp
+
+#ifndef TESSERA_RUNTIME_THREADS_TEAM_HPP
+#define TESSERA_RUNTIME_THREADS_TEAM_HPP
+
+// TBB is seen where loops are compiled alone.
+#if TESSERA_HAS_DEFINITIONS
+#include <tbb/blocked_range.h>
+#include <tbb/parallel_for.h>
+
+#endif
+
+namespace tessera {
+
+/// About what one item of a loop costs, in nanoseconds of one thread. A factor of two off does no harm.
+struct Cost {
+  double nanoseconds = 0;
+
+  /// Of moving bytes through memory, reads and writes together.
+  static constexpr Cost bytes(double count) { return {count / 20}; }
+  /// Of arithmetic at the speed of a decent kernel.
+  static constexpr Cost flops(double count) { return {count / 50}; }
+  friend constexpr Cost operator+(Cost a, Cost b) { return {a.nanoseconds + b.nanoseconds}; }
+};
+
+namespace runtime {
+
 /// Below this a second thread costs more than it saves: a task takes up to 2 us, waking a thread more.
 inline constexpr double inline_nanoseconds = 10'000;
 /// Aimed at for one task: long against the 0.2 us that scheduling it takes, short against a loop.
 inline constexpr double task_nanoseconds = 5'000;
 
 /// The one place where TBB is instantiated: `body(begin, end)` over [0, items), in ranges of at least `grain`.
-inline void run_ranges(std::int64_t items, std::int64_t grain, FunctionRef<void(std::int64_t, std::int64_t)> body) {
-  Team& team = Team::instance();
-  if (team.size() == 1 || items <= grain) return body(0, items);
+TESSERA_ONCE void run_ranges(std::int64_t items, std::int64_t grain,
+                             FunctionRef<void(std::int64_t, std::int64_t)> body);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void run_ranges(std::int64_t items, std::int64_t grain,
+                             FunctionRef<void(std::int64_t, std::int64_t)> body) {
+  Arenas& arenas = Arenas::instance();
+  if (arenas.size() == 1 || items <= grain) return body(0, items);
   // Isolated: a thread that waits here takes no task of another loop, so what it holds (scratch, locks) stays its own.
-  team.arena().execute([&] {
+  arenas.arena().execute([&] {
     tbb::this_task_arena::isolate([&] {
       tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, items, static_cast<std::size_t>(grain)),
                         [&](const tbb::blocked_range<std::int64_t>& range) { body(range.begin(), range.end()); });
     });
   });
 }
+#endif
 
 inline std::int64_t grain_of(std::int64_t items, Cost each) {
   if (each.nanoseconds * static_cast<double>(items) <= inline_nanoseconds) return items;
@@ -10901,21 +11781,27 @@ inline std::int64_t grain_of(std::int64_t items, Cost each) {
 }  // namespace runtime
 
 /// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
-inline int parallelism() { return runtime::Team::instance().size(); }
+TESSERA_ONCE int parallelism();
 
 /// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
 inline constexpr int max_parallelism = 4096;
 
 /// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
-inline void set_parallelism(int threads) {
-  if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
-  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
-  runtime::Team::instance().resize(threads);
-}
+TESSERA_ONCE void set_parallelism(int threads);
 
 /// Keeps each worker thread of loops on a processor of its own from now on. It pays where a process has its processors
 /// to itself, and costs where others use them too. The calling thread stays free. Linux only; no effect elsewhere.
-inline void pin_workers() { runtime::Team::instance().pin(); }
+TESSERA_ONCE void pin_workers();
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE int parallelism() { return runtime::Arenas::instance().size(); }
+TESSERA_ONCE void set_parallelism(int threads) {
+  if (threads < 1) fail(errc::option, "[parallelism] threads: ", threads, " is below 1");
+  if (threads > max_parallelism) fail(errc::option, "[parallelism] threads: ", threads, " is above ", max_parallelism);
+  runtime::Arenas::instance().resize(threads);
+}
+TESSERA_ONCE void pin_workers() { runtime::Arenas::instance().pin(); }
+#endif
 
 /// Calls `f(begin, end)` on ranges that make up [0, items), in parallel, and returns when all are done. Nothing is
 /// promised about which thread runs what, so one range must never wait for another. The first exception reaches the
@@ -11060,26 +11946,12 @@ class BoxIndex {
 
 #endif
 
-// ---- tessera/runtime/transport/reshard.hpp
+// ---- tessera/runtime/transport/reshard_plan.hpp
 
-#ifndef TESSERA_RUNTIME_TRANSPORT_RESHARD_HPP
-#define TESSERA_RUNTIME_TRANSPORT_RESHARD_HPP
+#ifndef TESSERA_RUNTIME_TRANSPORT_RESHARD_PLAN_HPP
+#define TESSERA_RUNTIME_TRANSPORT_RESHARD_PLAN_HPP
 
 namespace tessera::runtime::inline TESSERA_ISA {
-
-/// One shard in memory: the address of the element at `box.begin`, and strides in elements.
-struct ShardRef {
-  void* data = nullptr;
-  Box box;
-  kernels::Strides strides;
-};
-
-/// A row-major shard.
-inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kernels::contiguous_strides(extents(box))}; }
-
-constexpr Op op_of(Reduction reduction) {
-  return reduction == Reduction::sum ? Op::sum : reduction == Reduction::max ? Op::max : Op::min;
-}
 
 /// What moves where when shards are redistributed: found once, run many times on other memory without allocating.
 ///
@@ -11092,7 +11964,17 @@ class ReshardPlan {
  public:
   explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
                        kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
-      : type_(type), reduction_(reduction), reduce_(reduce) {}
+      : type_(type), reduction_(reduction), reduce_(reduce) {
+    with_monoid(reduction, [&]<class M>() {
+      dispatch<M::dtypes>(
+          type,
+          [&]<class T>() {
+            const T value = M::template identity<T>();
+            std::memcpy(identity_.data(), &value, sizeof value);
+          },
+          [] {});
+    });
+  }
 
   int add_destination(const Box& box, const kernels::Strides& strides) {
     source_of_.push_back(none);
@@ -11136,7 +12018,8 @@ class ReshardPlan {
     }
   }
 
-  void fill_zero(int destination) {
+  /// Fills a destination that no source has a part of with what combines to nothing: zeros, of a sum.
+  void fill_identity(int destination) {
     const Box& box = shard(destinations_, destination).box;
     if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
   }
@@ -11174,7 +12057,7 @@ class ReshardPlan {
     Box box;
     kernels::Strides strides;
   };
-  /// A box of one destination and the inputs that make it: none for zeros, several for partial values.
+  /// A box of one destination and the inputs that make it: none for the identity, several for partial values.
   struct Piece {
     int destination;
     int first_input;
@@ -11194,6 +12077,7 @@ class ReshardPlan {
   DType type_;
   Reduction reduction_;
   kernels::ReduceFunction reduce_;
+  std::array<std::byte, 8> identity_{};  // as an element
   std::vector<Shard> destinations_, sources_;
   std::vector<int> source_of_;
   std::vector<int> inputs_;
@@ -11219,7 +12103,7 @@ class ReshardPlan {
   }
 
   void check_arithmetic() const {
-    if (type_ == DType::f16 || (type_ == DType::bool_ && reduction_ == Reduction::sum))
+    if (!combines(reduction_, type_))
       fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
   }
 
@@ -11296,7 +12180,7 @@ class ReshardPlan {
     void* const base = destinations[piece.destination];
     std::byte* const out = static_cast<std::byte*>(base) + offset_in(to);
     const Shape shape = extents(box);
-    if (piece.inputs == 0) return kernels::strided_fill_zero(out, to.strides, shape, size_of(type_));
+    if (piece.inputs == 0) return kernels::strided_fill(out, to.strides, shape, identity_.data(), size_of(type_));
     if (piece.inputs == 1) {
       const std::size_t id = input(0);
       if (sources[id] == base && source_of(piece.destination) == static_cast<int>(id)) return;
@@ -11311,43 +12195,19 @@ class ReshardPlan {
         const std::size_t id = input(i + k);
         parts[static_cast<std::size_t>(k)] = {source(id), sources_[id].strides};
       }
-      reduce_(type_, op_of(reduction_), out, to.strides,
+      reduce_(type_, reduction_, out, to.strides,
               std::span<const kernels::StridedSource>(parts.data(), static_cast<std::size_t>(count)), shape, i > 0,
               past_caches);
     }
   }
 };
 
-/// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
-/// consecutive shards per box, reduced in that order. A program that repeats it keeps the ReshardPlan instead.
-TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                          std::span<const ShardRef> source, int partials = 1,
-                          kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>);
-#if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
-                          std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
-  ReshardPlan plan(type, reduction, reduce);
-  std::vector<int> to, from;
-  std::vector<void*> to_data;
-  std::vector<const void*> from_data;
-  for (const ShardRef& shard : destination) {
-    to.push_back(plan.add_destination(shard.box, shard.strides));
-    to_data.push_back(shard.data);
-  }
-  for (const ShardRef& shard : source) {
-    from.push_back(plan.add_source(shard.box, shard.strides));
-    from_data.push_back(shard.data);
-  }
-  plan.fill(to, from, partials);
-  plan.run(to_data, from_data);
-}
-#endif
-
 /// How a tensor gets from one sharding to another on the same mesh. Sources and destinations are the distinct shards,
 /// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
 ///
 /// Axes unreduced in `from` alone are reduced, in mesh order; those in both stay partial; those in `to` alone split the
-/// value into partial ones: all of it at index 0 and zeros elsewhere for a sum, all of it everywhere for max and min.
+/// value into partial ones: all of it at index 0 and the identity elsewhere (zeros for a sum, ones for a product), all
+/// of it everywhere for max and min.
 inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh, const Sharding& from,
                                 const Sharding& to, kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>) {
   const unsigned kept = from.unreduced & to.unreduced, fresh = to.unreduced & ~kept, reduced = from.unreduced & ~kept;
@@ -11380,8 +12240,8 @@ inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh
   for (int i = 0; i < destinations.count(); ++i) {
     const Coordinates at = destinations.coordinates(i);
     const int destination = plan.add_destination(shard_box(shape, to, mesh, at));
-    if (to.reduction == Reduction::sum && index_over(fresh, at) != 0)
-      plan.fill_zero(destination);
+    if (!facts_of(to.reduction).idempotent && index_over(fresh, at) != 0)
+      plan.fill_identity(destination);
     else
       targets[static_cast<std::size_t>(index_over(kept, at))].push_back(destination);
   }
@@ -11392,6 +12252,56 @@ inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh
 }
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/transport/reshard.hpp
+
+#ifndef TESSERA_RUNTIME_TRANSPORT_RESHARD_HPP
+#define TESSERA_RUNTIME_TRANSPORT_RESHARD_HPP
+
+#if TESSERA_HAS_DEFINITIONS
+#endif
+
+namespace tessera::runtime {
+
+/// One shard in memory: the address of the element at `box.begin`, and strides in elements.
+struct ShardRef {
+  void* data = nullptr;
+  Box box;
+  kernels::Strides strides;
+};
+
+/// A row-major shard.
+inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kernels::contiguous_strides(extents(box))}; }
+
+/// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
+/// consecutive shards per box, reduced in that order by `reduce`. A program that repeats it keeps the ReshardPlan
+/// instead.
+TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                          std::span<const ShardRef> source, int partials = 1,
+                          kernels::ReduceFunction reduce = &kernels::no_reduction);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                          std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
+  ReshardPlan plan(type, reduction, reduce);
+  std::vector<int> to, from;
+  std::vector<void*> to_data;
+  std::vector<const void*> from_data;
+  for (const ShardRef& shard : destination) {
+    to.push_back(plan.add_destination(shard.box, shard.strides));
+    to_data.push_back(shard.data);
+  }
+  for (const ShardRef& shard : source) {
+    from.push_back(plan.add_source(shard.box, shard.strides));
+    from_data.push_back(shard.data);
+  }
+  plan.fill(to, from, partials);
+  plan.run(to_data, from_data);
+}
+#endif
+
+}  // namespace tessera::runtime
 
 #endif
 
@@ -11419,10 +12329,12 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
 }
 
 /// " at train.cpp:41", for the end of a message.
-inline std::string at_text(Here at) { return " at " + Source::from(at).text(); }
-
+TESSERA_ONCE std::string at_text(Here at);
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at);
+/// As tessera::resolve. Its errors name the operation and the user's line.
+TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at);
 #if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE std::string at_text(Here at) { return " at " + Source::from(at).text(); }
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at) {
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
@@ -11433,16 +12345,14 @@ TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& sha
   if (elements_of(shape) < 0)
     fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^52", at_text(at));
 }
-#endif
-
-/// As tessera::resolve. Its errors name the operation and the user's line.
-inline Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at) {
+TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at) {
   try {
     return resolve(spec, mesh, rank);
   } catch (const error& e) {
     throw error(e.id(), concat_text(e.what(), ", in ", op, at_text(at)));
   }
 }
+#endif
 
 /// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
@@ -11512,11 +12422,28 @@ template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost 
 namespace tessera {
 
 namespace detail {
-[[noreturn]] inline void fail_without_data(DType dtype, int rank, bool traced) {
+[[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced);
+/// As tensor_of.
+TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int rank);
+#if TESSERA_HAS_DEFINITIONS
+[[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced) {
   fail(errc::empty_tensor, "[tensor] data: a tensor of ", name_of(dtype), " and rank ", rank,
        traced ? " is part of a trace, its values are not known there"
               : " holds nothing: it was never assigned, or was moved from");
 }
+TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int rank) {
+  if (!storage) fail_without_data(dtype, rank, false);
+  if (storage->dtype() != dtype)
+    fail(errc::dtype_mismatch, "[tensor_of] element type: ", shape_text(storage->dtype(), storage->shape()),
+         " as a tensor of ", name_of(dtype));
+  if (storage->shape().size() != static_cast<std::size_t>(rank))
+    fail(errc::rank_mismatch, "[tensor_of] rank: ", shape_text(storage->dtype(), storage->shape()),
+         " as a tensor of rank ", rank);
+  if (storage->sharding().unreduced != 0)
+    fail(errc::unsupported, "[tensor_of] reduced value: ", text(storage->sharding(), storage->mesh()),
+         " is still to be reduced");
+}
+#endif
 }  // namespace detail
 
 /// What a tensor holds. Errors: `empty_tensor` for one that holds nothing, and inside a trace.
@@ -11528,16 +12455,7 @@ template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor
 /// The tensor that a storage is. A tensor is never still to be reduced: partial values live inside of programs alone.
 /// Errors: `empty_tensor` for null, `dtype_mismatch`, `rank_mismatch`, `unsupported` for partial values.
 template <class T, int Rank> ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
-  if (!storage) detail::fail_without_data(dtype_v<T>, Rank, false);
-  if (storage->dtype() != dtype_v<T>)
-    fail(errc::dtype_mismatch, "[tensor_of] element type: ", shape_text(storage->dtype(), storage->shape()),
-         " as a tensor of ", name_of(dtype_v<T>));
-  if (storage->shape().size() != static_cast<std::size_t>(Rank))
-    fail(errc::rank_mismatch, "[tensor_of] rank: ", shape_text(storage->dtype(), storage->shape()),
-         " as a tensor of rank ", Rank);
-  if (storage->sharding().unreduced != 0)
-    fail(errc::unsupported, "[tensor_of] reduced value: ", text(storage->sharding(), storage->mesh()),
-         " is still to be reduced");
+  detail::check_tensor_of(storage, dtype_v<T>, Rank);
   return ShardedTensor<T, Rank>(IntrusivePtr<RefCounted>(storage.get()));
 }
 
@@ -11553,9 +12471,12 @@ template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) 
 }
 
 /// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as messages name it.
-inline std::string layout_text(const TensorStorage& storage) {
+TESSERA_ONCE std::string layout_text(const TensorStorage& storage);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE std::string layout_text(const TensorStorage& storage) {
   return shape_text(storage.dtype(), storage.shape()) + text(storage.sharding(), storage.mesh());
 }
+#endif
 template <class T, int Rank> std::string layout_text(const ShardedTensor<T, Rank>& x) {
   return layout_text(storage_of(x));
 }
@@ -11617,7 +12538,7 @@ TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kern
   for (int shard = 0; shard < to.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
-  runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1}, 1, &kernels::no_reduction);
+  runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1});
 }
 #endif
 
@@ -11760,10 +12681,10 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
 
 #endif
 
-// ---- tessera/kernels/random.hpp
+// ---- tessera/kernels/philox.hpp
 
-#ifndef TESSERA_KERNELS_RANDOM_HPP
-#define TESSERA_KERNELS_RANDOM_HPP
+#ifndef TESSERA_KERNELS_PHILOX_HPP
+#define TESSERA_KERNELS_PHILOX_HPP
 
 namespace tessera::kernels {
 
@@ -11799,6 +12720,68 @@ constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
 }
 
 }  // namespace tessera::kernels
+
+#endif
+
+// ---- tessera/tensor/key.hpp
+
+#ifndef TESSERA_TENSOR_KEY_HPP
+#define TESSERA_TENSOR_KEY_HPP
+
+namespace tessera {
+
+/// What random numbers are drawn from: a value without state. The same key gives the same numbers, so each use takes a
+/// key of its own, made by `fold_in` or `split`.
+///
+///     auto [up, down] = ts::split<2>(ts::Key{42});
+///     auto w = ts::normal<float>(up, {64, 256}, mesh, {ts::none, "model"});
+struct Key {
+  std::uint64_t seed = 0;
+
+  constexpr Key() = default;
+  constexpr explicit Key(std::uint64_t from) : seed(from) {}
+  friend constexpr bool operator==(const Key&, const Key&) = default;
+};
+
+/// An independent key for each n: of a layer, a step, a leaf of a model.
+constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(key.seed, n)); }
+
+/// N independent keys, which are also independent of those that fold_in gives.
+template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
+  std::array<Key, N> keys;
+  // A stream of its own: the same small numbers are likely to be folded into the same key.
+  const Key stream = fold_in(key, 0x73706c6974ull);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i);
+  return keys;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/kernels/simd/xsimd.hpp
+
+#ifndef TESSERA_KERNELS_SIMD_XSIMD_HPP
+#define TESSERA_KERNELS_SIMD_XSIMD_HPP
+
+// g++ 12 takes the undefined registers that its own intrinsics of AVX-512 start from for mistakes, wherever they are
+// inlined into. Of what is inlined, the state of warnings where it stands counts.
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
+#include <xsimd/xsimd.hpp>
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic pop
+#endif
+
+#endif
+
+// ---- tessera/kernels/random.hpp
+
+#ifndef TESSERA_KERNELS_RANDOM_HPP
+#define TESSERA_KERNELS_RANDOM_HPP
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -12028,46 +13011,13 @@ inline void fill_random(DType type, Distribution distribution, void* dst, const 
 
 #endif
 
-// ---- tessera/tensor/key.hpp
-
-#ifndef TESSERA_TENSOR_KEY_HPP
-#define TESSERA_TENSOR_KEY_HPP
-
-namespace tessera {
-
-/// What random numbers are drawn from: a value without state. The same key gives the same numbers, so each use takes a
-/// key of its own, made by `fold_in` or `split`.
-///
-///     auto [up, down] = ts::split<2>(ts::Key{42});
-///     auto w = ts::normal<float>(up, {64, 256}, mesh, {ts::none, "model"});
-struct Key {
-  std::uint64_t seed = 0;
-
-  constexpr Key() = default;
-  constexpr explicit Key(std::uint64_t from) : seed(from) {}
-  friend constexpr bool operator==(const Key&, const Key&) = default;
-};
-
-/// An independent key for each n: of a layer, a step, a leaf of a model.
-constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(key.seed, n)); }
-
-/// N independent keys, which are also independent of those that fold_in gives.
-template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
-  std::array<Key, N> keys;
-  // A stream of its own: the same small numbers are likely to be folded into the same key.
-  const Key stream = fold_in(key, 0x73706c6974ull);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i);
-  return keys;
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/tensor/random.hpp
 
 #ifndef TESSERA_TENSOR_RANDOM_HPP
 #define TESSERA_TENSOR_RANDOM_HPP
+
+#if TESSERA_HAS_DEFINITIONS
+#endif
 
 namespace tessera {
 
@@ -12085,6 +13035,17 @@ template <class T> __attribute__((noinline)) void shift_values(T* data, std::int
   for (std::int64_t i = 0; i < count; ++i) data[i] = std::min(data[i] + offset, largest);
 }
 
+/// Random numbers for the elements in a box of a tensor of that shape, which are neighbours in memory.
+TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, const Shape& shape, const Box& box,
+                              void* data);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, const Shape& shape, const Box& box,
+                              void* data) {
+  const Shape own = extents(box);
+  kernels::fill_random(dtype, distribution, data, kernels::contiguous_strides(own), key.seed, shape, box.begin, own);
+}
+#endif
+
 /// offset + factor * z, at most `largest`, for random z, straight into the shards.
 template <class T, int Rank>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
@@ -12092,10 +13053,8 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
                                      Here at) {
   const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
   for_each_slab<T>(*storage, Cost{2}, [&](T* data, const Box& box) {
-    const Shape own = extents(box);
-    kernels::fill_random(dtype_v<T>, distribution, data, kernels::contiguous_strides(own), key.seed, shape, box.begin,
-                         own);
-    const std::int64_t count = volume(own);
+    fill_random(dtype_v<T>, distribution, key, shape, box, data);
+    const std::int64_t count = volume(extents(box));
     if (factor != T(1)) scale_values(data, count, factor);
     if (offset != T(0) || (factor != T(1) && std::isfinite(largest))) shift_values(data, count, offset, largest);
   });
@@ -12208,6 +13167,7 @@ namespace tessera {
 namespace detail {
 
 template <bool Causal> struct AttentionTag {
+  static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     using Said = decltype([] {
       static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
@@ -12241,9 +13201,10 @@ template <bool Causal> struct AttentionTag {
               .dtype = wide,
               .rank = 3,
               .unit = dims(q.node(), {0, 2, 1}),
-              .labels = AttentionForm{Causal, 0}.pack()};
+              .labels = AttentionForm{Causal, AttentionResult::logarithms}.pack()};
     const Value lse = q.make(made, {q.id, k.id, scale.id});
     made.op = Op::attention;
+    made.labels = AttentionForm{Causal, AttentionResult::output}.pack();
     made.dtype = q.dtype();
     made.rank = 4;
     made.unit = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_unit(3) ? 1u << 3 : 0u));
@@ -12332,11 +13293,12 @@ template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
-    return build::iota(like.at(context.source), Dim + like.rank() - Rank, dtype_v<T>);
+    return build::iota(like.at(context.source), like.shifted(Dim, Rank), dtype_v<T>);
   }
 };
 
 struct BroadcastTag {
+  static constexpr auto leading_dims = ops::LeadingDims::like;
   template <class A, class B> static constexpr bool fills = is_number_v<typename A::type>;
   template <class A, class B> struct result {
     using type = typename std::conditional_t<fills<A, B>, B, A>::type;
@@ -12515,7 +13477,7 @@ struct RearrangeText {
 /// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
                           int hidden = 0) {
-  const int lead = x.rank() - rank_in;
+  const int lead = x.leading(rank_in);
   int kept[max_rank]{};
   std::int32_t ids[max_rank]{};
   Factors made{};
@@ -12571,7 +13533,7 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
     for (int d = 0; d < text.rank_in; ++d)
       if ((text.units_in >> d & 1) != 0)
         require_unit(x, d + x.rank() - text.rank_in,
-                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unit");
+                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unsqueeze");
     return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
   }
 };
@@ -12629,11 +13591,11 @@ template <int Rank, int First, int Last> struct MergeTag {
   }
 };
 
-template <int Rank, int D> struct UnitTag {
+template <int Rank, int D> struct UnsqueezeTag {
   static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
   template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
-    const int lead = x.rank() - Rank;
+    const int lead = x.leading(Rank);
     return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
   }
 };
@@ -12641,10 +13603,10 @@ template <int Rank, int D> struct UnitTag {
 template <int Rank, int D> struct SqueezeTag {
   template <class A> using result = Typed<typename A::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
     require_unit(x, dim,
-                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unit, can be dropped");
+                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unsqueeze, can be dropped");
     return build::drop_units(x, 1u << dim);
   }
 };
@@ -12713,8 +13675,8 @@ template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const 
 }
 
 /// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
-template <int D, TensorOperand X> constexpr auto unit(const X& x, Here at = Here::current()) {
-  return call<detail::UnitTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
+template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+  return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
 /// Drops a dim of static extent 1.
@@ -12739,11 +13701,12 @@ template <int Rank, int D> struct SliceTag {
   static constexpr int size_operand = 2;
   template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    return build::slice(x.at(context.source), D + x.rank() - Rank, as_size(start), as_size(size));
+    return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
   }
 };
 
 template <int Rank, int D> struct ConcatTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class... Rest> struct result : A {
     using Said = decltype([] {
       static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
@@ -12756,7 +13719,7 @@ template <int Rank, int D> struct ConcatTag {
  private:
   static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
     const Value first = *parts.begin();
-    const int dim = D + first.rank() - Rank;
+    const int dim = first.shifted(D, Rank);
     Node made{
         .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
     std::int32_t operands[16]{};
@@ -12779,7 +13742,7 @@ template <int Rank, int D> struct PadTag {
   template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value before, Value after) {
     x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
   }
 };
@@ -12901,10 +13864,10 @@ constexpr int bit_count(unsigned bits) {
   return n;
 }
 
-template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
+template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
     static constexpr DType from = dtype_v<typename A::type>;
-    using type = element_t<Mean ? floating_type(from) : O == Op::sum ? sum_type(from) : from>;
+    using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
     using Said = decltype([] {
@@ -12919,7 +13882,7 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
     set <<= x.rank() - rank;
     const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
-    Value made = build::reduce(O, x.at(context.source), set, Keep);
+    Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
     if constexpr (Mean) {
       Value count = made.number(1, DType::i64);
       for (int d = 0; d < x.rank(); ++d)
@@ -12930,14 +13893,56 @@ template <Op O, bool Mean, bool Keep, int... Dims> struct Reduce {
   }
 };
 
+/// A reduction of the operand in another element type.
+template <class To, class R> struct ReduceAs {
+  template <class A> using result = typename R::template result<Typed<To, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    return R::emit(context, build::cast(x.at(context.source), dtype_v<To>), rank, set);
+  }
+};
+
+/// Where the first of the extremes is: the least position of those that are equal to the extreme, or NaN as it is.
+template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
+  using R = Reduce<Extreme, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using type = Index;
+    using Is = decltype([] {
+      static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                    "tessera: indices are std::int32_t or std::int64_t");
+    });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    set <<= x.rank() - rank;
+    Value found = build::binary(Op::equal, x, build::reduce(ops::op_v<Extreme>, x, set, true));
+    if (is_floating(x.dtype())) found = build::binary(Op::logical_or, found, build::binary(Op::not_equal, x, x));
+    constexpr DType type = dtype_v<Index>;
+    Value position = x.number(0, type);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
+    const Value past = x.integer(std::numeric_limits<Index>::max(), type);
+    return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
+  }
+};
+
 /// A reduction bound to the rank of its operand, which is what turns dims into bits.
 template <int Rank, class R> struct RankedReduce {
   template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
 };
 
-template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce(const X& x, Here at) {
-  return call<RankedReduce<X::rank, Reduce<O, Mean, Keep, Dims...>>>(Source::from(at), x);
+template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at) {
+  return call<RankedReduce<X::rank, R>>(Source::from(at), x);
+}
+template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
+constexpr auto reduce(const X& x, Here at) {
+  return reduce_by<Reduce<Operation, Mean, Keep, Dims...>>(x, at);
+}
+template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
+  return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
 }
 
 }  // namespace detail
@@ -12948,28 +13953,90 @@ template <Op O, bool Mean, bool Keep, int... Dims, TensorOperand X> constexpr au
 /// the result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
 /// gradient is divided equally.
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::sum, false, false, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::sum, false, true, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, false, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::sum, true, false, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, true, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto mean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::sum, true, true, Dims...>(x, at);
+  return detail::reduce<ops::SumOp, true, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto max(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::max, false, false, Dims...>(x, at);
+  return detail::reduce<ops::MaxOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto max(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::max, false, true, Dims...>(x, at);
+  return detail::reduce<ops::MaxOp, false, true, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto min(const X& x, Here at = Here::current()) {
-  return detail::reduce<Op::min, false, false, Dims...>(x, at);
+  return detail::reduce<ops::MinOp, false, false, Dims...>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce<Op::min, false, true, Dims...>(x, at);
+  return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
+}
+
+/// Products over the named dims (all when none is named): `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of
+/// bools and of integers below 32 bits are i32; wider ones wrap around. Of no elements it is 1; NaN where any element
+/// is. f32 is multiplied in f32, off by at most n 2^-23 of the product; bf16 is multiplied in f32 and rounded once it
+/// is whole. Shapes and communication as of `sum`: the partial values of a sharded dim are multiplied. The gradient is
+/// right where elements are zero, as in PyTorch; second derivatives are right where none is.
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
+}
+
+/// Whether any, or all, of the elements along the named dims hold, or are not 0; NaN is not 0. Results are bools. Of no
+/// elements, none holds, and all do. Shapes and communication as of `max`.
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto any(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MaxOp, true, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, false, Dims...>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
+}
+
+/// The index of the largest, or smallest, element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without
+/// a dim, `argmax(x)`, the row-major position among all. Of equal elements it is the first, and where any is NaN, the
+/// first NaN. An Index has to hold the number of elements; of none the result is the largest Index. Shapes as of `max`;
+/// there is no gradient. Communication: over a sharded dim, one all-reduce of the extremes and one of the indices.
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmax(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmax(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, true>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X> constexpr auto argmin(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, false>>(x, at);
+}
+template <int D, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true, D>>(x, at);
+}
+template <Element Index = std::int32_t, TensorOperand X>
+constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::ArgReduce<ops::MinOp, Index, true>>(x, at);
 }
 
 }  // namespace tessera
@@ -12992,16 +14059,17 @@ namespace build {
 constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
 constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
 
-/// A reduction that counts as a constant to gradients: a shift that cancels in what it is used for.
-constexpr Value constant_reduce(Op op, Value x, int dim) {
-  Node made = reduce(op, x, 1u << dim, true).node();
+/// A reduction over the dims in the bit set that counts as a constant to gradients: a shift that cancels in what it is
+/// used for.
+constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
+  Node made = reduce(op, x, dims, true).node();
   Reduced reduced = Reduced::of(made);
   reduced.constant = true;
   made.labels = reduced.pack();
   return x.make(made, {x.id});
 }
 /// x less its largest element along a dim.
-constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, dim); }
+constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
 constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
 constexpr Value softmax(Value x, int dim) {
   const Value e = unary(Op::exp, shifted(x, dim));
@@ -13038,10 +14106,33 @@ template <int Rank, int D, bool Log> struct SoftmaxTag {
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
-    const int dim = D + x.rank() - Rank;
+    const int dim = x.shifted(D, Rank);
     if constexpr (!Log) return build::cast(build::softmax(x, dim), type);
     const Value shifted = build::shifted(x, dim);
     return build::cast(shifted - build::log_sum_exp_of_shifted(shifted, dim), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct LogSumExp {
+  using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
+  template <class A> struct result : R::template result<A> {
+    using Floats =
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double and bf16 tensors"); });
+  };
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = x.dtype();
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    // An infinite extreme is no shift: infinity less itself is NaN.
+    const Value most = build::constant_reduce(Op::max, x, set),
+                infinity = x.number(std::numeric_limits<double>::infinity());
+    const Value shift =
+        build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
+    const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
+    const Value made = build::unary(Op::log, sum) + shift;
+    return build::cast(Keep ? made : build::drop_units(made, set), type);
   }
 };
 
@@ -13056,6 +14147,7 @@ template <class X, class... Parameters> struct NormResult : X {
 };
 
 struct LayerNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     const DType type = x.dtype();
@@ -13066,7 +14158,7 @@ struct LayerNormTag {
     // left, which costs no pass of its own; its slope is 0.
     const Value count = build::cast(build::extent(x, dim), x.dtype());
     const Value near = x - build::row_sum(x, dim) / count;
-    const Value rest = build::constant_reduce(Op::sum, near, dim) / count;
+    const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
     const Value variance = build::row_sum(near * near, dim) / count - rest * rest;
     const Value scale = build::unary(Op::rsqrt, variance + build::cast(eps, x.dtype()));
     return build::cast((near - rest) * scale * gain + bias, type);
@@ -13074,6 +14166,7 @@ struct LayerNormTag {
 };
 
 struct RmsNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class Gain, class Eps> using result = NormResult<X, Gain>;
   static constexpr Value emit(Value context, Value x, Value gain, Value eps) {
     const DType type = x.dtype();
@@ -13098,7 +14191,7 @@ template <int Rank> struct CrossEntropyTag {
   };
   // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
   static constexpr Value emit(Value context, Value logits, Value targets) {
-    const int lead = logits.rank() - Rank, dim = logits.rank() - 1;
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
     const Value shifted = build::shifted(logits, dim);
@@ -13122,7 +14215,7 @@ template <int Rank> struct MseTag {
   static constexpr Value emit(Value context, Value x, Value y) {
     const DType type = computed_as(x.dtype());
     const Value difference = build::cast(x.at(context.source), type) - build::cast(y, type);
-    return build::mean_of_all(difference * difference, difference.rank() - Rank);
+    return build::mean_of_all(difference * difference, difference.leading(Rank));
   }
 };
 
@@ -13136,6 +14229,16 @@ template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here a
 /// The logarithm of softmax, without computing it. Communication: as softmax.
 template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
+}
+
+/// The logarithm of the sum of exponentials over the named dims (all when none is named), `logsumexp<-1>(x)`; stable
+/// for large x, -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as of `max`.
+/// Communication: as softmax.
+template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
 }
 
 /// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
@@ -13320,30 +14423,32 @@ GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, co
 
 #endif
 
-// ---- tessera/ops/indexing/indexing.hpp
+// ---- tessera/ops/indexing/embedding.hpp
 
-#ifndef TESSERA_OPS_INDEXING_INDEXING_HPP
-#define TESSERA_OPS_INDEXING_INDEXING_HPP
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
 
 namespace tessera {
 
 namespace detail {
 
-struct GatherTag {
+struct EmbeddingTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
   template <class Table, class Indices> struct result {
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;
     using Said = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Table::rank >= 1, "tessera: the table of gather has at least one dim, the one that is looked up");
+          "tessera: the indices of embedding are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding has at least one dim, the one that is looked up");
       static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
     });
   };
   static constexpr Value emit(Value context, Value table, Value indices) {
     const int lead = indices.rank();
-    Node made{.op = Op::gather, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
     made.unit = static_cast<std::uint8_t>(indices.node().unit | (table.node().unit >> 1) << lead);
     return table.at(context.source).make(made, {table.id, indices.id});
   }
@@ -13355,8 +14460,8 @@ struct GatherTag {
 /// Its gradient adds the rows of the cotangent into a table of zeros. Errors: dim_range for an index outside [0, N).
 /// Communication: a table sharded along N answers with a partial value, each shard for its own rows.
 template <TensorOperand Table, TensorOperand Indices>
-constexpr auto gather(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag>(Source::from(at), table, indices);
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
 }
 
 }  // namespace tessera
@@ -13377,7 +14482,9 @@ template <Element T = float> struct Embedding {
   ShardedTensor<T, 2> table;
 
   static constexpr std::array field_names{"table"};
-  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const { return gather(table, tokens, at); }
+  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const {
+    return embedding(table, tokens, at);
+  }
 };
 
 /// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
@@ -14017,8 +15124,8 @@ struct AdamWStep {
     keep1 = 1.0 - beta1;
     keep2 = 1.0 - beta2;
     const Value learning_rate = lower(at, config.learning_rate);
-    rate = learning_rate / (1.0 - build::binary(Op::pow, beta1, count));
-    inverse_root2 = build::unary(Op::rsqrt, 1.0 - build::binary(Op::pow, beta2, count));
+    rate = learning_rate / (1.0 - build::apply<ops::PowOp>(beta1, count));
+    inverse_root2 = build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count));
     epsilon = lower(at, config.epsilon);
     decay = 1.0 - learning_rate * lower(at, config.weight_decay);
   }
@@ -14058,7 +15165,7 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
             is_bf16 ? step.as(DType::bf16) : of[std::is_same_v<typename S::element, double>];
         const Value next_m = s.beta1 * m.value + s.keep1 * g.value;
         const Value next_v = s.beta2 * v.value + s.keep2 * (g.value * g.value);
-        const Value spread = build::unary(Op::sqrt, next_v) * s.inverse_root2 + s.epsilon;
+        const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
         const Value kept = S::rank >= 2 ? s.decay * p.value : p.value.at(s.decay.source);
         return std::tuple(S(kept - s.rate * next_m / spread), S(next_m), S(next_v));
       },
@@ -14091,26 +15198,22 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
 template <TensorOperand X>
 constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout layout, const PartitionSpec* cotangent,
                          Source source) {
-  static_assert(
-      !LocalOperand<X>,
-      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
+  static_assert(!LocalOperand<X>,
+                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
     fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
                             "ts::reshard for tensors");
   const Value value = lower(context, x);
-  Node made{.op = Op::constraint,
-            .dtype = value.dtype(),
-            .rank = value.node().rank,
-            .unit = value.node().unit,
-            .value = static_cast<double>(constraint_spec(context, spec, X::rank, value.rank()))};
-  made.labels[0] = static_cast<std::int8_t>(layout);
+  Node made{.op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .unit = value.node().unit};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), layout};
   if (cotangent != nullptr) {
     const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || made.index() > 127)
+    if (own > 127 || says.spec > 127)
       value.refuse(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
-    made.labels[1] = static_cast<std::int8_t>(own);
+    says.cotangent_spec = static_cast<std::int8_t>(own);
   }
+  says.write(made);
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
 }
 
@@ -14143,9 +15246,8 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(
-      !LocalOperand<X> && !LocalOperand<Y>,
-      "tessera: inside a shard_map values are shards, which lie on one device; lay out its operands or results");
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
   const Source source = Source::from(at);
   Value context = trace_of(x);
@@ -14185,7 +15287,7 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   Value total{};
   for (const Value& value : values) {
     const Value v = value.at(source);
-    const Value squares = build::cast(build::reduce(Op::sum, v * v, (1u << v.rank()) - 1, false), wide);
+    const Value squares = build::cast(build::sum_of(v * v, (1u << v.rank()) - 1), wide);
     total = total.module == nullptr ? squares : total + squares;
   }
   // The sum is a value of its own, so that what each device has summed is reduced once, not tensor by tensor.
@@ -14198,7 +15300,7 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
 /// Inside a traced function: the root of the sum of the squares of all elements of a model.
 template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
-  return Sym<float, 0>(build::cast(build::unary(Op::sqrt, total), DType::f32));
+  return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
 }
 
 /// Inside a traced function: gradients scaled down so that their global norm is at most `max_norm`, and the norm that
@@ -14210,10 +15312,10 @@ template <class Model, NumberOperand Limit>
 constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {
   const Source source = Source::from(at);
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(gradients), source);
-  const Value norm = build::unary(Op::sqrt, total);
+  const Value norm = build::apply<ops::SqrtOp>(total);
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
   // Where the norm is below the limit this is limit / limit: exactly one.
-  const Value scale = limit / build::binary(Op::maximum, norm, limit);
+  const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
   auto clipped = optim::tree_map(
       [&](auto g) {
         using S = decltype(g);
@@ -14369,6 +15471,9 @@ inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t
 #ifndef TESSERA_RUNTIME_TRANSPORT_COLLECTIVES_HPP
 #define TESSERA_RUNTIME_TRANSPORT_COLLECTIVES_HPP
 
+#if TESSERA_HAS_DEFINITIONS
+#endif
+
 namespace tessera::runtime {
 
 /// A row-major array that takes part in a collective.
@@ -14391,6 +15496,27 @@ struct Route {
   int destination = 0;
 };
 
+/// Fills every output with the input of member `root`.
+TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups);
+
+/// Fills every output with the reduction of all inputs, in the order of the members.
+TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups);
+
+/// Fills every output with the inputs, joined along `dim`. Their extents along it may differ.
+TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups);
+
+/// Reduces the inputs, in the order of the members, and gives each member its range along `dim`: as long as its output.
+TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups);
+
+/// Splits each input along `split_dim`, sends piece j to member j, and joins what arrives along `concat_dim`, in the
+/// order of the members. Of different dims, piece j is as long as output j, and inputs may differ along `concat_dim`;
+/// of one dim, pieces are equal, and `not_divisible` is thrown when they can't be.
+TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups);
+
+/// Copies along the routes, in every group; a member that no route leads to gets zeros.
+TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups);
+
+#if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
 /// Collects the moves of all groups of one collective, so that they run as one parallel loop.
@@ -14428,7 +15554,7 @@ class Moves {
     plan_.fill(std::span(&destination, 1), sources, partials);
   }
   void copy(int destination, int source) { fill(destination, std::span<const int>(&source, 1)); }
-  void fill_zero(int destination) { plan_.fill_zero(destination); }
+  void fill_zero(int destination) { plan_.fill_identity(destination); }
   void run() const { plan_.run(destinations_, sources_); }
 
   void require(bool holds, std::string_view rule) const {
@@ -14485,8 +15611,7 @@ inline std::int64_t end_of(const std::vector<Box>& boxes, std::size_t dim) {
 
 }  // namespace detail
 
-/// Fills every output with the input of member `root`.
-inline void broadcast(DType type, int root, std::span<const Group> groups) {
+TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups) {
   detail::Moves moves("broadcast", type);
   for (const Group& group : groups) {
     const Part& in = group.in[static_cast<std::size_t>(moves.member(group, root))];
@@ -14496,8 +15621,7 @@ inline void broadcast(DType type, int root, std::span<const Group> groups) {
   moves.run();
 }
 
-/// Fills every output with the reduction of all inputs, in the order of the members.
-inline void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
+TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
   detail::Moves moves("all_reduce", type, reduction);
   std::vector<Group> copies;
   for (const Group& group : groups) {
@@ -14513,8 +15637,7 @@ inline void all_reduce(DType type, Reduction reduction, std::span<const Group> g
   if (!copies.empty()) broadcast(type, 0, copies);
 }
 
-/// Fills every output with the inputs, joined along `dim`. Their extents along it may differ.
-inline void all_gather(DType type, int dim, std::span<const Group> groups) {
+TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups) {
   detail::Moves moves("all_gather", type);
   for (const Group& group : groups) {
     const std::size_t d = moves.dim_of(group, dim);
@@ -14528,8 +15651,7 @@ inline void all_gather(DType type, int dim, std::span<const Group> groups) {
   moves.run();
 }
 
-/// Reduces the inputs, in the order of the members, and gives each member its range along `dim`: as long as its output.
-inline void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
+TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
   detail::Moves moves("reduce_scatter", type, reduction);
   for (const Group& group : groups) {
     const std::size_t d = moves.dim_of(group, dim);
@@ -14545,10 +15667,7 @@ inline void reduce_scatter(DType type, Reduction reduction, int dim, std::span<c
   moves.run();
 }
 
-/// Splits each input along `split_dim`, sends piece j to member j, and joins what arrives along `concat_dim`, in the
-/// order of the members. Of different dims, piece j is as long as output j, and inputs may differ along `concat_dim`;
-/// of one dim, pieces are equal, and `not_divisible` is thrown when they can't be.
-inline void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups) {
+TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups) {
   detail::Moves moves("all_to_all", type);
   for (const Group& group : groups) {
     const std::size_t split = moves.dim_of(group, split_dim), concat = moves.dim_of(group, concat_dim);
@@ -14584,8 +15703,7 @@ inline void all_to_all(DType type, int split_dim, int concat_dim, std::span<cons
   moves.run();
 }
 
-/// Copies along the routes, in every group; a member that no route leads to gets zeros.
-inline void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups) {
+TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups) {
   detail::Moves moves("collective_permute", type);
   for (const Group& group : groups) {
     moves.require_same_size(group);
@@ -14611,6 +15729,7 @@ inline void collective_permute(DType type, std::span<const Route> routes, std::s
   }
   moves.run();
 }
+#endif
 
 }  // namespace tessera::runtime
 
@@ -14623,31 +15742,13 @@ inline void collective_permute(DType type, std::span<const Route> routes, std::s
 
 namespace tessera {
 
-/// What runs as one step: a fused group of nodes, or a node of its own.
-/// `attention` has up to three results: see attention_form.hpp.
-enum class UnitKind : std::uint8_t {
-  fused,
-  contraction,
-  layout,
-  indexed,
-  random,
-  constraint,
-  repeat,
-  attention,
-  scan,
-  sort,
-  fold
-};
-inline constexpr int unit_kinds = 11;
-
 /// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim along dim d of the
 /// iteration space, -1 where the value repeats or, being made, is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
   std::int32_t operand = -1;  ///< of a unit of one node: which of its operands this input is
   std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
-  bool accumulates = false;  ///< a result reduced with `reduce_op` over the dims of the space that it lacks
-  Op reduce_op = Op::sum;
+  bool accumulates = false;  ///< a result reduced, as its row says, over the dims of the space that it lacks
 };
 
 struct Unit {
@@ -14664,6 +15765,9 @@ struct Unit {
   std::uint8_t rank = 0;                              ///< of the iteration space
   std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
   std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
+
+  /// Of a unit that is not fused: the node whose operands it reads. With an addend the root is the sum.
+  constexpr std::int32_t rule_node() const { return kind == UnitKind::contraction ? space : root; }
 };
 
 /// The units of one graph, in an order in which they can run.
@@ -14709,8 +15813,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
     for (int o = 0; o < unit.output_count; ++o) rule.outputs.push_back(dims_of(units.output(u, o)));
     return rule;
   }
-  // A contraction that adds to a value has the sum as its root; its rule is the einsum's.
-  const int node = unit.kind == UnitKind::contraction ? unit.space : unit.root;
+  const int node = unit.rule_node();
   FactorRule row;
   row.operands.reserve(graph[node].arity);
   row_of(graph[node]).sharding(graph, node, row);
@@ -14833,7 +15936,7 @@ struct CollectiveInfo {
   std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   Source source{};                 ///< the line whose value is communicated
   std::string_view why;            ///< the reason: what needs it
-  bool asked = true;               ///< by a spec, a request or a partial value; if not, a policy may forbid it
+  bool requested = true;           ///< by a spec, a request or a partial value; others are implicit
 };
 
 /// What a value of a plan is stored in.
@@ -14842,6 +15945,7 @@ enum class ValueRole : std::uint8_t {
   intermediate,  ///< a block of the arena
   output,        ///< made by a step of this plan straight into a result; of a body, bound for every layer
   view,          ///< the elements of another value under other dims
+  fused,         ///< passed from one step to another that runs fused with it: stored nowhere, see PlanStep::fusion
   host,          ///< a host scalar that a repeat takes as a tensor
 };
 
@@ -14858,10 +15962,24 @@ struct PlanValue {
   std::int64_t device_bytes = 0;        ///< on the device that holds most
   std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
   int first_step = -1, last_step = -1;  ///< when its memory is needed, views of it included
-  std::int64_t offset = 0;              ///< of an intermediate, in the arena
+  std::int64_t offset = 0;              ///< of what is in the arena
+  /// Of a fused value that is made where a result goes: the result may be written over an argument that is read with
+  /// it. In a call that gives the argument up, the value is made in a block of the arena instead.
+  bool spare = false;
+
+  constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };
 
 enum class StepKind : std::uint8_t { compute, reshard, repeat };
+
+/// How a step runs fused with the one that follows it. Steps are executed as this says.
+enum class Fusion : std::uint8_t {
+  apart,        ///< it ends before the next begins
+  epilogue,     ///< the next one works on each box of a product as soon as the box is there
+  into_result,  ///< as an epilogue, and each box is summed where the result that the next one makes of it goes
+  rounding,     ///< the next one's cast to bf16, of a product or of it plus a row, is done as the product is stored
+  sum,          ///< the next one reduces parts: each part is added to the sum as it is made
+};
 
 struct PlanStep {
   StepKind kind = StepKind::compute;
@@ -14872,9 +15990,8 @@ struct PlanStep {
   /// is added on the devices with coordinate 0.
   std::uint16_t added_over = 0;
   Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  /// This step may do the work of the step that follows: a reshard that sums partial values into the result, or a cast.
-  bool adds_up = false;
-  std::int32_t body = -1;  ///< of a repeat: its graph
+  Fusion fusion = Fusion::apart;         ///< with the step that follows
+  std::int32_t body = -1;                ///< of a repeat: its graph
   std::int64_t layers = 1;
   std::int64_t flops = 0;  ///< of all devices together; INT64_MAX for more
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
@@ -14887,11 +16004,45 @@ struct GraphPlan {
   Growable<PlanStep> steps;
   Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
   Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  Growable<HostNumber> numbers;      ///< by node: host scalars known when planning
-  Growable<Shape> shapes;            ///< by node
-  std::int64_t arena_bytes = 0;      ///< scratch of this graph, the largest body's included
-  std::int64_t body_offset = 0;      ///< where bodies have their scratch in it
+  /// By output: the argument that it is written over in a call that gives the argument up, as by donate_argnums of JAX
+  /// and input_output_alias of XLA; -1: it always has memory of its own.
+  Growable<std::int32_t> donated;
+  Growable<HostNumber> numbers;  ///< by node: host scalars known when planning
+  Growable<Shape> shapes;        ///< by node
+  std::int64_t arena_bytes = 0;  ///< scratch of this graph, the largest body's included
+  std::int64_t body_offset = 0;  ///< where bodies have their scratch in it
 };
+
+/// The mesh axes along which the places of a step differ: those that its values and factors use.
+constexpr std::uint16_t work_axes(const GraphPlan& plan, const PlanStep& step) {
+  unsigned axes = 0;
+  for (const Growable<std::int32_t>* list : {&step.inputs, &step.outputs})
+    for (const std::int32_t v : *list)
+      if (v >= 0) axes |= plan.values[static_cast<std::size_t>(v)].sharding.used_axes();
+  for (const AxisList& factor : step.factors)
+    for (const std::uint8_t axis : factor) axes |= 1u << axis;
+  return static_cast<std::uint16_t>(axes);
+}
+
+/// Whether the memory of one value is laid out as that of another.
+constexpr bool stored_alike(const PlanValue& a, const PlanValue& b) {
+  return a.dtype == b.dtype && a.shape == b.shape && a.stacked == b.stacked &&
+         a.sharding.without_priority() == b.sharding.without_priority();
+}
+
+/// Whether two values of a graph have memory in common.
+constexpr bool share_memory(const GraphPlan& plan, int a, int b) {
+  const auto root = [&](int v) {
+    while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
+      v = plan.values[static_cast<std::size_t>(v)].view_of;
+    return v;
+  };
+  a = root(a), b = root(b);
+  if (a < 0 || b < 0) return false;
+  const PlanValue &x = plan.values[static_cast<std::size_t>(a)], &y = plan.values[static_cast<std::size_t>(b)];
+  if (!x.in_arena() || !y.in_arena()) return a == b;
+  return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
+}
 
 /// Queries about the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
 template <class Self> struct Communication {
@@ -14908,10 +16059,10 @@ template <class Self> struct Communication {
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
-  /// Collectives that no constraint of the user asks for: see CollectiveInfo::asked.
-  constexpr std::int64_t unasked_count() const {
+  /// Implicit collectives, which no constraint of the user needs: see CollectiveInfo::requested.
+  constexpr std::int64_t implicit_count() const {
     std::int64_t n = 0;
-    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.asked ? 0 : times; });
+    self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.requested ? 0 : times; });
     return n;
   }
 
@@ -14989,7 +16140,7 @@ namespace tessera {
 struct CommunicationLimit {
   std::int64_t wire_bytes = INT64_MAX;   ///< that a device may send
   std::int64_t collectives = INT64_MAX;  ///< slices, which move nothing, don't count
-  bool forbid_unasked_reshards = false;
+  bool forbid_implicit_reshards = false;
 };
 
 /// Collectives of one kind over the same axes that ran.
@@ -15062,8 +16213,8 @@ class CommunicationScope {
   template <class Collectives, class Describe>
   void permit(const Collectives& collectives, const Describe& describe) const {
     std::int64_t wire = 0, count = 0, largest_wire = -1;
-    CollectiveInfo largest, unasked;
-    bool is_unasked = false;
+    CollectiveInfo largest, implicit;
+    bool is_implicit = false;
     collectives([&](const CollectiveInfo& c, std::int64_t times) {
       if (c.kind == Collective::slice) return;
       wire += c.wire_bytes * times;
@@ -15072,12 +16223,12 @@ class CommunicationScope {
         largest_wire = c.wire_bytes * times;
         largest = c;
       }
-      if (!c.asked && !is_unasked) unasked = c;
-      is_unasked = is_unasked || !c.asked;
+      if (!c.requested && !is_implicit) implicit = c;
+      is_implicit = is_implicit || !c.requested;
     });
     for (const CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) {
       const CommunicationLimit& limit = scope->limit_;
-      if (is_unasked && limit.forbid_unasked_reshards) describe(unasked);
+      if (is_implicit && limit.forbid_implicit_reshards) describe(implicit);
       if (wire > limit.wire_bytes - scope->wire_bytes())
         scope->fail_limit("bytes on the wire", wire, scope->wire_bytes(), limit.wire_bytes, largest);
       if (count > limit.collectives - scope->collectives())
@@ -15173,14 +16324,14 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
   const GraphView& graph = program.graphs[graph_index];
   const Node& node = graph[id];
   std::string text = concat_text("%", id, " = ", detail::operation_text(program, graph, id));
-  if (node.op != Op::repeat) text += " " + detail::type_text(node);
+  if (!node.is_repeat()) text += " " + detail::type_text(node);
   if (node.arity > 0) text += " (";
   for (int i = 0; i < node.arity; ++i) {
     const int operand = graph.operand(id, i);
     if (i > 0) text += ", ";
     if (operand < 0)
       text += '-';
-    else if (graph[operand].op == Op::constant)
+    else if (graph[operand].is_constant())
       text += detail::number_text(graph[operand]);
     else
       text += concat_text("%", operand);
@@ -15197,12 +16348,12 @@ inline std::string text_of(const ProgramView& program) {
     const GraphView& graph = program.graphs[g];
     text += g == 0 ? "program\n" : concat_text("graph ", g, "\n");
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op != Op::constant) text += "  " + text_of(program, g, id) + "\n";
+      if (!graph[id].is_constant()) text += "  " + text_of(program, g, id) + "\n";
     text += "  return";
     for (int k = 0; k < graph.output_count; ++k) {
       const int id = graph.outputs[k];
       text += k == 0 ? " " : ", ";
-      text += graph[id].op == Op::constant ? detail::number_text(graph[id]) : concat_text("%", id);
+      text += graph[id].is_constant() ? detail::number_text(graph[id]) : concat_text("%", id);
     }
     text += '\n';
   }
@@ -15218,7 +16369,7 @@ inline std::string dot_of(const ProgramView& program) {
                         "\";\n");
     for (int id = 0; id < graph.size; ++id) {
       text += concat_text("    n", g, "_", id, " [label=\"%", id, " ", detail::operation_text(program, graph, id));
-      if (graph[id].op != Op::repeat) text += "\\n" + detail::type_text(graph[id]);
+      if (!graph[id].is_repeat()) text += "\\n" + detail::type_text(graph[id]);
       if (graph[id].source.line != 0) text += "\\n" + graph[id].source.text();
       text += "\"];\n";
     }
@@ -15231,7 +16382,7 @@ inline std::string dot_of(const ProgramView& program) {
                           " [shape=plaintext, label=\"result ", k, "\"];\n");
     text += "  }\n";
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::repeat)
+      if (graph[id].is_repeat())
         text += concat_text("  n", g, "_", id, " -> out", graph[id].index(), "_0 [style=dashed];\n");
   }
   return text + "}\n";
@@ -15285,12 +16436,11 @@ class GraphVerifier {
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operand(id, i);
       if (operand >= id) return "operands stand before their users";
-      if (operand < 0 && !(node.op == Op::rearrange && i > 0)) return "only sizes of a rearrange may be absent";
-      if (operand >= 0 && (graph_[operand].op == Op::repeat) != (node.op == Op::project))
+      if (operand < 0 && !(row.optional_operands && i > 0)) return "only sizes of a rearrange may be absent";
+      if (operand >= 0 && graph_[operand].is_repeat() != node.is_projection())
         return "a repeat is read through its projections, and these read nothing else";
     }
-    if (node.op != Op::repeat && (node.rank > max_rank || node.unit >> node.rank != 0))
-      return "a dim is one of the rank";
+    if (!node.is_repeat() && (node.rank > max_rank || node.unit >> node.rank != 0)) return "a dim is one of the rank";
     return check_of(node.op)({program_, graph_, index_, id});
   }
 };
@@ -15466,9 +16616,9 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 
   const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
   const Source source = result.node().source;  // a call of a stack has no line of its own
-  Node node{.op = Op::repeat, .labels = repeat.pack(), .value = static_cast<double>(body), .source = source};
-  const Value made{module, outer, module->graph(outer).add(node, operands.data(), static_cast<int>(operands.size())),
-                   source};
+  const Value made{
+      module, outer,
+      module->graph(outer).add(repeat.node(body, source), operands.data(), static_cast<int>(operands.size())), source};
   return X(build::project(made, 0, x.value.node()));
 }
 
@@ -15606,225 +16756,6 @@ template <class Given> struct ResultOf {
 
 #endif
 
-// ---- tessera/graph/transform/simplify.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_SIMPLIFY_HPP
-#define TESSERA_GRAPH_TRANSFORM_SIMPLIFY_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Which nodes the outputs depend on.
-constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
-  Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
-  std::uint8_t* const live = made.data();
-  for (int k = 0; k < graph.output_count; ++k) live[graph.outputs[k]] = 1;
-  for (int id = graph.size - 1; id >= 0; --id) {
-    if (live[id] == 0) continue;
-    const std::int32_t* const own = graph.operands + graph.nodes[id].first;
-    for (int i = graph.nodes[id].arity - 1; i >= 0; --i)
-      if (own[i] >= 0) live[own[i]] = 1;
-  }
-  return made;
-}
-
-/// A node of numbers alone, folded into a number; -1 when it can't be.
-constexpr int fold_numbers(Graph& made, const Node& node, const std::int32_t* operands) {
-  if (node.rank != 0 || node.arity == 0 || node.arity > 2) return -1;
-  const OpRow& row = row_of(node.op);
-  if (!row.folds) return -1;
-  for (int i = 0; i < node.arity; ++i)
-    if (made[operands[i]].op != Op::constant) return -1;
-  const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
-  if (node.op == Op::cast && !keeps(number_rule(node), node.dtype, a.real())) return -1;  // planning says so
-  Node folded{.op = Op::constant, .dtype = node.dtype, .source = node.source};
-  const bool reals = is_floating(made[operands[0]].dtype);
-  if (is_floating(node.dtype) || (reals && node.op != Op::cast)) {
-    folded.value = row.number(a.real(), b.real(), 0);
-  } else if (node.dtype == DType::bool_ && node.op == Op::cast) {
-    folded.value = a.real() != 0;
-  } else {
-    // What can't be known is an error where the shapes are, which names the user's line.
-    std::int64_t exact = 0;
-    if (node.op == Op::div || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
-    folded = integer_node(exact, node.dtype);
-    folded.source = node.source;
-  }
-  return made.add(folded);
-}
-
-/// Known extent of a dim, or -1: extents that follow from constants in the graph.
-constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
-  for (;;) {
-    const Node& node = graph[id];
-    if (node.is_unit(dim)) return 1;
-    if (node.op == Op::rearrange && node.arity > 1) {
-      const Factors f = Factors::of(node);
-      int at = -1, count = 0;
-      for (int p = 0; p < f.count; ++p)
-        if (f.out_dim[p] == dim) at = f.order[p], ++count;
-      if (count != 1) return -1;
-      const int size = graph.operand(id, 1 + at);
-      return size >= 0 && graph[size].op == Op::constant ? number_of(graph[size]).integer() : -1;
-    }
-    return -1;
-  }
-}
-
-/// A sum of pads that together cover a dim once is a concat: what the slices of one value leave behind in its gradient.
-class PadsToConcat {
- public:
-  constexpr PadsToConcat(Graph& graph, int root) : graph_(graph), dim_(-1), like_(-1) { collect(root); }
-
-  constexpr int result(const Node& node) {
-    if (!valid_ || parts_.size() < 2) return -1;
-    const std::int64_t extent = static_extent(graph_, like_, dim_);
-    if (extent < 0) return -1;
-    Growable<std::int32_t> ordered;
-    std::int64_t covered = 0;
-    while (covered < extent) {
-      std::size_t at = 0;
-      while (at < parts_.size() && parts_[at].start != covered) ++at;
-      if (at == parts_.size()) return -1;
-      ordered.push_back(parts_[at].id);
-      covered += parts_[at].size;
-    }
-    if (covered != extent || ordered.size() != parts_.size()) return -1;
-    return graph_.add({.op = Op::concat,
-                       .dtype = node.dtype,
-                       .rank = node.rank,
-                       .unit = node.unit,
-                       .labels = pack_dim(dim_),
-                       .source = node.source},
-                      ordered.data(), static_cast<int>(ordered.size()));
-  }
-
- private:
-  struct Part {
-    std::int64_t start, size;
-    std::int32_t id;
-  };
-  Graph& graph_;
-  int dim_;
-  int like_;
-  bool valid_ = true;
-  Growable<Part> parts_;
-
-  constexpr void collect(int id) {
-    const Node& node = graph_[id];
-    if (node.op == Op::add) {
-      collect(graph_.operand(id, 0));
-      if (valid_) collect(graph_.operand(id, 1));
-      return;
-    }
-    valid_ = node.op == Op::pad && graph_.operand_node(id, 1).op == Op::constant &&
-             (like_ < 0 || (like_ == graph_.operand(id, 2) && dim_ == dim_of(node)));
-    if (!valid_) return;
-    like_ = graph_.operand(id, 2);
-    dim_ = dim_of(node);
-    const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
-    valid_ = size > 0;
-    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
-  }
-};
-
-/// An empty graph with room for a copy of another.
-constexpr Graph graph_of_size(const GraphView& graph) {
-  std::size_t operands = 0;
-  if (graph.size > 0)
-    operands = static_cast<std::size_t>(graph.nodes[graph.size - 1].first) + graph.nodes[graph.size - 1].arity;
-  Graph made;
-  made.nodes.reserve(static_cast<std::size_t>(graph.size));
-  made.operands.reserve(operands);
-  return made;
-}
-
-constexpr std::size_t longest_list(const GraphView& graph) {
-  std::size_t longest = 0;
-  for (int id = 0; id < graph.size; ++id)
-    if (graph.nodes[id].arity > longest) longest = graph.nodes[id].arity;
-  return longest;
-}
-
-/// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
-constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
-  const Growable<std::uint8_t> live = live_nodes(graph);
-  const std::uint8_t* const is_live = live.data();
-  const Node* const nodes = graph.nodes;
-  Graph made = graph_of_size(graph);
-  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
-  std::int32_t* const to = moved.data();
-  std::int32_t* const operands = list.data();
-  for (int id = 0; id < graph.size; ++id) {
-    if (is_live[id] == 0) continue;
-    const Node& node = nodes[id];
-    const std::int32_t* const own = graph.operands + node.first;
-    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
-    int result = fold_numbers(made, node, operands);
-    if (result < 0 && node.op == Op::broadcast && same_static_shape(made[operands[0]], node)) result = operands[0];
-    left_dead = left_dead || result >= 0;
-    if (node.op == Op::einsum && node.value != 0 && made[operands[0]].dtype != DType::bf16)
-      result = split_product(made, node, operands);
-    if (result < 0) result = made.add(node, operands, node.arity);
-    if (made[result].op == Op::add && made.operand_node(result, 1).op == Op::pad)
-      if (const int joined = PadsToConcat(made, result).result(node); joined >= 0) {
-        result = joined;
-        left_dead = true;
-      }
-    to[id] = result;
-  }
-  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
-  return made;
-}
-
-/// The live nodes alone.
-constexpr Graph compact(const GraphView& graph) {
-  const Growable<std::uint8_t> live = live_nodes(graph);
-  Graph made = graph_of_size(graph);
-  Growable<std::int32_t> moved(static_cast<std::size_t>(graph.size)), list(longest_list(graph));
-  std::int32_t* const to = moved.data();
-  std::int32_t* const operands = list.data();
-  for (int id = 0; id < graph.size; ++id) {
-    if (live.data()[id] == 0) continue;
-    const Node& node = graph.nodes[id];
-    const std::int32_t* const own = graph.operands + node.first;
-    for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
-    to[id] = made.append(node, operands);
-  }
-  for (int k = 0; k < graph.output_count; ++k) made.outputs.push_back(to[graph.outputs[k]]);
-  return made;
-}
-
-/// The simplified graphs of a program, graph_at(g) being its graphs.
-template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
-  std::vector<Graph> made;
-  Growable<int> body_of{0};  // old index of each kept graph
-  for (std::size_t g = 0; g < body_of.size(); ++g) {
-    bool left_dead = false;
-    Graph graph = rebuild(graph_at(body_of[g]), left_dead);
-    if (left_dead) graph = compact(graph.view());
-    for (Node& node : graph.nodes) {
-      if (node.op != Op::repeat) continue;
-      body_of.push_back(node.index());
-      node.value = static_cast<double>(body_of.size() - 1);
-    }
-    made.push_back(std::move(graph));
-  }
-  return made;
-}
-
-}  // namespace detail
-
-/// Constant folding, sharing, joining of padded parts, and removal of what no output needs, bodies of repeats included.
-constexpr void simplify(Module& module) {
-  module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/graph/trace/trace.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
@@ -15842,19 +16773,15 @@ struct BindProgram {
 
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Graph& graph = module->main();
-    Node node{.value = static_cast<double>(next++)};
+    Node node;
     if constexpr (std::is_same_v<Leaf, Dim>) {
-      node.op = Op::dim;
-      node.dtype = DType::i64;
+      node = dim_node(next++);
     } else if constexpr (std::is_same_v<Leaf, Scalar>) {
-      node.op = Op::scalar;
-      node.dtype = DType::f64;
+      node = scalar_node(next++);
     } else {
-      node.op = Op::argument;
-      node.dtype = dtype_v<typename Leaf::element>;
-      node.rank = Leaf::rank;
+      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
       if (in_stack) node = build::stacked_type(node);
-      node.labels[0] = in_stack ? 1 : 0;
+      set_stacked(node, in_stack);
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }
@@ -16419,7 +17346,39 @@ template <int N> struct Conv {
   std::int64_t groups = 1;
 };
 
+/// How the windows of a transposed convolution overlap in its result: those of a convolution with the same strides,
+/// padding, dilation and groups, whose operand it makes. Of the operands with as many windows it makes the shortest,
+/// and `output_padding` makes it longer at the end.
+template <int N> struct ConvTranspose {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, output_padding{},
+                              dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
 namespace detail {
+
+/// A dim as two, [groups, features of a group].
+constexpr Value split_groups(Value x, int dim, Value groups) {
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d <= x.rank(); ++d) {
+    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    f.order[f.count] = f.out_dim[f.count] = f.count;
+    ++f.count;
+  }
+  sizes[dim] = groups;
+  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+}
+/// The last dim but one, the groups, and the last dim as one.
+constexpr Value merge_groups(Value x) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
 
 template <int N> struct ConvTag {
   template <class X, class W, class... Options> struct result : X {
@@ -16450,8 +17409,8 @@ template <int N> struct ConvTag {
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
     const bool grouped = !groups.is_number(1);
     if (grouped) {
-      x = split(x, x.rank() - 1, groups);
-      w = split(w, w.rank() - 1, groups);
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 1, groups);
     }
     EinsumLabels labels{};
     for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
@@ -16466,28 +17425,66 @@ template <int N> struct ConvTag {
     if (grouped) labels.b[b++] = 9;
     labels.b[b++] = labels.out[out++] = 8;
     Value y = rounded_product<void>(build::einsum(x, w, labels), type);
-    return grouped ? merge_last(y) : y;
+    return grouped ? merge_groups(y) : y;
   }
-  /// A dim as [groups, rest].
-  static constexpr Value split(Value x, int dim, Value groups) {
-    Factors f{};
-    Value sizes[max_rank]{};
-    for (int d = 0; d <= x.rank(); ++d) {
-      f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-      f.order[f.count] = f.out_dim[f.count] = f.count;
-      ++f.count;
-    }
-    sizes[dim] = groups;
-    return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+};
+
+template <int N> struct ConvTransposeTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Said = decltype([] {
+      static_assert(X::rank == N + 2 && W::rank == N + 2,
+                    "tessera: a transposed convolution takes [batch, spatial..., in-features] and weights [spatial..., "
+                    "in-features, out-features of a group]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: operand and weights of a transposed convolution have one floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
   }
-  static constexpr Value merge_last(Value x) {
-    Factors f{};
-    for (int d = 0; d < x.rank(); ++d) {
-      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-      f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
-      ++f.count;
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
+                                  const Value* output_padding, const Value* dilation, Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(errc::unsupported,
+           "[conv_transpose] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    Value taps[N], extents[N];
+    for (int d = 0; d < N; ++d) {
+      taps[d] = build::extent(w, d);
+      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
     }
-    return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 2, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = build::einsum(x, w, labels);
+    if (grouped) y = merge_groups(y);
+    for (int d = N - 1; d >= 0; --d) {
+      const bool is_unit = x.is_unit(1 + d) && taps[d].is_number(1);
+      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_unit);
+    }
+    for (int d = 0; d < N; ++d) {
+      const Value longer = extents[d] + output_padding[d];
+      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
+      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+    }
+    return build::cast(y, type);
   }
 };
 
@@ -16514,6 +17511,112 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
                                   Dim(options.dilation[1]), Dim(options.groups));
 }
 
+/// Transposed convolutions: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
+/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]: `conv_transpose2d(x, w, {.strides = {2, 2}})`. Each
+/// element of x adds its multiple of w to the window that it stands for: with w [.., out, in] of a convolution, dims
+/// exchanged, what the gradient of that convolution does. Weights are PyTorch's with the spatial dims first.
+///
+/// Windows, before they are added, are in memory; of bf16 they are f32, and their sum is rounded once.
+/// Errors: shape_mismatch for features that differ, groups that don't divide, a stride or dilation below one, padding
+/// that leaves nothing. Communication: as the convolutions.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
+                                           Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                           Dim(options.padding[0]), Dim(options.padding[1]),
+                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
+                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/gather.hpp
+
+#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
+#define TESSERA_OPS_INDEXING_GATHER_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices> struct result : A {
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather have the rank of what they index");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = x.shifted(D, Rank);
+    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[gather] dims: one operand has static extent 1 where the other extends; broadcast "
+                     "it first");
+    return build::gather(x.at(context.source), dim, indices);
+  }
+};
+
+template <int Rank, int D> struct ScatterAddTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices, class Source> struct result : A {
+    using Said = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of scatter_add are 32- or 64-bit integers; convert them with "
+          "ts::cast<std::int32_t>(x)");
+      static_assert(Indices::rank == A::rank && Source::rank == A::rank,
+                    "tessera: the operands of scatter_add have one rank");
+      static_assert(std::is_same_v<typename Source::type, typename A::type>,
+                    "tessera: scatter_add adds elements of one type");
+      static_assert(!std::is_same_v<typename A::type, bool>, "tessera: bools have no sums; convert them with ts::cast");
+    });
+  };
+  /// Floating elements are added in f64, since any number of them may meet in one, and rounded once.
+  static constexpr Value emit(Value context, Value x, Value indices, Value source) {
+    const int dim = x.shifted(D, Rank);
+    const unsigned along = 1u << dim;
+    if (((x.node().unit ^ indices.node().unit) & ~along) != 0 || source.node().unit != indices.node().unit)
+      context.refuse(errc::shape_mismatch,
+                     "[scatter_add] dims: one operand has static extent 1 where the other extends; broadcast it first");
+    x = x.at(context.source);
+    const DType type = x.dtype(), wide = is_floating(type) ? DType::f64 : type;
+    const Value sums = build::scatter_add(build::cast(source.at(context.source), wide), dim, indices, x);
+    return build::cast(build::cast(x, wide) + sums, type);
+  }
+};
+
+}  // namespace detail
+
+/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
+/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
+/// shape_mismatch where another dim differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+/// x with elements added along one dim: y = x, then y[.., indices[.., k, ..], ..] += source[.., k, ..] for each element
+/// of source, which has the shape of the indices: a histogram is `scatter_add<0>(zeros, bins, ones)`. Other dims are
+/// equal. Floating elements are added in f64 in the order of the indices and rounded once; integers wrap around. The
+/// gradient of x is that of y, the gradient of source what is gathered from it. Errors and communication: as gather.
+template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Source>
+constexpr auto scatter_add(const X& x, const Indices& indices, const Source& source, Here at = Here::current()) {
+  return call<detail::ScatterAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(tessera::Source::from(at), x, indices,
+                                                                                 source);
+}
+
 }  // namespace tessera
 
 #endif
@@ -16527,10 +17630,11 @@ namespace tessera {
 
 namespace detail {
 
-template <int Rank, int D, Scan S> struct CumsumTag {
-  template <class A> using result = Typed<element_t<sum_type(dtype_v<typename A::type>)>, A::rank>;
+template <class Operation, int Rank, int D, Scan S> struct ScanTag {
+  template <class A>
+  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::cumsum(x.at(context.source), D + x.rank() - Rank, S);
+    return build::scan(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
   }
 };
 
@@ -16541,7 +17645,14 @@ template <int Rank, int D, Scan S> struct CumsumTag {
 /// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
 /// all_gather of one total a line from each device.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
-  return call<detail::CumsumTag<X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+  return call<detail::ScanTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+/// Products along one dim, of each element those before it and itself; as cumsum in all else. f32 is multiplied in f64,
+/// and rounded where it is stored; of a split dim the product of each device's part has to be in the range of the
+/// element type. The gradient is right at zeros, as in PyTorch; second derivatives are right where none is.
+template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumprod(const X& x, Here at = Here::current()) {
+  return call<detail::ScanTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -16563,29 +17674,10 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static constexpr int size_operand = 1;
   template <class A, class... Count> using result = Typed<Index, Rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>);
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
   }
   static constexpr Value emit(Value context, Value x, Value count) {
-    return build::argsort(x.at(context.source), D + x.rank() - Rank, O, dtype_v<Index>, as_size(count));
-  }
-};
-
-template <int Rank, int D> struct TakeAlongTag {
-  template <class A, class Indices> struct result : A {
-    using Said = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of take_along are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of take_along have the rank of what they index");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = D + x.rank() - Rank;
-    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[take_along] dims: one operand has static extent 1 where the other extends; broadcast "
-                     "it first");
-    return build::take_along(x.at(context.source), dim, indices);
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>, as_size(count));
   }
 };
 
@@ -16593,20 +17685,12 @@ template <int Rank, int D, Order O> struct SortTag {
   template <class A> using result = A;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
-    const int dim = D + x.rank() - Rank;
-    return build::take_along(x, dim, build::argsort(x, dim, O, DType::i32));
+    const int dim = x.shifted(D, Rank);
+    return build::gather(x, dim, build::argsort(x, dim, O, DType::i32));
   }
 };
 
 }  // namespace detail
-
-/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
-/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
-/// shape_mismatch where another dim differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto take_along(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::TakeAlongTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
 
 /// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
 /// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
@@ -16636,7 +17720,7 @@ template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
   const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
-  const auto values = call<detail::TakeAlongTag<X::rank, dim>>(Source::from(at), x, indices);
+  const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
   return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 
@@ -16668,7 +17752,7 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
 
 /// 1 / (1 - rate). At a rate of 1 nothing is kept: 0, since infinity times nothing would be the gradient's NaN.
 constexpr Value dropout_scale(Value rate) {
-  if (rate.node().op == Op::constant) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
   const Value kept = 1.0 - rate, zero = rate.number(0);
   return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
 }
@@ -17021,13 +18105,12 @@ constexpr Value placed(const ShardMapText& text, const Value& x, const Partition
   PartitionSpec axes;
   for (int axis = 0; axis < text.axis_count; ++axis) axes.entries.push_back(SpecEntry(text.axes[axis]));
   const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
-  const int about = x.module->add_spec(axes) + 1;
-  if (own > 127 || of_cotangent > 127 || about > 127)
+  const int about = x.module->add_spec(axes);
+  if (own > 127 || of_cotangent > 127 || about > 126)
     x.refuse(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
-  made.value = own;
-  made.labels[0] = static_cast<std::int8_t>(cotangent ? CotangentLayout::own_spec : CotangentLayout::alike);
-  made.labels[1] = static_cast<std::int8_t>(of_cotangent);
-  made.labels[2] = static_cast<std::int8_t>(about);
+  Constraint{own, cotangent ? CotangentLayout::own_spec : CotangentLayout::alike,
+             static_cast<std::int8_t>(of_cotangent), static_cast<std::int8_t>(about)}
+      .write(made);
   return x.make(made, {x.id});
 }
 
@@ -17090,38 +18173,14 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
 namespace detail {
 
-/// How an operation is emitted on values with leading dims. Most operations count their dims from the rank that their
-/// tag knows, and leave dims in front of these alone.
-template <class Tag> struct LocalRule {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
-    return Tag::emit(context, aligned(xs, all, xs.rank)...);
-  }
-};
-
-template <class Operation> constexpr bool is_binary(const Binary<Operation>*) { return true; }
-constexpr bool is_binary(const void*) { return false; }
-/// Operations whose operands meet with trailing dims aligned.
-template <class Tag>
-inline constexpr bool aligns_v = is_binary(static_cast<Tag*>(nullptr)) || std::is_same_v<Tag, SelectTag> ||
-                                 std::is_same_v<Tag, LayerNormTag> || std::is_same_v<Tag, RmsNormTag>;
-
-template <class Tag>
-  requires(aligns_v<Tag>)
-struct LocalRule<Tag> {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const Xs&... xs) {
-    int rank = 0;
-    ((rank = xs.rank > rank ? xs.rank : rank), ...);
-    return Tag::emit(context, (xs.varying == 0 ? xs.value : aligned(xs, all, rank))...);
-  }
-};
-
 /// A product whose leading dims are labels of their own: shared by both operands, or of one alone.
-constexpr Value local_einsum(Value context, unsigned all, const LocalValue& a, const LocalValue& b,
-                             const EinsumLabels& local, int rank_out, Precision precision) {
+template <class Tag>
+constexpr Value local_product(Value context, unsigned all, const LocalValue& a, const LocalValue& b) {
   const Value x = without_units(a), y = without_units(b);
   const unsigned in_x = extending(a), in_y = extending(b);
+  const EinsumLabels local = Tag::labels(a.rank, b.rank);
+  int rank_out = 0;
+  while (rank_out < max_rank && local.out[rank_out] >= 0) ++rank_out;
   EinsumLabels labels{};
   for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
   const auto write = [](std::int8_t* to, unsigned leads, const std::int8_t* own, int rank) {
@@ -17134,92 +18193,74 @@ constexpr Value local_einsum(Value context, unsigned all, const LocalValue& a, c
   write(labels.a, in_x, local.a, a.rank);
   write(labels.b, in_y, local.b, b.rank);
   write(labels.out, in_x | in_y, local.out, rank_out);
-  const Value made = build::einsum(x.at(context.source), y, labels, precision);
-  return aligned({made, in_x | in_y, rank_out}, all, rank_out);
+  return aligned({Tag::product(x.at(context.source), y, labels), in_x | in_y, rank_out}, all, rank_out);
 }
 
-template <FixedString Text, class Out, Precision P> struct LocalRule<EinsumTag<Text, Out, P>> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
-                              const LocalValue& b) {
-    constexpr EinsumText text = EinsumTag<Text, Out, P>::text;
-    return rounded_product<Out>(local_einsum(context, all, a, b, text.labels, text.rank_out, P), a.value.dtype());
-  }
-};
+/// A value spread over the shape of another one, and over leading dims that this lacks.
+template <class Tag>
+constexpr Value spread_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
+                             const LocalValue& like) {
+  const bool spreads = (x.varying & ~extending(like)) != 0;
+  return Tag::emit(context, x.varying == 0 ? x.value : aligned(x, all, like.rank),
+                   spreads ? extended(text, like, all) : aligned(like, all, like.rank));
+}
 
-template <class Out, Precision P> struct LocalRule<MatmulTag<Out, P>> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& a,
-                              const LocalValue& b) {
-    if (a.rank < 2 || b.rank < 2) return a.value;  // the assertions on the types have said so
-    EinsumLabels labels{};
-    const std::int8_t k = static_cast<std::int8_t>(a.rank - 1), n = static_cast<std::int8_t>(a.rank);
-    for (int d = 0; d < a.rank; ++d) labels.a[d] = labels.out[d] = static_cast<std::int8_t>(d);
-    for (int d = 0; d < b.rank; ++d) labels.b[d] = static_cast<std::int8_t>(d);
-    labels.b[b.rank - 2] = k;
-    labels.b[b.rank - 1] = labels.out[a.rank - 1] = n;
-    return rounded_product<Out>(local_einsum(context, all, a, b, labels, a.rank, P), a.value.dtype());
-  }
-};
-
-template <int Rank, int D> struct LocalRule<ConcatTag<Rank, D>> {
-  template <class... Xs>
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
-    return ConcatTag<Rank, D>::emit(context, extended(text, xs, all)...);
-  }
-};
-
-template <int Rank, int D> struct LocalRule<TakeAlongTag<Rank, D>> {
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
-                              const LocalValue& indices) {
-    return TakeAlongTag<Rank, D>::emit(context, extended(text, x, all), extended(text, indices, all));
-  }
-};
-
-template <> struct LocalRule<BroadcastTag> {
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
-                              const LocalValue& like) {
-    const bool spreads = (x.varying & ~extending(like)) != 0;
-    return BroadcastTag::emit(context, x.varying == 0 ? x.value : aligned(x, all, like.rank),
-                              spreads ? extended(text, like, all) : aligned(like, all, like.rank));
-  }
-};
-
-/// The table has no leading dims.
-template <> struct LocalRule<GatherTag> {
-  static constexpr Value emit(const ShardMapText&, Value context, unsigned all, const LocalValue& table,
-                              const LocalValue& indices) {
-    return GatherTag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
-  }
-};
+/// A lookup in a table that all devices hold alike.
+template <class Tag>
+constexpr Value look_up_local(Value context, unsigned all, const LocalValue& table, const LocalValue& indices) {
+  return Tag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
+}
 
 /// Devices' batches are one batch.
-template <bool Causal> struct LocalRule<AttentionTag<Causal>> {
-  template <class... Scale>
-  static constexpr Value emit(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
-                              const LocalValue& k, const LocalValue& v, const Scale&... scale) {
-    const int leads = bit_count(all);
-    const auto merged = [&](const LocalValue& x) {
-      const Value whole = extended(text, x, all).at(context.source);
-      Factors f{};
-      for (int d = 0; d < whole.rank(); ++d) {
-        f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-        f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
-        ++f.count;
-      }
-      return rearrange(whole, whole.rank(), 4, f, nullptr);
-    };
-    const Value made = AttentionTag<Causal>::emit(context, merged(q), merged(k), merged(v), scale.value...);
+template <class Tag, class... Numbers>
+constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
+                            const LocalValue& k, const LocalValue& v, const Numbers&... numbers) {
+  const int leads = bit_count(all);
+  const auto merged = [&](const LocalValue& x) {
+    const Value whole = extended(text, x, all).at(context.source);
     Factors f{};
-    Value sizes[max_rank]{};
-    for (int d = 0; d < leads + 4; ++d) {
-      f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
-      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    for (int d = 0; d < whole.rank(); ++d) {
+      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+      f.out_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
       ++f.count;
     }
-    for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
-      if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
-    return rearrange(made, 4, leads + 4, f, sizes);
+    return rearrange(whole, whole.rank(), 4, f, nullptr);
+  };
+  const Value made = Tag::emit(context, merged(q), merged(k), merged(v), numbers.value...);
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d < leads + 4; ++d) {
+    f.in_dim[d] = static_cast<std::int8_t>(d < leads ? 0 : d - leads);
+    f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    ++f.count;
   }
-};
+  for (int axis = 0, at = 0; axis < text.axis_count; ++axis)
+    if ((all >> axis & 1u) != 0) sizes[at++] = axis_size_of(made, text.axes[axis]);
+  return rearrange(made, 4, leads + 4, f, sizes);
+}
+
+/// Emits a function of values with leading dims in the manner that the function says.
+template <class Tag, class... Xs>
+constexpr Value emit_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
+  constexpr ops::LeadingDims leading = ops::leading_dims_v<Tag>;
+  if constexpr (leading == ops::LeadingDims::labels) {
+    return local_product<Tag>(context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::like) {
+    return spread_local<Tag>(text, context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::table) {
+    return look_up_local<Tag>(context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::batch) {
+    return batch_local<Tag>(text, context, all, xs...);
+  } else if constexpr (leading == ops::LeadingDims::extended) {
+    return Tag::emit(context, extended(text, xs, all)...);
+  } else if constexpr (leading == ops::LeadingDims::aligned) {
+    int rank = 0;
+    ((rank = xs.rank > rank ? xs.rank : rank), ...);
+    return Tag::emit(context, (xs.varying == 0 ? xs.value : aligned(xs, all, rank))...);
+  } else {
+    return Tag::emit(context, aligned(xs, all, xs.rank)...);
+  }
+}
 
 template <class... Xs> struct FirstLocal;
 template <class X, class... Rest> struct FirstLocal<X, Rest...> : FirstLocal<Rest...> {};
@@ -17260,7 +18301,7 @@ template <class Region, class X, class... Ts, class... Done>
 constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
   if constexpr (sizeof...(Ts) == 0) {
     Emission<X>::convert(done.value...);
-    return LocalRule<typename X::tag>::emit(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
+    return emit_local<typename X::tag>(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
   } else {
     return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
   }
@@ -17268,9 +18309,10 @@ constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done)
 
 /// A table that is looked up is the same on every device.
 template <class Tag, class X, class...>
-inline constexpr bool looks_up_v = !std::is_same_v<Tag, GatherTag> || !LocalOperand<X>;
+inline constexpr bool looks_up_v = ops::leading_dims_v<Tag> != ops::LeadingDims::table || !LocalOperand<X>;
 template <class Tag, LocalOperand X, class... Rest>
-inline constexpr bool looks_up_v<Tag, X, Rest...> = !std::is_same_v<Tag, GatherTag> || X::varying == 0;
+inline constexpr bool looks_up_v<Tag, X, Rest...> =
+    ops::leading_dims_v<Tag> != ops::LeadingDims::table || X::varying == 0;
 
 template <class Tag, class... Operands> struct LocalCall {
   using Region = typename FirstLocal<Operands...>::type::region;
@@ -17278,9 +18320,10 @@ template <class Tag, class... Operands> struct LocalCall {
   static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
   static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
   static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
-  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
-                "tessera: inside shard_map the table of gather is the same on every device; gather it first, or look "
-                "it up outside, where a table may be split");
+  static_assert(
+      looks_up_v<Tag, Operands...> || Region::structs,
+      "tessera: inside shard_map the table of embedding is the same on every device; gather it first, or look "
+      "it up outside, where a table may be split");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
@@ -17294,7 +18337,7 @@ template <class Tag, class... Operands> struct LocalCall {
         return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
       const auto emit = [&](auto... values) {
         Emission<Expr<Tag, Operands...>>::convert(values.value...);
-        return LocalRule<Tag>::emit(Region::text, context, all, values...);
+        return emit_local<Tag>(Region::text, context, all, values...);
       };
       return Made(emit(local_value<Region>(context, operands)...));
     }
@@ -17563,7 +18606,7 @@ template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at
 namespace collective {
 
 /// The local values of all devices along an axis, joined along dim D in their order; the same on all of them, so that
-/// it varies over the axis no more. `ts::unit<D>(x)` joins them along a dim of its own.
+/// it varies over the axis no more. `ts::unsqueeze<D>(x)` joins them along a dim of its own.
 /// Gradient: psum_scatter. Communication: one all-gather.
 template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();
@@ -18362,7 +19405,7 @@ inline std::string collective_text(const Mesh& mesh, const CollectiveInfo& c) {
   const std::string text =
       concat_text(name_of(c.kind), " over ", axes_text(mesh, c.axes), ": ", bytes_text(c.payload_bytes), ", ",
                   bytes_text(c.wire_bytes), " on the wire", line_text(c.source));
-  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.asked ? ")" : "; nobody asked for it)");
+  return c.why.empty() ? text : concat_text(text, "  (", c.why, c.requested ? ")" : "; implicit)");
 }
 
 /// What a plan, or a frozen one, communicates in all, kind by kind.
@@ -18446,6 +19489,52 @@ class PlanText {
     return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
+  /// The first result of a graph that a value is, -1: none.
+  static int result_of(const GraphPlan& graph, int v) {
+    for (std::size_t k = 0; k < graph.outputs.size(); ++k)
+      if (graph.outputs[k] == v) return static_cast<int>(k);
+    return -1;
+  }
+  /// What a step writes, and how it runs fused with the one that follows.
+  void add_memory(const GraphPlan& graph, std::size_t s, const std::string& indent) {
+    const PlanStep& step = graph.steps[s];
+    std::string text;
+    const auto add = [&](const std::string& value) { text += (text.empty() ? "writes " : "; ") + value; };
+    for (const std::int32_t v : step.outputs) {
+      if (v < 0) continue;
+      const PlanValue& value = graph.values[static_cast<std::size_t>(v)];
+      if (value.role == ValueRole::intermediate) add(concat_text("%", v, " to scratch at ", grouped(value.offset)));
+      const int k = value.role == ValueRole::output ? result_of(graph, v) : -1;
+      if (k < 0) continue;
+      add(concat_text("%", v, " to result ", k));
+      if (const int argument = graph.donated[static_cast<std::size_t>(k)]; argument >= 0)
+        text += concat_text(", over argument ", argument, " where that is given up");
+    }
+    if (step.fusion != Fusion::apart) {
+      const int made = step.outputs[0], next = graph.steps[s + 1].outputs[0];
+      text += concat_text(text.empty() ? "" : "; ", "fused with the next step: ");
+      switch (step.fusion) {
+        case Fusion::epilogue:
+          text += concat_text("it works on each box of %", made);
+          break;
+        case Fusion::into_result:
+          text += concat_text("%", made, " is summed box by box where %", next, " goes");
+          if (const PlanValue& value = graph.values[static_cast<std::size_t>(made)]; value.spare)
+            text += concat_text(", or in scratch at ", grouped(value.offset), " where that is over an argument");
+          break;
+        case Fusion::rounding:
+          text += concat_text("%", made, " is not stored, it is rounded to bf16 as it is made");
+          break;
+        case Fusion::sum:
+          text += concat_text("%", made, " is not stored, each part is added to %", next, " as it is made");
+          break;
+        case Fusion::apart:
+          break;
+      }
+    }
+    if (!text.empty()) out_ += concat_text(indent, "  ", text, "\n");
+  }
+
   void add_collective(const CollectiveInfo& c, const std::string& indent) {
     out_ += concat_text(indent, collective_text(plan_.mesh, c), "\n");
   }
@@ -18453,9 +19542,11 @@ class PlanText {
   void add_graph(int g, int depth) {
     const GraphPlan& graph = plan_.graphs[static_cast<std::size_t>(g)];
     const std::string indent(static_cast<std::size_t>(2 * depth), ' ');
-    for (const PlanStep& step : graph.steps) {
+    for (std::size_t s = 0; s < graph.steps.size(); ++s) {
+      const PlanStep& step = graph.steps[s];
       if (step.kind == StepKind::reshard) {
         out_ += concat_text(indent, value_text(graph, step.outputs[0]), " = reshard ", list_text(step.inputs), "\n");
+        add_memory(graph, s, indent);
         for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
         continue;
       }
@@ -18464,21 +19555,30 @@ class PlanText {
       if (step.kind == StepKind::repeat) {
         out_ += concat_text(indent, results, " = repeat ", step.layers, "x ", list_text(step.inputs),
                             line_text(step.source), "\n");
+        add_memory(graph, s, indent);
         add_graph(step.body, depth + 1);
         continue;
       }
       out_ += concat_text(indent, results, " = ", unit_text(g, step.unit), " ", list_text(step.inputs), "  ",
                           grouped(step.flops), " flops, ", bytes_text(step.bytes), line_text(step.source), "\n");
+      add_memory(graph, s, indent);
       for (const CollectiveInfo& c : step.collectives) add_collective(c, indent + "  ");
     }
+    for (std::size_t k = 0; k < graph.outputs.size() && depth == 1; ++k)
+      if (const int v = graph.outputs[k]; v >= 0 &&
+                                          graph.values[static_cast<std::size_t>(v)].role != ValueRole::argument &&
+                                          (graph.values[static_cast<std::size_t>(v)].role == ValueRole::view ||
+                                           result_of(graph, v) < static_cast<int>(k)))
+        out_ += concat_text(indent, "copies %", v, " to result ", k, "\n");
     if (depth > 1) out_ += concat_text(indent, "yield ", list_text(graph.outputs), "\n");
   }
 };
 
 }  // namespace detail
 
-/// A plan as text: each step with its operations, results and cost, each collective with its bytes and line, what is
-/// communicated in all, and what a device holds.
+/// A plan as text: each step with its operations, results and cost, what it writes and how it runs fused with the next
+/// one, each collective with its bytes and line, what is communicated in all, and what a device holds. `to scratch at
+/// 64` is an offset in the arena that all distinct shards of the process share.
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
 }
@@ -18531,7 +19631,7 @@ class PlanDiff {
       list.push_back(concat_text(times, " ", name_of(c.kind), " over ", axes_text(plan.mesh, c.axes), " of ",
                                  name_of(c.dtype), ": ", bytes_text(c.payload_bytes), ", ", bytes_text(c.wire_bytes),
                                  " on the wire", at.empty() ? "" : "  at ", at, "  (", c.why,
-                                 c.asked ? ")\n" : "; nobody asked for it)\n"));
+                                 c.requested ? ")\n" : "; implicit)\n"));
     });
     return list;
   }
@@ -18595,7 +19695,7 @@ enum class InstrKind : std::uint8_t {
   uniform,  ///< uniform number `a` of the call
   index,    ///< global index along dim `a` of the iteration space: the row dim at element level, else an outer one
   compute,  ///< elementwise `op` of instructions a, b, c
-  reduce,   ///< sum, max or min (`op`) of instruction `a` along the row, in pass `phase - 1`; at row level
+  reduce,   ///< `reduction` of instruction `a` along the row, in pass `phase - 1`; at row level
 };
 
 /// One instruction. Operands are earlier instructions.
@@ -18606,6 +19706,7 @@ struct Instr {
   Level level = Level::uniform;
   std::uint8_t phase = 0;  ///< number of passes over the row that must have ended before the value exists
   std::uint8_t a = 0, b = 0, c = 0;
+  Reduction reduction = Reduction::sum;
   friend constexpr bool operator==(const Instr&, const Instr&) = default;
 };
 
@@ -18613,16 +19714,16 @@ struct Instr {
 enum class StoreKind : std::uint8_t {
   element,  ///< every element, in the pass of its phase
   row,      ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
-  /// Reduced with `op` into the output view, which repeats along the reduced dims (stride 0). A value at row or uniform
-  /// level counts once a row, unless `along_row`.
+  /// Combined by `reduction` into the output view, which repeats along the reduced dims (stride 0). A value at row or
+  /// uniform level counts once a row, unless `along_row`.
   accumulate,
 };
 
 struct Store {
   StoreKind kind = StoreKind::element;
-  Op op = Op::sum;         ///< of an accumulation: sum, max, min
-  bool along_row = false;  ///< of an accumulation: the row dim is among the reduced ones
-  std::uint8_t instr = 0;  ///< the value stored
+  Reduction reduction = Reduction::sum;  ///< of an accumulation
+  bool along_row = false;                ///< of an accumulation: the row dim is among the reduced ones
+  std::uint8_t instr = 0;                ///< the value stored
   DType dtype = DType::f32;
   friend constexpr bool operator==(const Store&, const Store&) = default;
 };
@@ -18673,9 +19774,9 @@ struct FusedCall {
   const FusedView* outputs = nullptr;  ///< accumulations are added to what is there
   const double* uniforms = nullptr;
   /// Passes [phase_begin, phase_end) are run. Row values of passes before phase_begin are read from, and those of the
-  /// passes run are written to `row_values` when it is not null: one f32/f64 slot for each reduce instruction, in
-  /// order, indexed [reduce][row], rows counted as in row_begin. This is how a reduction along a sharded row is
-  /// completed across shards between passes.
+  /// passes run are written to `row_values` when it is not null: one slot for each reduce instruction, in
+  /// order, indexed [reduce][row], rows counted as in row_begin: a double, or of integers and bools the bits of an i64.
+  /// This is how a reduction along a sharded row is completed across shards between passes.
   int phase_begin = 0, phase_end = 1;
   double* row_values = nullptr;
   std::int64_t row_values_stride = 0;  ///< between reduces
@@ -18739,7 +19840,7 @@ class DimClasses {
   constexpr void unify_node(int id, FactorRule& rule) {
     const Node& node = graph_[id];
     if (node.arity == 0) return;
-    if (node.op == Op::project) {
+    if (node.is_projection()) {
       const Node& repeat = graph_.operand_node(id, 0);
       const int source = graph_.operand(id, 0), output = output_of(node);
       const Repeat shape = Repeat::of(repeat);
@@ -18750,17 +19851,18 @@ class DimClasses {
       }
       return;
     }
-    if (node.op == Op::repeat) {
+    if (node.is_repeat()) {
       const Repeat shape = Repeat::of(node);
       for (int i = 1; i < shape.stacked; ++i)
         unify(slot(graph_.operand(id, shape.carried), 0), slot(graph_.operand(id, shape.carried + i), 0));
       return;
     }
-    const OpKind kind = row_of(node).kind;
-    if (kind == OpKind::elementwise || kind == OpKind::index || kind == OpKind::constraint) return unify_aligned(id);
-    const ShardingRule sharding = row_of(node).sharding;
+    const OpRow& row = row_of(node);
+    if (row.kind == OpKind::elementwise || row.kind == OpKind::index || row.unit == UnitKind::constraint)
+      return unify_aligned(id);
+    const ShardingRule sharding = row.sharding;
     if (sharding == nullptr || node.rank == 0) {
-      if (sharding == nullptr || row_of(node).kind != OpKind::contraction) return;
+      if (sharding == nullptr || row.unit != UnitKind::contraction) return;
     }
     rule.kinds.clear();
     rule.operands.clear();
@@ -19014,8 +20116,9 @@ class Grouper {
       place.kind = row.kind;
       place.shape_only = row.shape_only;
       const std::int32_t* const operands = graph_.operands + node.first;
-      bool host = node.rank == 0 && (is_host_source(node.op) || row.kind == OpKind::elementwise);
-      const bool computed = host && !is_host_source(node.op);
+      const bool is_source = row.host_source != HostSource::no;
+      bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
+      const bool computed = host && !is_source;
       for (int i = 0; i < node.arity; ++i)
         if (operands[i] >= 0) {
           ++places[operands[i]].uses;
@@ -19060,17 +20163,19 @@ class Grouper {
         readers[places[reads[r]].last_reader++] = id;
   }
 
+  constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
+
   // The sum of two products needs no pass of its own: the second product is added to the first in place.
   constexpr void find_additions() {
     Place* const places = places_.data();
     const Node* const nodes = graph_.nodes;
     for (int id = 0; id < graph_.size; ++id) {
-      if (nodes[id].op != Op::add || !is_floating(nodes[id].dtype)) continue;
+      if (!row_of(nodes[id]).adds || !is_floating(nodes[id].dtype)) continue;
       for (int i = 1; i >= 0 && places[id].addition < 0; --i) {
         const int product = graph_.operands[nodes[id].first + i], base = graph_.operands[nodes[id].first + 1 - i];
-        const bool fits = nodes[product].op == Op::einsum && places[product].uses == 1 && places[base].uses == 1 &&
+        const bool fits = is_product(product) && places[product].uses == 1 && places[base].uses == 1 &&
                           places[base].absorbed < 0 && places[product].absorbed < 0 &&
-                          (nodes[base].op == Op::einsum || places[base].addition >= 0) &&
+                          (is_product(base) || places[base].addition >= 0) &&
                           places[product].space == places[base].space;
         if (!fits) continue;
         places[id].addition = product;
@@ -19084,26 +20189,26 @@ class Grouper {
   /// for a reader's kernel.
   constexpr bool rounds_product(int id) const {
     const Node* const nodes = graph_.nodes;
-    if (nodes[id].op != Op::cast || nodes[id].dtype != DType::bf16) return false;
+    if (!row_of(nodes[id]).converts || nodes[id].dtype != DType::bf16) return false;
     int product = graph_.operands[nodes[id].first];
-    if (nodes[product].op == Op::add && read_once(product)) {
+    if (row_of(nodes[product]).adds && read_once(product)) {
       const std::int32_t* const terms = graph_.operands + nodes[product].first;
       if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
     }
-    return nodes[product].op == Op::einsum && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
+    return is_product(product) && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
            nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
   }
 
   constexpr void place(int id) {
     Place& own = at(id);
     const Node& node = graph_.nodes[id];
-    if (own.host || node.op == Op::argument) return;
-    if (node.op == Op::project) {
+    if (own.host || node.is_argument()) return;
+    if (node.is_projection()) {
       own.group = at(graph_.operands[node.first]).group;
       return;
     }
     if (own.absorbed >= 0) return;  // placed with the sum that absorbs it
-    if (own.kind == OpKind::attention)
+    if (row_of(node).unit == UnitKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = group_count_++;
     Group& made = group_[g];
@@ -19149,9 +20254,11 @@ class Grouper {
     const OpRow& row = row_of(node);
     if (row.joins_operand >= 0) {
       const Place& operand = at(graph_.operands[node.first + row.joins_operand]);
-      if (operand.kind == row.kind && readers_.data()[operand.first_reader] == id) return operand.group;
+      if (row_of(graph_.nodes[graph_.operands[node.first + row.joins_operand]]).unit == row.unit &&
+          readers_.data()[operand.first_reader] == id)
+        return operand.group;
     }
-    if (!row.joins_alike) return -1;
+    if (row.joins == nullptr) return -1;
     const Place& operand = at(graph_.operands[node.first]);
     for (std::int32_t r = operand.first_reader; r < operand.last_reader; ++r) {
       const int other = readers_.data()[r];
@@ -19159,7 +20266,7 @@ class Grouper {
       bool alike = true;
       for (int i = 0; i < node.arity; ++i)
         alike = alike && graph_.operands[graph_.nodes[other].first + i] == graph_.operands[node.first + i];
-      if (alike && graph_.nodes[other].labels[0] == node.labels[0]) return at(other).group;
+      if (alike && row.joins(graph_.nodes[other], node)) return at(other).group;
     }
     return -1;
   }
@@ -19625,7 +20732,6 @@ class UnitWriter {
     UnitOperand made;
     made.node = id;
     made.accumulates = !read_inside(group, id);
-    made.reduce_op = graph_[id].op;
     for (int d = 0; d < group.rank; ++d) {
       const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
       if (own < 0 || reduced.has(own) || graph_[operand].is_unit(own)) continue;
@@ -19646,47 +20752,18 @@ class UnitWriter {
   constexpr void write_single(Unit& unit, const GroupMembers& group) {
     const int id = group.last;
     unit.root = unit.space = id;
-    switch (at_[id].kind) {
-      case OpKind::layout:
-        unit.kind = UnitKind::layout;
-        break;
-      case OpKind::indexed:
-        unit.kind = UnitKind::indexed;
-        break;
-      case OpKind::random:
-        unit.kind = UnitKind::random;
-        break;
-      case OpKind::scan:
-        unit.kind = UnitKind::scan;
-        break;
-      case OpKind::fold:
-        unit.kind = UnitKind::fold;
-        break;
-      case OpKind::sort:
-        unit.kind = UnitKind::sort;
-        break;
-      case OpKind::constraint:
-        unit.kind = UnitKind::constraint;
-        break;
-      case OpKind::attention:
-        unit.kind = UnitKind::attention;
-        break;
-      case OpKind::control:
-        unit.kind = UnitKind::repeat;
-        break;
-      default:
-        unit.kind = UnitKind::contraction;
-        break;
-    }
     int rule_node = id;
     if (const int product = at_[id].addition; product >= 0) {
+      unit.kind = UnitKind::contraction;
       rule_node = unit.space = product;
       unit.addend = graph_.operand(id, 0) == product ? graph_.operand(id, 1) : graph_.operand(id, 0);
+    } else {
+      unit.kind = row_of(graph_[id]).unit;
     }
     unit.first_input = operand_count();
     for (int i = 0; i < graph_[rule_node].arity; ++i) {
       const int operand = graph_.operand(rule_node, i);
-      if (!reads(rule_node, i) || (at_[operand].host && graph_[rule_node].op != Op::repeat)) continue;
+      if (!reads(rule_node, i) || (at_[operand].host && unit.kind != UnitKind::repeat)) continue;
       if (at_[operand].group == at_[id].group) continue;
       add_operand({.node = operand, .operand = i});
     }
@@ -19711,7 +20788,7 @@ class UnitWriter {
   constexpr void list_projections(int id) {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
-      if (graph_[p].op != Op::project || graph_.operand(p, 0) != id) continue;
+      if (!graph_[p].is_projection() || graph_.operand(p, 0) != id) continue;
       for (int k = operand_count() - first; k <= output_of(graph_[p]); ++k) add_operand({.operand = k});
       made_.operands.data()[first + output_of(graph_[p])].node = p;
     }
@@ -19839,13 +20916,11 @@ class FusedWriter {
     const Node& node = graph_[id];
     const OpKind kind = row_of(node).kind;
     Instr instr{.kind = InstrKind::compute,
-                .op = node.op,
                 .dtype = node.dtype,
                 .level = form(id) == SpaceForm::element ? Level::element : Level::row};
     if (kind == OpKind::index) {
       int dim = dim_of(node) + (form(id) == SpaceForm::squeezed ? unit_.rank - 1 : unit_.rank) - node.rank;
       instr.kind = InstrKind::index;
-      instr.op = Op::iota;
       instr.a = static_cast<std::uint8_t>(dim);
       if (dim != unit_.rank - 1) instr.level = Level::row;
       instr_of_[m] = add(instr);
@@ -19867,9 +20942,12 @@ class FusedWriter {
         return;
       }
       instr.kind = InstrKind::reduce;
+      instr.reduction = row_of(node).reduction;
       instr.level = Level::row;
       ++instr.phase;
       if (instr.phase >= fused_.phases) fused_.phases = static_cast<std::uint8_t>(instr.phase + 1);
+    } else {
+      instr.op = node.op;
     }
     instr_of_[m] = add(instr);
   }
@@ -19881,7 +20959,7 @@ class FusedWriter {
     if (output.accumulates) {
       const int operand = graph_.operand(output.node, 0);
       store.kind = StoreKind::accumulate;
-      store.op = output.reduce_op;
+      store.reduction = row_of(graph_[output.node]).reduction;
       // Along the row when the operand extends there and the result does not.
       store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
                         !graph_[operand].is_unit(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
@@ -19953,7 +21031,8 @@ class KernelTable {
 
   static constexpr std::uint64_t hash_of(const Instr& i) {
     return static_cast<std::uint64_t>(i.op) << 24 ^ static_cast<std::uint64_t>(i.kind) << 32 ^
-           static_cast<std::uint64_t>(i.a) << 16 ^ static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
+           static_cast<std::uint64_t>(i.reduction) << 40 ^ static_cast<std::uint64_t>(i.a) << 16 ^
+           static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
   }
 };
 
@@ -20168,19 +21247,9 @@ struct GraphShapes {
 
 namespace detail {
 
-[[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  const std::string at = node.source.text();
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
-       at.empty() ? "" : " at ", at);
-}
-/// The index of an axis that a shard_map names.
-constexpr int named_axis(const Name& axis, const Node& node, const Mesh& mesh) {
-  if (!mesh.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh);
-  return mesh.axis_index(axis.view());
-}
 /// The axes of the refined mesh that it is made of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
@@ -20189,37 +21258,24 @@ constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedM
 constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
                                  const HostNumber* arguments, const Mesh* mesh, bool known) {
   const Node& node = graph[id];
-  if (node.op == Op::axis_size)
-    return mesh ? HostNumber(mesh->axis_size(named_axis(axis_of(node), node, *mesh))) : numbers[id];
-  if (node.op == Op::constant) return number_of(node);
-  if (node.op == Op::dim || node.op == Op::scalar) return arguments ? arguments[node.index()] : HostNumber();
-  if (node.op == Op::extent) return shapes[graph.operand(id, 0)][static_cast<std::size_t>(dim_of(node))];
+  const OpRow& row = row_of(node);
+  if (row.host != nullptr) return row.host({graph, id, shapes, numbers, arguments, mesh});
   const HostNumber first = numbers[graph.operand(id, 0)];
   const HostNumber second = node.arity > 1 ? numbers[graph.operand(id, 1)] : HostNumber();
-  const double a = first.real(), b = second.real();
-  double result = 0;
-  const OpRow& row = row_of(node);
-  if (node.op == Op::broadcast) {
-    return first;
-  } else if (node.op == Op::select) {
-    return a != 0 ? second : numbers[graph.operand(id, 2)];
-  } else if (node.op != Op::cast && row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
+  if (row.integers != nullptr && !is_floating(graph.operand_node(id, 0).dtype)) {
     std::int64_t exact = 0;
     const IntegerResult found = row.integers(first.integer(), second.integer(), exact);
     if (found == IntegerResult::known) return exact;
     if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
     return found == IntegerResult::too_large ? exact : 0;
   }
-  if (node.op == Op::cast) build::check_number(number_rule(node), node.dtype, a, node.source);
-  if (node.op == Op::cast && !is_floating(node.dtype) && node.dtype != DType::bool_) return first.integer();
   // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
-  if (node.op == Op::div && b == 0 && std::is_constant_evaluated()) return 0;
-  if (row.folds || !std::is_constant_evaluated()) result = row.number(a, b, 0);
+  if (row.divides && second.real() == 0 && std::is_constant_evaluated()) return 0;
+  double result = 0;
+  if (row.folds || !std::is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
   if (node.dtype == DType::bool_) return result != 0;
   if (!is_floating(node.dtype)) return HostNumber(result).integer();
-  if (node.op == Op::cast && node.dtype == DType::bf16) return static_cast<double>(bf16(result));
-  if (computed_as(node.dtype) == DType::f32) return static_cast<double>(static_cast<float>(result));
-  return node.op == Op::cast ? first : HostNumber(result);
+  return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(result)) : HostNumber(result);
 }
 
 [[noreturn]] inline void fail_program(const ShapeContext& c) {
@@ -20259,16 +21315,16 @@ class ShapeInference {
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
         numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
-      } else if (node.op == Op::repeat) {
+      } else if (node.is_repeat()) {
         infer_body(graph, id, shapes, numbers);
-      } else if (node.op == Op::project) {
+      } else if (node.is_projection()) {
         shapes[at] = projected(graph, id);
         count({graph, id, shapes.data(), numbers.data(), arguments}, shapes[at]);
       } else {
         const ShapeContext context{graph, id, shapes.data(), numbers.data(), arguments};
         shapes[at] = row_of(node).shape(context);
         count(context, shapes[at]);
-        if (node.op == Op::argument && shapes[at].size() != node.rank)
+        if (node.is_argument() && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
                ", and the program takes ", int{node.rank});
       }
@@ -20428,7 +21484,7 @@ class Links {
       } else {
         of_unit.push_back(static_cast<std::int32_t>(links.size()));
         add_unit(units, u);
-        if (graph[units[u].root].op == Op::alike) tie_alike(units[u].root);
+        if (row_of(graph[units[u].root]).sharded_as >= 0) tie_alike(units[u].root);
       }
     }
   }
@@ -20448,14 +21504,14 @@ class Links {
 
   /// A value with the sharding of another value; of a pair, both with both.
   constexpr void tie_alike(int id) {
-    const int from = graph_.operand(id, 0), other = graph_.operand(id, 1);
+    const int from = graph_.operand(id, 0), other = graph_.operand(id, row_of(graph_[id]).sharded_as);
     begin(-1, UnitKind::repeat);
     DimFactors own;
     for (int d = 0; d < graph_[id].rank; ++d)
       if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
     add_operand(from, own, false);
     add_operand(other, own, false);
-    if (graph_[other].op == Op::alike) add_operand(graph_.operand(other, 0), own, false);
+    if (row_of(graph_[other]).sharded_as >= 0) add_operand(graph_.operand(other, 0), own, false);
     add_operand(id, own, true);
     finish();
   }
@@ -20540,9 +21596,8 @@ class Links {
         input.narrow = input.dim_count < widest;
       }
     }
-    if (graph_[unit.root].op == Op::rearrange) {
-      const Shape extents =
-          ops::factor_extents({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
+    if (const FactorExtentsRule extents_of = row_of(graph_[unit.root]).factor_extents) {
+      const Shape extents = extents_of({graph_, unit.root, found_->shapes.data(), found_->numbers.data(), nullptr});
       for (int f = 0; f < link.factor_count; ++f)
         factors[static_cast<std::size_t>(link.first_factor + f)].extent = extents[static_cast<std::size_t>(f)];
     }
@@ -20717,7 +21772,7 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort) move_off_whole_dims(link, values, max_priority);
+    if (link.kind == UnitKind::sort || link.kind == UnitKind::along) move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
@@ -21029,7 +22084,7 @@ class ShardingSolver {
     const GraphView graph = program_.main();
     ValueShardings made = initial(0);
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::argument) {
+      if (graph[id].is_argument()) {
         made.of[size(id)] = arguments[graph[id].index()];
         made.fixed[size(id)] = made.argument[size(id)] = 1;
       }
@@ -21071,7 +22126,7 @@ class ShardingSolver {
   static constexpr Growable<std::int32_t> find_arguments(const GraphView& graph) {
     Growable<std::int32_t> nodes;
     for (int id = 0; id < graph.size; ++id) {
-      if (graph[id].op != Op::argument) continue;
+      if (!graph[id].is_argument()) continue;
       while (nodes.size() <= size(graph[id].index())) nodes.push_back(-1);
       nodes[size(graph[id].index())] = id;
     }
@@ -21082,12 +22137,11 @@ class ShardingSolver {
     for (int g = 0; g < program_.graph_count; ++g) {
       const GraphView graph = program_.graphs[g];
       for (int id = 0; id < graph.size; ++id) {
-        if (graph[id].op != Op::repeat) continue;
+        if (!graph[id].is_repeat()) continue;
         const int body = graph[id].index();
         for (int k = 0; k < Repeat::of(graph[id]).carried; ++k) {
           const int from = argument_node(body, k), to = program_.graphs[body].outputs[k];
-          if (from >= 0 && from != to && program_.graphs[body][to].op != Op::constant)
-            links[size(body)].tie(-1, from, to);
+          if (from >= 0 && from != to && !program_.graphs[body][to].is_constant()) links[size(body)].tie(-1, from, to);
         }
       }
     }
@@ -21096,7 +22150,7 @@ class ShardingSolver {
   /// What a constraint says. Its errors name the user's line.
   constexpr Sharding wanted(const Node& node) const {
     const PartitionSpec& spec = program_.specs[node.index()];
-    if (node.labels[2] > 0) return refined(spec, node.rank);  // its axes are known
+    if (Constraint::of(node).about >= 0) return refined(spec, node.rank);  // its axes are known
     try {
       return refined(spec, node.rank);
     } catch (const error& e) {
@@ -21112,8 +22166,8 @@ class ShardingSolver {
   /// The axes that a constraint is about, 0: all.
   constexpr std::uint16_t closed_axes(const Node& node) const {
     unsigned axes = 0;
-    if (node.labels[2] > 0)
-      for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+    if (const int about = Constraint::of(node).about; about >= 0)
+      for (const SpecEntry& entry : program_.specs[about].entries)
         for (const Name& name : entry.axes) axes |= detail::named_axes(name, node, planned_);
     return static_cast<std::uint16_t>(axes);
   }
@@ -21123,7 +22177,7 @@ class ShardingSolver {
     const GraphView graph = program_.graphs[g];
     ValueShardings made(graph);
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::constraint) {
+      if (row_of(graph[id]).constrains) {
         made.closed[size(id)] = closed_axes(graph[id]);
         made.of[size(id)] = wanted(graph[id]);
         made.fixed[size(id)] = made.closed[size(id)] == 0;
@@ -21168,8 +22222,9 @@ class ShardingSolver {
     const GraphView graph = program_.graphs[g];
     Growable<Sharding>& of = values[size(g)].of;
     for (int id = 0; id < graph.size; ++id)
-      if (graph[id].op == Op::alike && graph.operand_node(id, 1).op == Op::alike)
-        of[size(id)] = of[size(graph.operand(id, 1))];
+      if (const int like = row_of(graph[id]).sharded_as;
+          like >= 0 && row_of(graph.operand_node(id, like)).sharded_as >= 0)
+        of[size(id)] = of[size(graph.operand(id, like))];
   }
 
   constexpr bool enter(int g, int u) {
@@ -21348,7 +22403,7 @@ class CutSearch {
       if (!has_room(sharding, wanted)) return false;
     for (int g = 0; g < program_.graph_count; ++g)
       for (int id = 0; id < program_.graphs[g].size; ++id)
-        if (const Node& node = program_.graphs[g][id]; node.op == Op::constraint)
+        if (const Node& node = program_.graphs[g][id]; row_of(node).constrains)
           if (!has_room(resolve(program_.specs[node.index()], mesh_.given, node.rank), wanted)) return false;
     cuts_ = wanted;
     return true;
@@ -21388,64 +22443,17 @@ namespace tessera {
 struct PlanOptions {
   const OutputRequest* outputs =
       nullptr;  ///< by output of the program; null: the planner chooses the shardings of outputs
-  bool forbid_unasked_reshards = false;  ///< a reshard that no constraint asks for is an error (`policy`)
+  bool forbid_implicit_reshards = false;  ///< a reshard that no constraint asks for is an error (`policy`)
   /// Mesh axes over which results are sharded as their operands are, see explicit_shardings. Others are automatic.
   InlineVector<Name, max_axes> explicit_axes = {};
   /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
   /// no partial value is ever added up. See docs/spmd.md for what it costs.
   bool deterministic = false;
+  /// Steps may run fused with the one that follows (see Fusion). false: each ends before the next begins, and stores
+  /// what it makes, as the reference of oracle mode does.
+  bool fuse_steps = true;
   const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
 };
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/partition/plan/unit_flops.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
-#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
-
-namespace tessera {
-
-/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
-constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
-                                  const GraphShapes& found) {
-  const Unit& unit = units[u];
-  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
-  if (unit.kind == UnitKind::fused) {
-    std::int64_t total = 0;
-    for (int m = 0; m < unit.member_count; ++m) {
-      const int id = units.members[unit.first_member + m];
-      const OpRow& row = row_of(graph[id]);
-      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
-    }
-    return total;
-  }
-  if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    std::int64_t total = 2;
-    for (int f = 0; f < link.factor_count; ++f)
-      if (links.factor(link, f).extent == 0) total = 0;
-    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
-    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
-  }
-  if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
-    using namespace ops::attention_factor;
-    const std::int64_t scores =
-        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
-    const bool backward = graph[unit.root].op == Op::attention_grad;
-    const std::int64_t each =
-        backward ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return saturating_product(scores, each) / (AttentionForm::of_node(graph[unit.root]).causal ? 2 : 1);
-  }
-  // A scatter works on the rows that it reads, not on the table that it fills.
-  const OpRow& row = row_of(graph[unit.root]);
-  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
-  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
-}
 
 }  // namespace tessera
 
@@ -21881,6 +22889,295 @@ constexpr bool was_stored(const Sharding& from, const Sharding& to) {
 
 #endif
 
+// ---- tessera/partition/plan/schedule.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_SCHEDULE_HPP
+#define TESSERA_PARTITION_PLAN_SCHEDULE_HPP
+
+namespace tessera::detail {
+
+/// Decides how the steps of one graph are carried out, and writes it into the plan: which steps run fused with the one
+/// that follows (PlanStep::fusion), which values are stored nowhere (ValueRole::fused), and which arguments results are
+/// written over (GraphPlan::donated). Shapes and shardings decide, so plans are alike on every processor.
+///
+/// What is stored nowhere is decided before values have their places in the arena. An epilogue, which changes nothing
+/// but the time at which a result is written, is decided after: where the arena gives the result the memory of an
+/// operand that is still read, the steps run one after the other.
+class Scheduler {
+ public:
+  constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
+      : graph_(graph), units_(units), mesh_(mesh), plan_(plan), main_(main) {
+    const std::size_t count = plan.values.size();
+    reads_.assign(count, 0);
+    last_reader_.assign(count, -1);
+    viewed_.assign(count, 0);
+    for (const PlanValue& value : plan.values)
+      if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
+    for (std::size_t s = 0; s < plan.steps.size(); ++s)
+      for (const std::int32_t v : plan.steps[s].inputs) {
+        if (v < 0) continue;
+        ++reads_[size(v)];
+        last_reader_[size(v)] = static_cast<std::int32_t>(s);
+      }
+  }
+
+  /// Finds the argument that each result may be written over: one that the step which makes the result is the last to
+  /// read, at the elements that it writes.
+  constexpr void donate() {
+    plan_.donated.assign(plan_.outputs.size(), -1);
+    if (!main_) return;
+    struct Maker {
+      std::int32_t step = -1, output = 0;
+    };
+    Growable<Maker> makers(plan_.values.size(), Maker{});
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+      for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
+        if (const std::int32_t v = plan_.steps[s].outputs[o]; v >= 0)
+          makers[size(v)] = {static_cast<std::int32_t>(s), static_cast<std::int32_t>(o)};
+    Growable<std::uint8_t> taken(plan_.values.size(), 0);
+    for (const std::int32_t v : plan_.outputs)
+      if (v >= 0 && value(v).role == ValueRole::argument) taken[size(v)] = 1;
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      const int v = plan_.outputs[k];
+      if (v >= 0 && value(v).role == ValueRole::output && makers[size(v)].step >= 0)
+        plan_.donated[k] = donor(makers[size(v)].step, makers[size(v)].output, taken);
+    }
+  }
+
+  /// Fuses the pairs of steps that pass a value on without storing it.
+  constexpr void fuse_unstored() {
+    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
+      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
+      if (step.kind != StepKind::compute || step.outputs.size() != 1) continue;
+      const UnitKind kind = units_[step.unit].kind;
+      if (kind != UnitKind::contraction && kind != UnitKind::indexed) continue;
+      const int made = step.outputs[0];
+      if (value(made).role != ValueRole::intermediate || value(made).stacked || !read_by_next_alone(made, s)) continue;
+      if (next.kind == StepKind::reshard) {
+        if (sums_in_place(step, next)) step.fusion = Fusion::sum;
+      } else if (kind == UnitKind::contraction && follows_on_boxes(step, next)) {
+        if (rounds(step, next))
+          step.fusion = Fusion::rounding;
+        else if (makes_result_of(step, next))
+          step.fusion = Fusion::into_result;
+      }
+      if (step.fusion == Fusion::apart) continue;
+      PlanValue& passed = value(made);
+      passed.role = ValueRole::fused;
+      step.bytes -= moved_bytes(passed, mesh_);
+      next.bytes -= moved_bytes(passed, mesh_) * count_of(next.inputs, made);
+      if (step.fusion == Fusion::into_result) passed.spare = keep_donation(step, next);
+      ++s;
+    }
+  }
+
+  /// Fuses a product with the step that works on its result, box by box, once values have their places.
+  constexpr void fuse_epilogues() {
+    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
+      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
+      if (step.fusion != Fusion::apart || step.kind != StepKind::compute) continue;
+      if (units_[step.unit].kind != UnitKind::contraction || !follows_on_boxes(step, next)) continue;
+      bool apart = true;
+      for (const std::int32_t out : next.outputs) {
+        apart = apart && !(main_ && value(out).role == ValueRole::output);  // it may be written over an argument
+        for (const std::int32_t in : step.inputs) apart = apart && !share_memory(plan_, out, in);
+      }
+      if (!apart) continue;
+      step.fusion = Fusion::epilogue;
+      for (const std::int32_t out : next.outputs) value(out).first_step = static_cast<int>(s);
+      ++s;
+    }
+  }
+
+ private:
+  GraphView graph_;
+  UnitsView units_;
+  const Mesh& mesh_;
+  GraphPlan& plan_;
+  bool main_;
+  // By value: how many inputs it is, the last step that has it as one, and whether there is a view of it.
+  Growable<std::int32_t> reads_, last_reader_;
+  Growable<std::uint8_t> viewed_;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr PlanValue& value(int v) const { return plan_.values[size(v)]; }
+
+  static constexpr std::int32_t count_of(const Growable<std::int32_t>& list, int v) {
+    std::int32_t n = 0;
+    for (const std::int32_t in : list) n += in == v ? 1 : 0;
+    return n;
+  }
+  constexpr bool read_by_next_alone(int v, std::size_t s) const {
+    return !viewed_[size(v)] && reads_[size(v)] > 0 && count_of(plan_.steps[s + 1].inputs, v) == reads_[size(v)];
+  }
+
+  // ---- donated arguments
+
+  constexpr std::int32_t donor(int s, int output, Growable<std::uint8_t>& taken) const {
+    const PlanStep& step = plan_.steps[size(s)];
+    if (step.kind != StepKind::compute) return -1;
+    const Unit& unit = units_[step.unit];
+    const UnitOperand& made = units_.output(step.unit, output);
+    if (unit.kind != UnitKind::fused || unit.phases > 1 || made.accumulates) return -1;
+    const PlanValue& to = value(step.outputs[size(output)]);
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = step.inputs[size(i)];
+      const PlanValue& from = value(v);
+      if (from.role != ValueRole::argument || taken[size(v)] || viewed_[size(v)] || last_reader_[size(v)] != s ||
+          count_of(step.inputs, v) != 1 || !stored_alike(from, to))
+        continue;
+      bool aligned = true;
+      for (int d = 0; d < unit.rank; ++d) aligned = aligned && units_.input(step.unit, i).dim_at[d] == made.dim_at[d];
+      if (!aligned) continue;
+      taken[size(v)] = 1;
+      return graph_[from.node].index();
+    }
+    return -1;
+  }
+  /// Of a product whose sums go where a result will be: whether the result may still be written over an argument. One
+  /// that the product reads itself stays as it is.
+  constexpr bool keep_donation(const PlanStep& step, const PlanStep& next) {
+    bool kept = false;
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      std::int32_t& argument = plan_.donated[k];
+      if (plan_.outputs[k] != next.outputs[0] || argument < 0) continue;
+      if (count_of(step.inputs, plan_.arguments[size(argument)]) > 0)
+        argument = -1;
+      else
+        kept = true;
+    }
+    return kept;
+  }
+
+  // ---- fusions
+
+  /// Whether a reshard does no more than sum parts, each to a shard of the same box.
+  constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
+    const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
+    if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
+      return false;
+    if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;
+    for (const UsedParts& used : parts.parts.entries)
+      if (used.used < 1) return false;
+    for (int d = 0; d < parts.sharding.rank; ++d)
+      if (!(parts.sharding.dims[d] == sum.sharding.dims[d])) return false;
+    const Unit& unit = units_[step.unit];
+    if (unit.kind == UnitKind::contraction) return unit.addend < 0;
+    // Rows are added in the order of their indices, so that there is one table for all.
+    return row_of(graph_[unit.root]).scatters && sum.sharding.is_replicated();
+  }
+
+  /// Whether the next step can run on each box of a product: it works on the product's elements at its places, and what
+  /// it makes has an element for each of them, stored where it is made.
+  constexpr bool follows_on_boxes(const PlanStep& step, const PlanStep& next) const {
+    if (next.kind != StepKind::compute || units_[next.unit].kind != UnitKind::fused) return false;
+    const Unit& unit = units_[next.unit];
+    const int made = step.outputs[0];
+    const PlanValue& product = value(made);
+    if (unit.rank == 0 || unit.phases > 1 || product.stacked || product.shape.size() != unit.rank) return false;
+    bool reads = false;
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = next.inputs[size(i)];
+      if (v >= 0 && value(v).stacked) return false;
+      if (v != made) continue;
+      reads = true;
+      for (int d = 0; d < unit.rank; ++d)
+        if (units_.input(next.unit, i).dim_at[d] != d) return false;
+    }
+    if (!reads) return false;
+    const unsigned axes = work_axes(plan_, next);
+    const auto stored_everywhere = [&](const PlanValue& v) { return (axes & ~unsigned{v.sharding.used_axes()}) == 0; };
+    if (work_axes(plan_, step) != axes || !stored_everywhere(product)) return false;
+    const Node& space = graph_[unit.space];
+    for (int o = 0; o < unit.output_count; ++o) {
+      const PlanValue& result = value(next.outputs[size(o)]);
+      const Node& node = graph_[units_.output(next.unit, o).node];
+      if (units_.output(next.unit, o).accumulates || node.rank != space.rank || node.unit != space.unit) return false;
+      if (result.stacked || !stored_everywhere(result) || !(result.parts == product.parts)) return false;
+    }
+    for (int d = 0; d < unit.rank; ++d)
+      if (!(next.factors[size(d)] == product.sharding.dims[d])) return false;
+    return true;
+  }
+
+  /// Whether the next step does nothing but round a product of bf16 to bf16, after adding a row where it reads two
+  /// values.
+  constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
+    const Unit &product = units_[step.unit], &unit = units_[next.unit];
+    const Node& root = graph_[unit.root];
+    if (graph_.operand_node(product.space, 0).dtype != DType::bf16 || product.addend >= 0) return false;
+    if (!row_of(root).converts || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+    if (unit.member_count == 1) return true;
+    if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
+        !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)
+      return false;
+    const UnitOperand& row = units_.input(next.unit, next.inputs[0] == step.outputs[0] ? 1 : 0);
+    return graph_[row.node].rank == 1 && graph_[row.node].dtype == DType::f32 && row.dim_at[unit.rank - 1] == 0;
+  }
+
+  /// Whether the next step makes a result of the program, and nothing else, that a product can be summed in.
+  constexpr bool makes_result_of(const PlanStep& step, const PlanStep& next) const {
+    if (!main_ || next.outputs.size() != 1) return false;
+    const int result = next.outputs[0];
+    return value(result).role == ValueRole::output && value(result).dtype == value(step.outputs[0]).dtype &&
+           !viewed_[size(result)] && reads_[size(result)] == 0;
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/partition/plan/unit_flops.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+
+namespace tessera {
+
+/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
+constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
+                                  const GraphShapes& found) {
+  const Unit& unit = units[u];
+  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
+  if (unit.kind == UnitKind::fused) {
+    std::int64_t total = 0;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const int id = units.members[unit.first_member + m];
+      const OpRow& row = row_of(graph[id]);
+      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
+    }
+    return total;
+  }
+  if (unit.kind == UnitKind::contraction) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    std::int64_t total = 2;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
+  }
+  if (unit.kind == UnitKind::attention) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
+    using namespace ops::attention_factor;
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
+    const AttentionForm form = AttentionForm::of_node(graph[unit.root]);
+    const std::int64_t each =
+        form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    return saturating_product(scores, each) / (form.causal ? 2 : 1);
+  }
+  // A scatter works on the rows that it reads, not on the table that it fills.
+  const OpRow& row = row_of(graph[unit.root]);
+  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
+  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/partition/propagation/assign.hpp
 
 #ifndef TESSERA_PARTITION_PROPAGATION_ASSIGN_HPP
@@ -22059,7 +23356,7 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
       if (operand < 0 || has_operand(row.shape_only, i)) continue;
       if (partial[static_cast<std::size_t>(operand)])
         in[i] = Dependence::linear;
-      else if (graph[operand].op == Op::constant && graph[operand].value == 0)
+      else if (graph[operand].is_constant() && graph[operand].value == 0)
         in[i] = Dependence::zero;
       else
         in[i] = scratch[static_cast<std::size_t>(operand)];
@@ -22240,7 +23537,7 @@ constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const 
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();
   const bool moves = row_of(node).offset != nullptr;
-  if ((node.op != Op::permute && !moves) || made.dims[dim_of(node)].empty()) return sent;
+  if ((row_of(node).permutation == nullptr && !moves) || made.dims[dim_of(node)].empty()) return sent;
   const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
   if (bytes != 0 || !moves) sent.push_back(detail::sent_along(node, made, bytes, moves ? "halo" : "shard_map"));
   return sent;
@@ -22292,7 +23589,7 @@ class Flow {
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::layout) choose_halo(u);
-      if (units[u].kind == UnitKind::layout && graph[units[u].root].op == Op::slice) choose_row(u, deterministic);
+      if (takes_row(u)) choose_row(u, deterministic);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
   }
@@ -22339,7 +23636,7 @@ class Flow {
   constexpr std::uint16_t candidate(int u, int i, unsigned taken_by_unit) const {
     const int node = units_.input(u, i).node;
     const Sharding& made = produced[at(node)];
-    if (made.unreduced == 0 || made.reduction != Reduction::sum || readers_[at(node)] != 1) return 0;
+    if (made.unreduced == 0 || !facts_of(made.reduction).linear || readers_[at(node)] != 1) return 0;
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
@@ -22362,6 +23659,10 @@ class Flow {
     own = std::move(whole);
     avoids_halo[at(u)] = 1;
   }
+  /// Whether a unit moves elements, and what devices have of its result may sum up to it.
+  constexpr bool takes_row(int u) const {
+    return units_[u].kind == UnitKind::layout && row_of(graph_[units_[u].root]).partial != nullptr;
+  }
   /// One row of a split dim is summed up from what devices have of it, unless the dim is gathered in fewer bytes, once
   /// for all units that take a row of it.
   constexpr void choose_row(int u, bool deterministic) {
@@ -22370,8 +23671,7 @@ class Flow {
     if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
     int rows = 0;
     for (int other = 0; other < units_.count; ++other)
-      rows += units_[other].kind == UnitKind::layout && graph_[units_[other].root].op == Op::slice &&
-              dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
+      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
               units_.input(other, 0).node == units_.input(u, 0).node;
     FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
     const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);
@@ -22424,9 +23724,7 @@ class Flow {
         if (made.unreduced != 0 && leaves_parts_out(unit.kind))
           parts[at(output.node)] = lacking_parts(links_, own, unit.input_count + o, factors[at(u)], mesh_);
       }
-      if (made.unreduced != 0)
-        made.reduction =
-            combined_by(output.accumulates ? output.reduce_op : graph_[output.node].op, graph_[output.node].dtype);
+      if (made.unreduced != 0) made.reduction = combined_by(graph_[output.node]);
       keep_priorities(made, values_.of[at(output.node)]);
       produced[at(output.node)] = made;
     }
@@ -22601,10 +23899,10 @@ class Flow {
 
 #endif
 
-// ---- tessera/partition/propagation/unasked_reshards.hpp
+// ---- tessera/partition/propagation/implicit_reshards.hpp
 
-#ifndef TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
-#define TESSERA_PARTITION_PROPAGATION_UNASKED_RESHARDS_HPP
+#ifndef TESSERA_PARTITION_PROPAGATION_IMPLICIT_RESHARDS_HPP
+#define TESSERA_PARTITION_PROPAGATION_IMPLICIT_RESHARDS_HPP
 
 namespace tessera {
 
@@ -22615,21 +23913,20 @@ namespace detail {
                                       const Mesh& mesh) {
   const Node& made = graph[node];
   const std::string by = made.source.text(), at = collective.source.text();
-  fail(errc::policy, "[plan] reshard that nobody asked for: ", name_of(collective.kind), " of ",
-       collective.payload_bytes, " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name,
-       by.empty() ? "" : " at ", by, ", from ", text(from, mesh), " to ", text(to, mesh),
-       at.empty() ? "" : " for its use at ", at);
+  fail(errc::policy, "[plan] implicit reshard: ", name_of(collective.kind), " of ", collective.payload_bytes,
+       " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name, by.empty() ? "" : " at ",
+       by, ", from ", text(from, mesh), " to ", text(to, mesh), at.empty() ? "" : " for its use at ", at);
 }
 
 }  // namespace detail
 
 /// Throws for the first reshard of a plan that no constraint asks for. Errors: `policy`, which names the value, its
 /// sharding, how it is wanted, and the lines.
-inline void forbid_unasked_reshards(const Plan& plan, const ProgramView& program) {
+inline void forbid_implicit_reshards(const Plan& plan, const ProgramView& program) {
   for (std::size_t g = 0; g < plan.graphs.size(); ++g)
     for (const PlanStep& step : plan.graphs[g].steps)
       for (const CollectiveInfo& collective : step.collectives) {
-        if (collective.asked || step.kind != StepKind::reshard) continue;
+        if (collective.requested || step.kind != StepKind::reshard) continue;
         const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
         const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
         detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
@@ -22660,14 +23957,6 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
   }
 }
 
-/// Whether a step may do no more than round what the one before it made.
-constexpr bool may_round(const GraphPlan& plan, const PlanStep& step, const PlanStep& next) {
-  return next.kind == StepKind::compute && next.outputs.size() == 1 && next.outputs[0] >= 0 && !next.inputs.empty() &&
-         next.inputs.size() <= 2 && step.outputs.size() == 1 &&
-         (next.inputs[0] == step.outputs[0] || next.inputs.back() == step.outputs[0]) &&
-         plan.values[static_cast<std::size_t>(next.outputs[0])].dtype == DType::bf16;
-}
-
 }  // namespace detail
 
 /// Finds when each value of a graph is needed, and the offsets of intermediates in the arena. `plans` has those of the
@@ -22678,29 +23967,19 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
     for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
     for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
+    // What two fused steps make is written while the operands of the first are still read.
+    if (step.fusion == Fusion::apart) continue;
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].outputs) detail::need_value(plan, v, s);
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].inputs) detail::need_value(plan, v, s);
   }
   for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
-
-  // Some steps also write the sum or the rounded copy of their result, while their operands are still to be read.
-  Growable<int> last;
-  for (const PlanValue& value : plan.values) last.push_back(value.last_step);
-  for (int s = 0; s + 1 < count; ++s) {
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    const PlanStep& next = plan.steps[static_cast<std::size_t>(s) + 1];
-    if (!step.adds_up || (next.kind != StepKind::reshard && !detail::may_round(plan, step, next))) continue;
-    for (std::int32_t v : step.inputs) {
-      while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
-        v = plan.values[static_cast<std::size_t>(v)].view_of;
-      if (v >= 0 && last[static_cast<std::size_t>(v)] < s + 1) last[static_cast<std::size_t>(v)] = s + 1;
-    }
-  }
 
   Growable<Lifetime> blocks;
   Growable<std::size_t> owners;
   for (std::size_t v = 0; v < plan.values.size(); ++v) {
     const PlanValue& value = plan.values[v];
-    if (value.role != ValueRole::intermediate || value.first_step < 0) continue;
-    blocks.push_back({value.stored_bytes, value.first_step, last[v], 0});
+    if (!value.in_arena() || value.first_step < 0) continue;
+    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
     owners.push_back(v);
   }
   plan.arena_bytes = assign_offsets(blocks);
@@ -22820,16 +24099,6 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
   return true;
 }
 
-/// The strides of the operand of windows, given the strides of the windows; false where these are split along a dim
-/// that the operand lacks.
-constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
-  const int dim = dim_of(node);
-  if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
-  operand = replicated(windows.rank - 1);
-  for (int d = 0; d < operand.rank; ++d) operand.dims[d] = windows.dims[d > dim ? d + 1 : d];
-  return true;
-}
-
 }  // namespace tessera
 
 #endif
@@ -22877,7 +24146,11 @@ class GraphPlanner {
         add_unit(u);
     }
     add_outputs();
+    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
+    scheduler.donate();
+    if (options_.fuse_steps) scheduler.fuse_unstored();
     place_values(made_, plans_);
+    if (options_.fuse_steps) scheduler.fuse_epilogues();
     made_.numbers = found_.numbers;
     made_.shapes = found_.shapes;
     return std::move(made_);
@@ -22980,7 +24253,7 @@ class GraphPlanner {
 
   constexpr void add_arguments() {
     for (int id = 0; id < graph_.size; ++id) {
-      if (host_[size(id)] || graph_[id].op != Op::argument) continue;
+      if (host_[size(id)] || !graph_[id].is_argument()) continue;
       while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
       made_.arguments[size(graph_[id].index())] =
           add_value(id, flow_.produced[size(id)], ValueRole::argument, g_ == 0 && is_stacked_argument(graph_[id]));
@@ -22990,8 +24263,8 @@ class GraphPlanner {
   // ---- reshards
 
   /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
-  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
-    if (const int v = windows_version(node, target, source, why, asked); v >= 0) return v;
+  constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
+    if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -23013,10 +24286,9 @@ class GraphPlanner {
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
       collective.source = reduces && graph_[node].source.line != 0 ? graph_[node].source : source;
-      collective.asked = asked || reduces || collective.kind == Collective::slice || was_stored(from, target);
-      collective.why = reduces ? "partial sum" : was_stored(from, target) ? "gathered on use" : why;
-      if (reduces && from.reduction != Reduction::sum) collective.why = "partial extreme";
-      if (!collective.asked && options_.forbid_unasked_reshards)
+      collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
+      collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
+      if (!collective.requested && options_.forbid_implicit_reshards)
         fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
@@ -23033,26 +24305,27 @@ class GraphPlanner {
   }
 
   /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
-  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool asked) {
+  constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     Sharding under;
-    if (graph_[node].op != Op::windows || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
-        !under_windows(graph_[node], target, under))
+    const UnderViewRule under_view = row_of(graph_[node]).under_view;
+    if (under_view == nullptr || options_.deterministic || flow_.produced[size(node)].unreduced != 0 ||
+        !under_view(graph_[node], target, under))
       return -1;
     for (std::int32_t v : versions_[size(node)])
       if (lies_alike(value(v).sharding, target)) return -1;
-    const int from = version(graph_.operand(node, 0), under, source, why, asked);
+    const int from = version(graph_.operand(node, 0), under, source, why, requested);
     const int made = add_value(node, target, ValueRole::view, value(from).stacked, from);
-    strides_[size(made)] = windows_of(node, from);
+    strides_[size(made)] = view_strides(node, from);
     return made;
   }
-  constexpr Shape windows_of(int node, int source) const {
-    return ops::window_strides(graph_[node], strides_[size(source)],
-                               [&](int i) { return found_.numbers[size(graph_.operand(node, i))].integer(); });
+  constexpr Shape view_strides(int node, int source) const {
+    const ShapeContext context{graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
+    return row_of(graph_[node]).view(context, strides_[size(source)]);
   }
 
   // ---- units
 
-  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).kind == OpKind::constraint; }
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
@@ -23063,7 +24336,7 @@ class GraphPlanner {
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     const Sharding target = values_.of[size(node)];
-    const char* const why = graph_[node].labels[2] > 0 ? "shard_map" : "constraint";
+    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
     const int v = version(from, target.without_priority(), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
@@ -23075,15 +24348,13 @@ class GraphPlanner {
     const Node& node = graph_[units_[u].root];
     const bool stacked = value(source).stacked;
     if (options_.deterministic) return false;  // kernels may choose their way by strides
-    if (node.op == Op::slice) {
-      strides = strides_[size(source)];
-      return !(stacked && dim_of(node) == 0) && value(source).sharding.dims[dim_of(node)].empty();
+    const OpRow& row = row_of(node);
+    if (row.view != nullptr) {
+      strides = view_strides(units_[u].root, source);
+      const bool is_whole = row.offset == nullptr || value(source).sharding.dims[dim_of(node)].empty();
+      return is_whole && !(stacked && dim_of(node) == 0);
     }
-    if (node.op == Op::windows) {
-      strides = windows_of(units_[u].root, source);
-      return !(stacked && dim_of(node) == 0);
-    }
-    if (node.op != Op::rearrange) return false;
+    if (row.factor_extents == nullptr) return false;
     const Factors factors = Factors::of(node);
     Shape local;
     for (int f = 0; f < factors.count; ++f) {
@@ -23106,7 +24377,6 @@ class GraphPlanner {
     const Unit& unit = units_[u];
     PlanStep step;
     step.unit = u;
-    step.adds_up = unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed;
     step.source = graph_[unit.root].source;
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));
@@ -23341,17 +24611,17 @@ class ExplicitAxes {
     for (int id = 0; id < graph.size; ++id) {
       const Node& node = graph[id];
       Sharding made = replicated(node.rank);
-      if (node.op == Op::argument)
+      if (node.is_argument())
         made = explicit_part(arguments[static_cast<std::size_t>(node.index())]);
-      else if (node.op == Op::constraint)
+      else if (row_of(node).constrains)
         made = constrained(node, of[static_cast<std::size_t>(graph.operand(id, 0))]);
-      else if (node.op == Op::alike)
-        made = of[static_cast<std::size_t>(graph.operand(id, 1))];
-      else if (node.op == Op::repeat)
+      else if (const int like = row_of(node).sharded_as; like >= 0)
+        made = of[static_cast<std::size_t>(graph.operand(id, like))];
+      else if (node.is_repeat())
         enter(graph, id, of, derived);
-      else if (node.op == Op::project)
+      else if (node.is_projection())
         made = projected(graph, id, of);
-      else if (node.rank > 0 || row_of(node).kind == OpKind::contraction)
+      else if (node.rank > 0 || row_of(node).unit == UnitKind::contraction)
         made = result(g, graph, id, of);
       of.push_back(made);
       given.push_back(node.rank > 0 && !derived && !node.derived && is_ruled(graph, id) ? 1 : 0);
@@ -23383,10 +24653,11 @@ class ExplicitAxes {
 
   /// As a constraint says; over axes that it is not about, as its operand.
   constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
-    Sharding made = explicit_part(planned_.resolve(program_.specs[node.index()], node.rank));
-    if (node.labels[2] == 0) return made;
+    const Constraint own = Constraint::of(node);
+    Sharding made = explicit_part(planned_.resolve(program_.specs[own.spec], node.rank));
+    if (own.about < 0) return made;
     unsigned about = made.used_axes();
-    for (const SpecEntry& entry : program_.specs[node.labels[2] - 1].entries)
+    for (const SpecEntry& entry : program_.specs[own.about].entries)
       for (const Name& name : entry.axes) about |= axes_mask(planned_.given, planned_.cuts, name.view());
     for (int d = 0; d < made.rank; ++d)
       for (std::uint8_t axis : operand.dims[d])
@@ -23402,18 +24673,19 @@ class ExplicitAxes {
       for (int i = 0; i < graph[user].arity; ++i) {
         if (graph.operand(user, i) != id || has_operand(row_of(graph[user]).shape_only, i)) continue;
         ++readers;
-        if (graph[user].op != Op::constraint) continue;
+        if (!row_of(graph[user]).constrains) continue;
         ++constraints;
-        found = graph[user].labels[2] > 0 ? -2 : user;  // of shard_map: about some axes alone
+        found = Constraint::of(graph[user]).about >= 0 ? -2 : user;  // of shard_map: about some axes alone
       }
     for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
     return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
   }
   /// Whether the rules say the sharding of a node. Values without operands are sharded as their readers need them.
   static constexpr bool is_ruled(const GraphView& graph, int id) {
-    const Op op = graph[id].op;
-    if (op == Op::argument || op == Op::constraint || op == Op::alike || op == Op::project) return true;
-    return graph[id].arity > 0 && op != Op::repeat && row_of(op).sharding != nullptr && out_sharding(graph, id) != -2;
+    const Node& node = graph[id];
+    const OpRow& row = row_of(node);
+    if (node.is_argument() || node.is_projection() || row.constrains || row.sharded_as >= 0) return true;
+    return node.arity > 0 && row.sharding != nullptr && out_sharding(graph, id) != -2;
   }
 
   [[noreturn]] void fail_result_needs_with_sharding(int g, const GraphView& graph, int id, const Growable<Sharding>& of,
@@ -23429,7 +24701,7 @@ class ExplicitAxes {
     }
     const std::string at = graph[id].source.text();
     fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         at.empty() ? "" : " at ", at, "; say how the result lies, such as ts::with_sharding(..., ",
+         at.empty() ? "" : " at ", at, "; name its sharding, such as ts::with_sharding(..., ",
          spec_of(suggestion, mesh_).text(), ")");
   }
 
@@ -23443,8 +24715,8 @@ class ExplicitAxes {
     row.sharding(graph, id, rule);
     const int out = out_sharding(graph, id);
     const bool strict = !node.derived && out == -1;
-    const Shape extents = node.op == Op::rearrange
-                              ? ops::factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
+    const Shape extents = row.factor_extents != nullptr
+                              ? row.factor_extents({graph, id, shapes(g).data(), numbers(g).data(), nullptr})
                               : Shape{};
     Growable<AxisList> axes(rule.kinds.size());
     int problem = -1;
@@ -23478,7 +24750,7 @@ class ExplicitAxes {
         else if (!(axes[f] == own.dims[d]))
           object("dims that meet are split in two ways");
         if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
-            (met || row.kind != OpKind::contraction))
+            (met || row.unit != UnitKind::contraction))
           object("a summed dim is split, so the result would be partial or reduced");
       }
     }
@@ -23816,11 +25088,12 @@ struct NamedAxes {
     for (int g = 0; g < program.graph_count; ++g)
       for (int id = 0; id < program.graphs[g].size; ++id) {
         const Node& node = program.graphs[g][id];
-        if (node.op != Op::constraint) continue;
-        const bool shard_map = node.labels[2] > 0;
-        add(program.specs[node.index()], node.source.line, shard_map);
-        if (node.labels[0] == static_cast<std::int8_t>(CotangentLayout::own_spec))
-          add(program.specs[node.labels[1]], node.source.line, shard_map);
+        if (!row_of(node).constrains) continue;
+        const Constraint own = Constraint::of(node);
+        const bool shard_map = own.about >= 0;
+        add(program.specs[own.spec], node.source.line, shard_map);
+        if (own.cotangent == CotangentLayout::own_spec)
+          add(program.specs[own.cotangent_spec], node.source.line, shard_map);
       }
   }
 };
@@ -23909,6 +25182,127 @@ constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, L
 
 #endif
 
+// ---- tessera/partition/plan/verify_schedule.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_VERIFY_SCHEDULE_HPP
+#define TESSERA_PARTITION_PLAN_VERIFY_SCHEDULE_HPP
+
+namespace tessera::detail {
+
+/// Checks how the steps of one graph are fused, and which arguments results are written over.
+class ScheduleVerifier {
+ public:
+  constexpr ScheduleVerifier(const GraphPlan& plan, const UnitsView& units, int graph)
+      : plan_(plan), units_(units), graph_(graph) {}
+
+  constexpr void verify() const {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s) {
+      const PlanStep& step = plan_.steps[s];
+      if (step.fusion != Fusion::apart)
+        verify_pair(s);
+      else
+        for (const std::int32_t v : step.outputs)
+          require(v < 0 || value(v).role != ValueRole::fused, "only fused steps pass on what is not stored");
+    }
+    for (const PlanValue& v : plan_.values)
+      require(!v.spare || v.role == ValueRole::fused, "a spare block is for a value that is not stored");
+    require(plan_.donated.size() == plan_.outputs.size(), "sizes by output");
+    for (std::size_t k = 0; k < plan_.donated.size(); ++k)
+      if (plan_.donated[k] >= 0) verify_donation(k);
+  }
+
+ private:
+  const GraphPlan& plan_;
+  UnitsView units_;
+  int graph_;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr const PlanValue& value(int v) const { return plan_.values[size(v)]; }
+  constexpr void require(bool holds, std::string_view rule) const {
+    if (!holds) fail(errc::graph_invalid, "[plan] ", rule, ": graph ", graph_);
+  }
+
+  static constexpr bool has(const Growable<std::int32_t>& list, int v) {
+    for (const std::int32_t own : list)
+      if (own == v) return true;
+    return false;
+  }
+  /// Whether a value is read by other steps than one, looked at by a view, or a result.
+  constexpr bool is_used_beside(int v, std::size_t reader) const {
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+      if (s != reader && has(plan_.steps[s].inputs, v)) return true;
+    for (const PlanValue& other : plan_.values)
+      if (other.role == ValueRole::view && other.view_of == v) return true;
+    return has(plan_.outputs, v);
+  }
+
+  constexpr void verify_pair(std::size_t s) const {
+    const PlanStep& step = plan_.steps[s];
+    require(s + 1 < plan_.steps.size() && plan_.steps[s + 1].fusion == Fusion::apart,
+            "a step is fused with the next one, and that with no other");
+    const PlanStep& next = plan_.steps[s + 1];
+    require(step.kind == StepKind::compute && step.outputs.size() == 1 && has(next.inputs, step.outputs[0]),
+            "a fused step makes one value, which the next one reads");
+    const int made = step.outputs[0];
+    const PlanValue& passed = value(made);
+    require((passed.role == ValueRole::fused) == (step.fusion != Fusion::epilogue),
+            "what a fused step makes is stored for an epilogue, and not otherwise");
+    require(passed.role != ValueRole::fused || !is_used_beside(made, s + 1),
+            "what is not stored is read by the next step alone");
+    require(!passed.spare || step.fusion == Fusion::into_result, "a spare block is for sums that may go into a result");
+    for (const std::int32_t out : next.outputs)
+      for (const std::int32_t in : step.inputs)
+        require(!share_memory(plan_, out, in), "fused steps write nothing that the first of them reads");
+
+    if (step.fusion == Fusion::sum) {
+      require(next.kind == StepKind::reshard, "parts are summed by a reshard");
+      const Sharding &parts = passed.sharding, &sum = value(next.outputs[0]).sharding;
+      bool alike = parts.unreduced != 0 && parts.reduction == Reduction::sum && sum.unreduced == 0;
+      for (int d = 0; d < parts.rank; ++d) alike = alike && parts.dims[d] == sum.dims[d];
+      return require(alike, "parts are added to shards of the same boxes");
+    }
+    require(next.kind == StepKind::compute && units_[next.unit].kind == UnitKind::fused &&
+                work_axes(plan_, step) == work_axes(plan_, next),
+            "boxes are worked on by a fused unit, at the same places");
+    for (std::size_t d = 0; d < passed.shape.size(); ++d)
+      require(d < next.factors.size() && next.factors[d] == passed.sharding.dims[d],
+              "boxes are worked on as they are split");
+    if (step.fusion == Fusion::epilogue) return;
+    const PlanValue& result = value(next.outputs[0]);
+    if (step.fusion == Fusion::into_result)
+      return require(next.outputs.size() == 1 && result.role == ValueRole::output && stored_alike(passed, result),
+                     "a product is summed where one result goes, in memory laid out as its own");
+    require(next.outputs.size() == 1 && result.dtype == DType::bf16 && result.shape == passed.shape,
+            "a product is rounded to bf16 of its shape");
+  }
+
+  constexpr void verify_donation(std::size_t k) const {
+    const int v = plan_.outputs[k], argument = plan_.donated[k];
+    require(v >= 0 && value(v).role == ValueRole::output, "what is written over an argument is a result");
+    require(size(argument) < plan_.arguments.size() && plan_.arguments[size(argument)] >= 0,
+            "what a result is written over is an argument");
+    const int given = plan_.arguments[size(argument)];
+    require(stored_alike(value(given), value(v)), "a result is laid out as the argument that it is written over");
+    for (std::size_t other = 0; other < k; ++other)
+      require(plan_.donated[other] != argument, "an argument is written over once");
+    std::size_t maker = 0;
+    while (maker < plan_.steps.size() && !has(plan_.steps[maker].outputs, v)) ++maker;
+    require(maker < plan_.steps.size() && has(plan_.steps[maker].inputs, given),
+            "a result is written over an argument that its step reads");
+    bool last = !has(plan_.outputs, given);
+    for (std::size_t s = maker + 1; s < plan_.steps.size(); ++s) last = last && !has(plan_.steps[s].inputs, given);
+    for (const PlanValue& other : plan_.values)
+      last = last && !(other.role == ValueRole::view && other.view_of == given);
+    require(last, "an argument is written over by the last step that reads it");
+    if (maker > 0 && plan_.steps[maker - 1].fusion != Fusion::apart)
+      require(!has(plan_.steps[maker - 1].inputs, given), "fused steps write nothing that the first of them reads");
+  }
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/partition/plan/verify_plan.hpp
 
 #ifndef TESSERA_PARTITION_PLAN_VERIFY_PLAN_HPP
@@ -23940,7 +25334,8 @@ class PlanVerifier {
       for (std::int32_t v : step.outputs) {
         if (v < 0) continue;
         require(!ready[size(v)], "a value is made once");
-        require(plan.values[size(v)].role == ValueRole::intermediate || plan.values[size(v)].role == ValueRole::output,
+        const ValueRole role = plan.values[size(v)].role;
+        require(role == ValueRole::intermediate || role == ValueRole::output || role == ValueRole::fused,
                 "steps write intermediates and results");
         ready[size(v)] = 1;
       }
@@ -23951,9 +25346,11 @@ class PlanVerifier {
       if (v < 0) continue;
       require(is_ready(plan, ready, v), "results are made");
       require(plan.values[size(v)].sharding.unreduced == 0, "results are reduced");
-      require(plan.values[size(v)].role != ValueRole::intermediate, "results are not scratch");
+      require(plan.values[size(v)].role != ValueRole::intermediate && plan.values[size(v)].role != ValueRole::fused,
+              "results are not scratch");
     }
     verify_memory(plan);
+    ScheduleVerifier(plan, units_[g], g).verify();
     for (const PlanStep& step : plan.steps)
       if (step.kind == StepKind::repeat) verify_repeat(plan, step);
     for (const PlanStep& step : plan.steps)
@@ -24029,9 +25426,10 @@ class PlanVerifier {
       return true;
     };
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
-      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs lie as the factors say");
+      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs have the shardings of the factors");
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
-      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]), "results lie as the factors say");
+      require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
+              "results have the shardings of the factors");
     if (unit.kind != UnitKind::layout) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
     require(tessera::wire_bytes(layout_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
@@ -24053,11 +25451,11 @@ class PlanVerifier {
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
       require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
-              "a body takes its operands as they lie outside");
+              "a body takes its operands in their shardings outside");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),
-              "a body leaves its results as they lie outside");
+              "a body leaves its results in their shardings outside");
     for (int k = 0; k < repeat.carried && size(k) < body.arguments.size(); ++k) {
       const int in = body.arguments[size(k)], out = body.outputs[size(k)];
       if (in < 0 || out < 0) continue;
@@ -24070,11 +25468,11 @@ class PlanVerifier {
   constexpr void verify_memory(const GraphPlan& plan) const {
     for (std::size_t a = 0; a < plan.values.size(); ++a) {
       const PlanValue& x = plan.values[a];
-      if (x.role != ValueRole::intermediate || x.first_step < 0) continue;
+      if (!x.in_arena() || x.first_step < 0) continue;
       require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes, "scratch fits the arena");
       for (std::size_t b = 0; b < a; ++b) {
         const PlanValue& y = plan.values[b];
-        if (y.role != ValueRole::intermediate || y.first_step < 0) continue;
+        if (!y.in_arena() || y.first_step < 0) continue;
         const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
         const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
         require(!share_step || !share_byte, "values that are needed at once have memory of their own");
@@ -24587,17 +25985,21 @@ namespace tessera {
 namespace detail {
 
 /// Copies a value into shards of another layout, on any mesh.
-inline void copy_shards(const TensorStorage& from, TensorStorage& to) {
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
+/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
+TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to) {
   std::vector<runtime::ShardRef> sources, destinations;
   for (int shard = 0; shard < from.shard_count(); ++shard)
     sources.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
   for (int shard = 0; shard < to.shard_count(); ++shard)
     destinations.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
-  runtime::reshard(from.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
+  runtime::reshard(from.dtype(), Reduction::sum, destinations, sources);
 }
 
-/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
-inline void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
+TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
   AxisCuts cuts = from.sharding().cuts;
@@ -24619,6 +26021,7 @@ inline void count_reshard(const TensorStorage& from, const Sharding& to, Here at
       [](const CollectiveInfo&) {});
   for (const CollectiveInfo& collective : path) scope->add(mesh.refined, collective);
 }
+#endif
 
 }  // namespace detail
 
@@ -24770,15 +26173,14 @@ constexpr RowRange batch_rows(std::int64_t rows, std::int64_t size, std::int64_t
   return {batch * size, batch < rows / size ? (batch + 1) * size : rows};
 }
 
-/// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
-/// Communication: rows that move to other devices.
-template <class T, int Rank>
-ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
-  static_assert(Rank >= 1, "tessera: a scalar has no rows");
-  const TensorStorage& storage = storage_of(x);
+namespace detail {
+/// As rows_of.
+TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at) {
   if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])
     fail(errc::dim_range, "[rows_of] range in dim 0: ", range.begin, " to ", range.end, " of ", layout_text(storage),
-         detail::at_text(at));
+         at_text(at));
 
   Shape shape = storage.shape();
   shape[0] = range.size();
@@ -24791,8 +26193,18 @@ ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, 
     sources.back().box.end[0] -= range.begin;
     destinations.push_back(runtime::shard_ref(out->data(shard), out->box(shard)));
   }
-  runtime::reshard(storage.dtype(), Reduction::sum, destinations, sources, 1, &kernels::no_reduction);
-  return tensor_of<T, Rank>(out);
+  runtime::reshard(storage.dtype(), Reduction::sum, destinations, sources);
+  return out;
+}
+#endif
+}  // namespace detail
+
+/// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
+/// Communication: rows that move to other devices.
+template <class T, int Rank>
+ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
+  static_assert(Rank >= 1, "tessera: a scalar has no rows");
+  return tensor_of<T, Rank>(detail::rows_of(storage_of(x), range, at));
 }
 
 }  // namespace tessera
@@ -27153,7 +28565,7 @@ struct Step {
 /// One value that leaves a pass: a reduction or a store.
 struct Exit {
   StoreKind kind = StoreKind::element;
-  Op op = Op::sum;
+  Reduction reduction = Reduction::sum;
   bool reduces = false;  ///< kept in lanes and combined across them, along the row or along rows
   DType dtype = DType::f32, source = DType::f32;
   std::uint8_t instr = 0;  ///< the value
@@ -27222,7 +28634,7 @@ constexpr Exit make_reduce(const Fused& fused, int index, int slot) {
   const Instr& instr = fused.instrs[index];
   const Instr& operand = fused.instrs[instr.a];
   return {StoreKind::accumulate,
-          instr.op,
+          instr.reduction,
           true,
           instr.dtype,
           operand.dtype,
@@ -27236,7 +28648,7 @@ constexpr Exit make_exit(const Fused& fused, int output) {
   const Store& store = fused.stores[output];
   const Instr& value = fused.instrs[store.instr];
   return {store.kind,
-          store.op,
+          store.reduction,
           store.kind == StoreKind::accumulate && store.along_row,
           store.dtype,
           value.dtype,
@@ -27923,48 +29335,21 @@ template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
     return Operation::value(x...);
 }
 
-/// How a reduction combines two values.
-constexpr Op combining(Op reduction) {
-  return reduction == Op::max ? Op::maximum : reduction == Op::min ? Op::minimum : Op::add;
-}
-
-/// What a reduction of nothing gives.
-template <Op Reduction, class T> constexpr T identity() {
-  using Limits = std::numeric_limits<T>;
-  if constexpr (Reduction == Op::sum)
-    return T(0);
-  else if constexpr (Limits::has_infinity)
-    return Reduction == Op::max ? -Limits::infinity() : Limits::infinity();
-  else
-    return Reduction == Op::max ? Limits::lowest() : Limits::max();
-}
-
-/// Combines two scalars as the lanes of a reduction are; NaN propagates.
-template <Op Reduction, class T> constexpr T combine(T x, T y) {
-  if constexpr (Reduction == Op::sum)
-    return static_cast<T>(x + y);
-  else if constexpr (Reduction == Op::max)
-    return x != x || x > y ? x : y;
-  else
-    return x != x || x < y ? x : y;
-}
-
-/// Reduces all lanes to one value.
-template <Op Reduction, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
+/// Reduces all lanes to one value, by a monoid.
+template <class M, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
   if constexpr (std::is_same_v<T, bool>) {
-    const Lanes<std::int32_t> bits = convert<std::int32_t>(x);
-    return reduce_lanes < Reduction == Op::sum ? Op::max : Reduction > (bits) != 0;
+    return reduce_lanes<M>(convert<std::int32_t>(x)) != 0;
   } else {
-    return horizontal(
-        [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
-          if constexpr (Reduction == Op::sum)
-            return xsimd::batch<T>(a + b);
-          else if constexpr (Reduction == Op::max)
-            return simd::maximum<T>(a, b);
-          else
-            return simd::minimum<T>(a, b);
-        },
-        x);
+    // One register as lanes: where lanes take two, the second half of the result is not computed.
+    const auto lanes = [](const xsimd::batch<T>& part) TESSERA_INLINE_LAMBDA {
+      if constexpr (Lanes<T>::parts == 1)
+        return Lanes<T>{{part}};
+      else
+        return Lanes<T>{{part, part}};
+    };
+    return horizontal([&](const xsimd::batch<T>& a, const xsimd::batch<T>& b)
+                          TESSERA_INLINE_LAMBDA { return monoids::combined<M>(lanes(a), lanes(b)).part[0]; },
+                      x);
   }
 }
 
@@ -28055,19 +29440,20 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   using S = lanes_of<From>;
   const auto& a = step.a_varies ? own : shared;
   const auto& b = step.b_varies ? own : shared;
-  if constexpr (O == Op::cast) {
+  constexpr const OpRow& row = row_of(O);
+  if constexpr (row.converts) {
     // A cast in the program rounds here; a value that is merely computed as bf16 is rounded where it is stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
-  } else if constexpr (O == Op::select) {
+  } else if constexpr (row.arity == 3) {
     const auto& c = step.c_varies ? own : shared;
     own.template get<T>(step.to) =
         apply<O>(a.template get<bool>(step.a), b.template get<S>(step.b), c.template get<S>(step.c));
   } else {
     const auto result = [&]() TESSERA_INLINE_LAMBDA {
-      if constexpr (O == Op::div && std::is_floating_point_v<T>)
+      if constexpr (row.divides && std::is_floating_point_v<T>)
         if (step.a_varies && !step.b_varies)
           return divide_by_invariant(a.template get<S>(step.a), b.template get<S>(step.b));
-      if constexpr (uses_b(O) || O == Op::broadcast)
+      if constexpr (row.arity == 2)
         return apply<O>(a.template get<S>(step.a), b.template get<S>(step.b));
       else
         return apply<O>(a.template get<S>(step.a));
@@ -28109,41 +29495,67 @@ struct Total {
   }
 };
 
-template <Op O, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {
+/// What lanes and totals of a reduction begin with: of narrow integers the identity of theirs, so that of no elements
+/// it is a value of the element type.
+template <Reduction R, DType Type> constexpr auto first_value() {
+  using E = element_t<Type>;
   using T = lanes_of<Type>;
-  sums.template get<T>(to) = splat<T>(identity<O, T>());
+  return static_cast<T>(monoid_of<R>::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
 }
 
-template <Op O, DType Type> TESSERA_INLINE void clear_total(Total& total) {
+/// A row value as other shards read it: whole numbers keep all their bits.
+template <class T> TESSERA_INLINE double to_slot(T value) {
+  if constexpr (std::is_integral_v<T>)
+    return std::bit_cast<double>(static_cast<std::int64_t>(value));
+  else
+    return static_cast<double>(value);
+}
+template <class T> TESSERA_INLINE T from_slot(double slot) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(std::bit_cast<std::int64_t>(slot));
+  else
+    return static_cast<T>(slot);
+}
+
+template <Reduction R, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {
+  using T = lanes_of<Type>;
+  sums.template get<T>(to) = splat<T>(first_value<R, Type>());
+}
+
+template <Reduction R, DType Type> TESSERA_INLINE void clear_total(Total& total) {
   auto& value = total.get<lanes_of<Type>>();
-  value = identity<O, std::remove_reference_t<decltype(value)>>();
+  value = static_cast<std::remove_reference_t<decltype(value)>>(first_value<R, Type>());
 }
 
 /// Adds the lanes of `sums[0 .. Count)` to the total and clears them.
-template <Op O, DType Type, int Count, class File> TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
+template <Reduction R, DType Type, int Count, class File>
+TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
+  using M = monoid_of<R>;
   using T = lanes_of<Type>;
   Lanes<T> all = sums[0].template get<T>(to);
-  if constexpr (Count == 2) all = apply<combining(O)>(all, sums[1].template get<T>(to));
-  if constexpr (Count == 4)
-    all = apply<combining(O)>(apply<combining(O)>(all, sums[1].template get<T>(to)),
-                              apply<combining(O)>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
+  if constexpr (Count == 2) M::join(all, sums[1].template get<T>(to));
+  if constexpr (Count == 4) {
+    M::join(all, sums[1].template get<T>(to));
+    M::join(all, monoids::combined<M>(sums[2].template get<T>(to), sums[3].template get<T>(to)));
+  }
   auto& value = total.get<T>();
-  value = combine<O>(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<O>(all)));
-  for (int u = 0; u < Count; ++u) clear_lanes<O, Type>(sums[u], to);
+  M::join(value, static_cast<std::remove_reference_t<decltype(value)>>(reduce_lanes<M>(all)));
+  for (int u = 0; u < Count; ++u) clear_lanes<R, Type>(sums[u], to);
 }
 
 /// Combines a value into one element of an output.
-template <Op O, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
+template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
+  using M = monoid_of<R>;
   using E = element_t<Type>;
   E* element = reinterpret_cast<E*>(at);
   if constexpr (std::is_same_v<E, bool>)
-    *element = combine<O>(static_cast<int>(*element), static_cast<int>(value != T(0))) != 0;
+    *element = monoids::combined<M>(static_cast<int>(*element), static_cast<int>(value != T(0))) != 0;
   else
-    *element = static_cast<E>(combine<O>(static_cast<T>(*element), value));
+    *element = static_cast<E>(monoids::combined<M>(static_cast<T>(*element), value));
 }
 
 /// A store at every element, or the accumulation of one value in lanes.
-template <StoreKind Kind, Op O, bool Reduces, DType To, DType From, class File>
+template <StoreKind Kind, Reduction R, bool Reduces, DType To, DType From, class File>
 TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
                           std::int64_t offset, bool past_caches) {
   using T = lanes_of<To>;
@@ -28151,11 +29563,11 @@ TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std:
   const Lanes<T> value = convert<T>(values.template get<lanes_of<From>>(exit.instr));
   if constexpr (Reduces) {
     auto& sum = sums.template get<T>(exit.to);
-    sum = apply<combining(O)>(value, sum);
+    sum = monoids::combined<monoid_of<R>>(value, sum);
   } else {
     E* target = reinterpret_cast<E*>(outputs[exit.slot]) + offset;
     if constexpr (Kind == StoreKind::accumulate) {
-      const Lanes<T> sum = apply<combining(O)>(value, load(target));
+      const Lanes<T> sum = monoids::combined<monoid_of<R>>(value, load(target));
       if constexpr (std::is_same_v<T, bool>)
         store(target, sum);
       else
@@ -28322,7 +29734,7 @@ template <class P> struct FusedRun {
                                        std::byte* const* outputs, std::int64_t offset,
                                        [[maybe_unused]] bool past_caches) {
     constexpr const Exits& list = schedule.exits[Pass];
-    (leave<list[K].kind, list[K].op, list[K].reduces, list[K].dtype, list[K].source>(
+    (leave<list[K].kind, list[K].reduction, list[K].reduces, list[K].dtype, list[K].source>(
          sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
      ...);
   }
@@ -28376,11 +29788,12 @@ template <class P> struct FusedRun {
   }
 
   /// Writes what accumulation `exit` holds to its output and starts it anew.
-  template <Op O, DType Type, int Count> TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
-    add_to_total<O, Type, Count>(values.totals[exit.to], values.sums, exit.to);
+  template <Reduction R, DType Type, int Count>
+  TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
+    add_to_total<R, Type, Count>(values.totals[exit.to], values.sums, exit.to);
     if (targets[exit.slot] != nullptr)
-      combine_element<O, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
-    clear_total<O, Type>(values.totals[exit.to]);
+      combine_element<R, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
+    clear_total<R, Type>(values.totals[exit.to]);
   }
 
   /// No lane takes more terms in a window than a run has.
@@ -28398,12 +29811,12 @@ template <class P> struct FusedRun {
     each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
       if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
-        for (int u = 0; u < count; ++u) clear_lanes<exit.op, exit.dtype>(values.sums[u], exit.to);
-        clear_total<exit.op, exit.dtype>(values.totals[exit.to]);
+        for (int u = 0; u < count; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
+        clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
       } else if constexpr (exit.reduces) {
         std::byte* const target = rows.row[P::inputs + exit.slot];
         if (targets[exit.slot] != target) {
-          finish_accumulation<exit.op, exit.dtype, count>(values, exit);
+          finish_accumulation<exit.reduction, exit.dtype, count>(values, exit);
           targets[exit.slot] = target;
         }
       }
@@ -28413,7 +29826,7 @@ template <class P> struct FusedRun {
       each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
         constexpr Exit exit = list[k];
         if constexpr (exit.reduces)
-          add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+          add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
       });
       values.pending[Pass] = 0;
     };
@@ -28453,7 +29866,7 @@ template <class P> struct FusedRun {
     each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
       if constexpr (exit.reduces && exit.to < P::fused.instr_count)
-        add_to_total<exit.op, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+        add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
     });
   }
 
@@ -28468,10 +29881,10 @@ template <class P> struct FusedRun {
           call.row_values == nullptr ? nullptr : call.row_values + exit.slot * call.row_values_stride + row;
       T value;
       if (Stage <= call.phase_begin) {
-        value = static_cast<T>(*slot);
+        value = from_slot<T>(*slot);
       } else {
         value = static_cast<T>(values.totals[exit.to].template get<T>());
-        if (slot != nullptr) *slot = static_cast<double>(value);
+        if (slot != nullptr) *slot = to_slot(value);
       }
       values.shared.template get<T>(exit.to) = splat<T>(value);
     });
@@ -28487,7 +29900,7 @@ template <class P> struct FusedRun {
         if constexpr (exit.kind == StoreKind::row)
           *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
         else
-          combine_element<exit.op, exit.dtype>(at, value);
+          combine_element<exit.reduction, exit.dtype>(at, value);
       });
     if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
       // An earlier call made this pass, but what it kept is gone.
@@ -28500,8 +29913,8 @@ template <class P> struct FusedRun {
     constexpr auto accumulations = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
     each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
-      for (int u = 0; u < unroll; ++u) clear_lanes<exit.op, exit.dtype>(values.sums[u], exit.to);
-      clear_total<exit.op, exit.dtype>(values.totals[exit.to]);
+      for (int u = 0; u < unroll; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
+      clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
     });
     uniform_steps(std::make_index_sequence<static_cast<std::size_t>(schedule.uniform.size)>{}, values.shared,
                   {rows, call}, call.uniforms);
@@ -28511,7 +29924,7 @@ template <class P> struct FusedRun {
     }
     each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
       constexpr Exit exit = list[k];
-      finish_accumulation<exit.op, exit.dtype, unroll>(values, exit);
+      finish_accumulation<exit.reduction, exit.dtype, unroll>(values, exit);
     });
   }
 };
@@ -28539,6 +29952,46 @@ TESSERA_KERNEL_CODE_END
 
 #endif
 
+// ---- tessera/runtime/executor/compiled_program.hpp
+
+#ifndef TESSERA_RUNTIME_EXECUTOR_COMPILED_PROGRAM_HPP
+#define TESSERA_RUNTIME_EXECUTOR_COMPILED_PROGRAM_HPP
+
+namespace tessera {
+
+namespace runtime {
+class PreparedGraph;
+class PreparedStep;
+struct StepContext;
+
+/// Makes the step of a unit; graphs are those of the program.
+using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
+                                                      const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
+}  // namespace runtime
+
+/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds
+/// of step that it has. What a program does not have, no code is generated for.
+struct CompiledProgram {
+  ProgramView program;
+  const UnitsView* units = nullptr;  ///< one for each graph
+  const Fused* kernels = nullptr;
+  const FusedKernel* code = nullptr;
+  const runtime::StepFactory* steps = nullptr;  ///< by UnitKind
+  kernels::ReduceFunction reduce = nullptr;     ///< for the element types of the program
+};
+
+/// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
+struct Leaf {
+  std::vector<StoragePtr> layers;  ///< one of a plain tensor
+  HostNumber number{};
+  bool is_number = false;
+  bool stacked = false;
+};
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/runtime/steps/step_observer.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_STEP_OBSERVER_HPP
@@ -28549,10 +30002,10 @@ namespace tessera::runtime {
 struct Frame;
 class FrameLayout;
 
-/// Steps of a plan that ran as one. What the first of two made is not stored when the second summed it as it was made.
+/// Steps of a plan that ran as one: a step, or two that are fused. What the first of two made may be stored nowhere,
+/// see ValueRole::fused.
 struct RanSteps {
   int first = 0, count = 1;
-  bool stored = true;
 };
 
 /// Looks at the memory of a program while it runs, between steps. It may write to it.
@@ -28627,7 +30080,7 @@ class FrameLayout {
     frame.pointers.resize(static_cast<std::size_t>(pointers_));
     for (std::size_t v = 0; v < values_.size(); ++v) {
       const PlanValue& value = plan_.values[v];
-      if (value.role != ValueRole::intermediate) continue;
+      if (!value.in_arena()) continue;
       for (int s = 0; s < values_[v].shards(); ++s)
         frame.pointers[static_cast<std::size_t>(values_[v].first + s)] =
             frame.arena + value.offset + values_[v].offsets[static_cast<std::size_t>(s)];
@@ -28693,31 +30146,17 @@ class FrameLayout {
     const int shard = of.index(at, root.stacked ? layer : 0);
     layout.root_shard.push_back(shard);
     const kernels::Strides& from = of.strides[static_cast<std::size_t>(shard)];
-    const Box& box = layout.boxes.back();
-    const Node& node = graph[value.node];
-    if (node.op == Op::rearrange) {
+    const OpRow& row = row_of(graph[value.node]);
+    if (row.factor_extents != nullptr) {
       layout.strides.push_back(
           rearranged(graph, value.node, root.sharding, of.boxes[static_cast<std::size_t>(shard)], from));
       layout.offsets.push_back(0);
       return;
     }
-    std::int64_t offset = 0;
-    if (node.op == Op::slice) {
-      const auto dim = static_cast<std::size_t>(dim_of(node));
-      const auto start = plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, 1))].integer();
-      offset = start * from[dim] * layout.element;
-    }
-    (void)box;
-    if (node.op == Op::windows) {
-      const auto number = [&](int i) {
-        return plan_.numbers[static_cast<std::size_t>(graph.operand(value.node, i))].integer();
-      };
-      layout.strides.push_back(ops::window_strides(node, from, number));
-      layout.offsets.push_back(0);
-      return;
-    }
-    layout.strides.push_back(from);
-    layout.offsets.push_back(offset);
+    const ShapeContext context{graph, value.node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
+    layout.strides.push_back(row.view != nullptr ? row.view(context, from) : from);
+    const auto dim = static_cast<std::size_t>(dim_of(graph[value.node]));
+    layout.offsets.push_back(row.offset != nullptr ? -row.offset(context, 0) * from[dim] * layout.element : 0);
   }
 
  public:
@@ -28786,21 +30225,13 @@ class FrameLayout {
 class WorkGrid {
  public:
   WorkGrid(const FrameLayout& layout, const PlanStep& step) {
-    std::uint16_t axes = 0;
-    for (const auto* list : {&step.inputs, &step.outputs})
-      for (std::int32_t v : *list)
-        if (v >= 0) axes = static_cast<std::uint16_t>(axes | layout.value(v).sharding.used_axes());
-    for (const AxisList& factor : step.factors)
-      for (std::uint8_t axis : factor) axes = static_cast<std::uint16_t>(axes | 1u << axis);
     Sharding all;
-    all.unreduced = axes;
+    all.unreduced = axes_ = work_axes(layout.plan(), step);
     grid_ = stored_grid(layout.mesh(), all);
-    axes_ = axes;
   }
   int count() const { return grid_.count(); }
   Coordinates coordinates(int place) const { return grid_.coordinates(place); }
   int index_of(const Coordinates& at) const { return grid_.index_of(at); }
-  std::uint16_t axes() const { return axes_; }
   /// Whether this place is the one that stores a value that uses fewer axes: the first of those that make it.
   bool stores(const Coordinates& at, const Sharding& sharding) const {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
@@ -28819,7 +30250,7 @@ inline void write_number(DType dtype, void* to, const HostNumber& number) {
       dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});
 }
 
-/// What is done to each box of a value while it is still in the cache of who made it.
+/// A step that runs fused with the one before it, on each box of what that makes while the box is in the cache.
 class Epilogue {
  public:
   virtual ~Epilogue() = default;
@@ -28832,15 +30263,6 @@ class PreparedStep {
  public:
   virtual ~PreparedStep() = default;
   virtual void run(Frame& frame) const = 0;
-  /// Takes over the step that follows, to run it on each part of the result as it is made. False: it has to follow.
-  virtual bool attach(std::unique_ptr<Epilogue>&) { return false; }
-  /// Runs without what was attached.
-  virtual void run_alone(Frame& frame) const { run(frame); }
-  /// Takes over the reshard that follows and sums the parts of its result. False: it has to follow.
-  virtual bool attach_sum(const FrameLayout&, const PlanStep&) { return false; }
-  /// Takes over the step that follows, which rounds the result, plus the value `bias` along the last dim where that is
-  /// one, and is the only reader of it. False: it has to follow.
-  virtual bool attach_rounding(const FrameLayout&, const PlanStep&, int /*bias*/) { return false; }
   /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
   virtual std::int64_t scratch_bytes() const { return 0; }
   /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
@@ -28853,6 +30275,9 @@ struct StepContext {
   const GraphView& graph;
   const UnitsView& units;
   const PlanStep& step;
+  const PlanStep* next = nullptr;  ///< the step that runs fused with it, as step.fusion says; null: none
+  /// That step, where it computes. It lives as long as what is made.
+  const Epilogue* epilogue = nullptr;
 };
 
 }  // namespace tessera::runtime
@@ -28874,10 +30299,11 @@ class PreparedGraph {
 
   const GraphView& graph() const { return graph_; }
   const FrameLayout& layout() const { return layout_; }
-  /// `ran`: the steps of the plan that it carries out.
-  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran) {
+  /// `ran`: the steps of the plan that it carries out; `epilogue`: what it has of the second.
+  void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran, std::unique_ptr<PreparedStep> epilogue = nullptr) {
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
+    if (epilogue != nullptr) epilogues_.push_back(std::move(epilogue));
   }
   /// Of the step that needs most, bodies of repeats included.
   std::int64_t scratch_bytes() const {
@@ -28892,7 +30318,8 @@ class PreparedGraph {
     for (std::size_t v = 0; v < plan.values.size(); ++v)
       sum += value_bytes + shard_bytes * layout_[static_cast<int>(v)].shards();
     sum += step_bytes * static_cast<std::int64_t>(plan.steps.size());
-    for (const auto& step : steps_) sum += step->table_bytes();
+    for (const auto* list : {&steps_, &epilogues_})
+      for (const auto& step : *list) sum += step->table_bytes();
     return sum;
   }
   void run_steps(Frame& frame) const {
@@ -28903,7 +30330,7 @@ class PreparedGraph {
  private:
   GraphView graph_;
   FrameLayout layout_;
-  std::vector<std::unique_ptr<PreparedStep>> steps_;
+  std::vector<std::unique_ptr<PreparedStep>> steps_, epilogues_;
   std::vector<RanSteps> ran_;
 
   // Of a value, a shard of it and a step, with the small blocks that they own.
@@ -29314,7 +30741,8 @@ struct FusedPlaces {
           elements *= place.call.outer_extent[d];
         }
       sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
-      if (fused_.stores[s].op == Op::sum && fused_.stores[s].dtype == DType::f32) add_long_sum(place, sums.back());
+      if (fused_.stores[s].reduction == Reduction::sum && fused_.stores[s].dtype == DType::f32)
+        add_long_sum(place, sums.back());
       bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
     place.sums = static_cast<int>(sums.size()) - place.first_sum;
@@ -29362,16 +30790,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
   }
 
-  /// Whether any box of the iteration space can be computed on its own: all results have an element for each of the
-  /// space's, which is stored where it is made.
-  bool works_on_boxes() const {
-    bool alone = fused_.phases == 1 && rank_ > 0 && static_cast<int>(where_.places.size()) == where_.work.count();
-    for (int s = 0; s < fused_.store_count; ++s) alone = alone && fused_.stores[s].kind == StoreKind::element;
-    for (const Place& place : where_.places)
-      for (std::int32_t at : place.output_at) alone = alone && (at >= 0 || place.idle);
-    return alone;
-  }
-
+  /// The plan fuses only what has an element in its results for each of its space, stored where it is made.
   void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
     double uniforms[64];
     read_uniforms(frame, uniforms);
@@ -29535,19 +30954,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return {first + call.inner_begin, last + call.inner_end};
   }
 
-  template <class T> static void fill(void* data, std::int64_t n, Op op) {
-    T value{};
-    if (op != Op::sum) {
-      using Limits = std::numeric_limits<T>;
-      value = op == Op::max ? (Limits::has_infinity ? static_cast<T>(-Limits::infinity()) : Limits::lowest())
-                            : (Limits::has_infinity ? Limits::infinity() : Limits::max());
-    }
-    std::fill_n(static_cast<T*>(data), n, value);
-  }
-  static void fill_identity(DType dtype, Op op, void* data, std::int64_t n) {
-    dispatch(
-        dtype, [&]<class T>() { fill<T>(data, n, op); },
-        [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); });
+  static void fill_identity(DType dtype, Reduction reduction, void* data, std::int64_t n) {
+    const auto none = [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); };
+    with_monoid(reduction, [&]<class M>() {
+      dispatch<all_partial_types[M::kind]>(
+          dtype, [&]<class T>() { std::fill_n(static_cast<T*>(data), n, M::template identity<T>()); }, none);
+    });
   }
 
   void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
@@ -29556,7 +30968,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
       const Sum& sum = where_.sums[static_cast<std::size_t>(s)];
       char* own = frame.scratch + tile.scratch + sum.offset;
       outputs[sum.output].data = own;
-      if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].op, own, sum.elements);
+      if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].reduction, own, sum.elements);
     }
   }
 
@@ -29586,9 +30998,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
       char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
       const Shape extent{sum.elements};
       if (terms_.empty())
-        fill_identity(store.dtype, store.op, to, sum.elements);
+        fill_identity(store.dtype, store.reduction, to, sum.elements);
       else
-        reduce_(store.dtype, store.op, to, {1}, terms_, extent, false, false);
+        reduce_(store.dtype, store.reduction, to, {1}, terms_, extent, false, false);
     }
   }
 
@@ -29619,99 +31031,32 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
         scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
       for (const std::vector<int>& group : row_groups_)
-        if (!group.empty()) combine_rows(frame, fused_.instrs[i].op, r, group);
+        if (!group.empty()) combine_rows(frame, fused_.instrs[i], r, group);
     }
   }
   double* row_values(Frame& frame, int place, int reduce) const {
     const Place& p = where_.places[static_cast<std::size_t>(place)];
     return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
   }
-  void combine_rows(Frame& frame, Op op, int reduce, const std::vector<int>& group) const {
+  void combine_rows(Frame& frame, const Instr& instr, int reduce, const std::vector<int>& group) const {
     std::vector<double*>& parts = row_parts_;
     parts.clear();
     for (const int place : group) parts.push_back(row_values(frame, place, reduce));
     const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
-    for (std::int64_t row = 0; row < rows; ++row) {
-      double total = parts[0][row];
-      for (std::size_t k = 1; k < parts.size(); ++k) {
-        const double part = parts[k][row];
-        if (op == Op::sum)
-          total += part;
-        else if (part != part || (op == Op::max ? part > total : part < total))
-          total = part;
+    const auto combine = [&]<class M, class T>() {
+      for (std::int64_t row = 0; row < rows; ++row) {
+        T total = std::bit_cast<T>(parts[0][row]);
+        for (std::size_t k = 1; k < parts.size(); ++k) M::join(total, std::bit_cast<T>(parts[k][row]));
+        for (double* part : parts) part[row] = std::bit_cast<double>(total);
       }
-      for (double* part : parts) part[row] = total;
-    }
+    };
+    with_monoid(instr.reduction, [&]<class M>() {
+      if constexpr (all_partial_types[M::kind] != 0) {
+        if (!is_floating(instr.dtype)) return combine.template operator()<M, std::int64_t>();
+        combine.template operator()<M, double>();
+      }
+    });
   }
-};
-
-}  // namespace tessera::runtime::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/runtime/steps/into_result_step.hpp
-
-#ifndef TESSERA_RUNTIME_STEPS_INTO_RESULT_STEP_HPP
-#define TESSERA_RUNTIME_STEPS_INTO_RESULT_STEP_HPP
-
-namespace tessera::runtime::inline TESSERA_ISA {
-
-/// A product with an epilogue that makes a result of the program: sums go where the result will be, box by box, and no
-/// memory of their own is written. Where that memory is an argument's that the epilogue still reads, or the run is
-/// observed, product and pass run one after the other.
-class IntoResultStep final : public PreparedStep {
- public:
-  /// `product` has the epilogue attached, which `pass` is as a step of its own: the plan's `next`. `made` is what it
-  /// reads of the product.
-  IntoResultStep(std::unique_ptr<PreparedStep> product, std::unique_ptr<PreparedStep> pass, const FrameLayout& layout,
-                 int made, const PlanStep& next)
-      : product_(std::move(product)), pass_(std::move(pass)), layout_(layout), made_(made), result_(next.outputs[0]) {
-    for (const std::int32_t in : next.inputs)
-      if (in >= 0 && in != made && layout[in].shards() == layout[result_].shards()) others_.push_back(in);
-  }
-
-  /// Whether `next` alone reads the product, stores one value, a result, with the strides of the product.
-  static bool possible(const FrameLayout& layout, int made, const PlanStep& next) {
-    const PlanValue& from = layout.value(made);
-    if (next.outputs.size() != 1 || from.role != ValueRole::intermediate || from.stacked) return false;
-    const int result = next.outputs[0];
-    const PlanValue& to = layout.value(result);
-    if (to.role != ValueRole::output || to.stacked || to.dtype != from.dtype) return false;
-    if (layout[made].shards() != layout[result].shards()) return false;
-    for (std::size_t s = 0; s < layout[made].boxes.size(); ++s)
-      if (!(layout[made].strides[s] == layout[result].strides[s]) ||
-          !(extents(layout[made].boxes[s]) == extents(layout[result].boxes[s])))
-        return false;
-    for (const PlanValue& other : layout.plan().values)
-      if (other.role == ValueRole::view && (other.view_of == made || other.view_of == result)) return false;
-    for (const PlanStep& other : layout.plan().steps)
-      for (const std::int32_t in : other.inputs)
-        if (in == result || (in == made && &other != &next)) return false;
-    return true;
-  }
-
-  std::int64_t scratch_bytes() const override { return std::max(product_->scratch_bytes(), pass_->scratch_bytes()); }
-  std::int64_t table_bytes() const override { return product_->table_bytes() + pass_->table_bytes(); }
-
-  void run(Frame& frame) const override {
-    const ValueLayout &made = layout_[made_], &result = layout_[result_];
-    bool free = frame.observer == nullptr;
-    for (int s = 0; s < result.shards(); ++s)
-      for (const std::int32_t in : others_) free = free && frame.at(layout_[in], s) != frame.at(result, s);
-    for (int s = 0; s < made.shards(); ++s)
-      frame.pointers[static_cast<std::size_t>(made.first + s)] =
-          free ? frame.at(result, s)
-               : frame.arena + layout_.value(made_).offset + made.offsets[static_cast<std::size_t>(s)];
-    if (free) return product_->run(frame);
-    product_->run_alone(frame);
-    pass_->run(frame);
-  }
-
- private:
-  std::unique_ptr<PreparedStep> product_, pass_;
-  const FrameLayout& layout_;
-  int made_, result_;
-  std::vector<std::int32_t> others_;  // what else the epilogue reads
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
@@ -29773,7 +31118,7 @@ class ReshardStep final : public PreparedStep {
             sources.push_back(from_.index(at, l));
           }
         if (held.empty())
-          for (const int destination : destinations) plan_.fill_zero(destination);
+          for (const int destination : destinations) plan_.fill_identity(destination);
         else
           plan_.fill(destinations, sources, static_cast<int>(held.size()));
       }
@@ -29810,99 +31155,12 @@ class ReshardStep final : public PreparedStep {
 
 #endif
 
-// ---- tessera/runtime/steps/sum_targets.hpp
-
-#ifndef TESSERA_RUNTIME_STEPS_SUM_TARGETS_HPP
-#define TESSERA_RUNTIME_STEPS_SUM_TARGETS_HPP
-
-namespace tessera::runtime {
-
-/// Where the parts of a value go when a reshard does no more than sum them, each to a shard of the same box: by shard
-/// of the value, a pointer of the frame. Empty for other reshards.
-inline std::vector<std::int32_t> sum_targets(const FrameLayout& layout, const PlanStep& reshard) {
-  const int from = reshard.inputs[0], to = reshard.outputs[0];
-  const Sharding &parts = layout.value(from).sharding, &sum = layout.value(to).sharding;
-  if (parts.unreduced == 0 || parts.reduction != Reduction::sum || sum.unreduced != 0) return {};
-  if (layout.value(from).dtype != DType::f32 && layout.value(from).dtype != DType::f64) return {};
-  for (int d = 0; d < parts.rank; ++d)
-    if (!(parts.dims[d] == sum.dims[d])) return {};
-  const ValueLayout &source = layout[from], &target = layout[to];
-  std::vector<std::int32_t> targets;
-  targets.reserve(static_cast<std::size_t>(source.shards()));
-  for (int s = 0; s < source.shards(); ++s) {
-    const int shard = target.index(source.grid.coordinates(s));
-    if (!(source.strides[static_cast<std::size_t>(s)] == target.strides[static_cast<std::size_t>(shard)])) return {};
-    targets.push_back(target.first + shard);
-  }
-  return targets;
-}
-
-/// A rounding that a product took over. Where a run is observed, the product is stored and this runs after all.
-class TakenRounding final : public PreparedStep {
- public:
-  explicit TakenRounding(std::unique_ptr<PreparedStep> rounding) : rounding_(std::move(rounding)) {}
-  void run(Frame& frame) const override {
-    if (frame.observer != nullptr) rounding_->run(frame);
-  }
-  std::int64_t scratch_bytes() const override { return rounding_->scratch_bytes(); }
-
- private:
-  std::unique_ptr<PreparedStep> rounding_;
-};
-
-/// What remains of a reshard that another step took over: its collectives ran, and what was copied is the result.
-class TakenReshardStep final : public PreparedStep {
- public:
-  TakenReshardStep(const FrameLayout& layout, const PlanStep& reshard)
-      : mesh_(layout.mesh()), step_(reshard), bytes_(layout.value(reshard.outputs[0]).stored_bytes) {}
-  void run(Frame&) const override {
-    CommunicationScope* const scope = CommunicationScope::innermost();
-    if (scope == nullptr) return;
-    for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
-    scope->add_copied(bytes_);
-  }
-
- private:
-  const Mesh& mesh_;
-  const PlanStep& step_;
-  std::int64_t bytes_;
-};
-
-}  // namespace tessera::runtime
-
-#endif
-
 // ---- tessera/runtime/executor/executable.hpp
 
 #ifndef TESSERA_RUNTIME_EXECUTOR_EXECUTABLE_HPP
 #define TESSERA_RUNTIME_EXECUTOR_EXECUTABLE_HPP
 
 namespace tessera {
-
-namespace runtime {
-/// Makes the step of a unit; graphs are those of the program.
-using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
-                                                      const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
-}  // namespace runtime
-
-/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds
-/// of step that it has. What a program does not have, no code is generated for.
-struct CompiledProgram {
-  ProgramView program;
-  const UnitsView* units = nullptr;  ///< one for each graph
-  const Fused* kernels = nullptr;
-  const FusedKernel* code = nullptr;
-  const runtime::StepFactory* steps = nullptr;  ///< by UnitKind
-  kernels::ReduceFunction reduce = nullptr;     ///< for the element types of the program
-};
-
-/// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
-struct Leaf {
-  std::vector<StoragePtr> layers;  ///< one of a plain tensor
-  HostNumber number{};
-  bool is_number = false;
-  bool stacked = false;
-};
 
 namespace runtime {
 
@@ -29922,10 +31180,9 @@ class Executable {
           static_cast<std::size_t>(graphs_[static_cast<std::size_t>(g)]->layout().pointer_count()));
     for (const auto& graph : graphs_) scratch_bytes_ = std::max(scratch_bytes_, graph->scratch_bytes());
     arena_bytes_ = (plan_.main().arena_bytes + block_alignment - 1) / block_alignment * block_alignment;
-    find_donors();
     for (int g = 0; g < count; ++g)
       for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].op == Op::scalar;
+        numbers_change_ = numbers_change_ || compiled.program.graphs[g][id].is_scalar();
     bind_arguments();
     make_results();
   }
@@ -30002,7 +31259,6 @@ class Executable {
   std::vector<std::unique_ptr<PreparedGraph>> graphs_;
   std::vector<Frame> frames_;
   Growable<Growable<std::uint8_t>> host_;  // which nodes of each graph are host scalars
-  std::vector<int> donors_;                // by result: the argument whose memory it may take over, or -1
   /// An argument's tensor of one layer, and its shards in the frame.
   struct BoundArgument {
     std::size_t argument, layer;
@@ -30058,7 +31314,7 @@ class Executable {
         }
         --sharding.rank;
       } else if (const Node& node = compiled_.program.main()[compiled_.program.main().outputs[k]];
-                 node.op == Op::constraint && node.labels[2] == 0) {
+                 row_of(node).constrains && Constraint::of(node).about < 0) {
         const Sharding written = resolve(compiled_.program.specs[node.index()], plan_.given_mesh, node.rank);
         if (canonical(written, plan_.given_mesh) == given_sharding(sharding, plan_.given_mesh, plan_.cuts)) {
           results_[k] = TensorLayout::of(plan_.given_mesh, value(v).dtype, shape, written);
@@ -30076,196 +31332,39 @@ class Executable {
 
   void permit(const CommunicationScope& scope) const {
     scope.permit([&](auto&& f) { plan_.for_each_collective(f); },
-                 [&](const CollectiveInfo&) { forbid_unasked_reshards(plan_, compiled_.program); });
+                 [&](const CollectiveInfo&) { forbid_implicit_reshards(plan_, compiled_.program); });
   }
 
+  /// Makes the steps of a graph as the plan has them scheduled.
   void prepare(int g) {
     PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];
-    const GraphView& graph = compiled_.program.graphs[g];
-    const UnitsView& units = compiled_.units[g];
     const FrameLayout& layout = made.layout();
     const Growable<PlanStep>& steps = layout.plan().steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
-      const PlanStep& step = steps[s];
+      StepContext context{layout, compiled_.program.graphs[g], compiled_.units[g], steps[s]};
       RanSteps ran{static_cast<int>(s)};
-      if (step.kind == StepKind::reshard) {
-        made.add(std::make_unique<ReshardStep>(layout, step, compiled_.reduce), ran);
-        continue;
-      }
-      const Unit& unit = units[step.unit];
-      const StepContext context{layout, graph, units, step};
-      if (unit.kind == UnitKind::fused) {
-        made.add(fused_step(context), ran);
-        continue;
-      }
-      std::unique_ptr<PreparedStep> prepared = compiled_.steps[static_cast<std::size_t>(unit.kind)](context, graphs_);
-      if (unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
-          may_follow_on_boxes(g, layout, units, step, steps[s + 1])) {
-        if (int bias = -1;
-            rounds(units, graph, step, steps[s + 1], bias) && prepared->attach_rounding(layout, steps[s + 1], bias)) {
-          made.add(std::move(prepared), ran);
-          ++s;
-          made.add(std::make_unique<TakenRounding>(fused_step({layout, graph, units, steps[s]})),
-                   {static_cast<int>(s)});
-          continue;
+      std::unique_ptr<FusedStep> epilogue;
+      if (steps[s].fusion != Fusion::apart) {
+        context.next = &steps[++s];
+        ran.count = 2;
+        if (context.next->kind == StepKind::compute) {
+          epilogue = fused_step({layout, context.graph, context.units, *context.next});
+          context.epilogue = epilogue.get();
         }
-        std::unique_ptr<FusedStep> next = fused_step({layout, graph, units, steps[s + 1]});
-        if (next->works_on_boxes()) {
-          std::unique_ptr<Epilogue> epilogue = std::move(next);
-          if (prepared->attach(epilogue)) {
-            ran.count = 2;
-            ++s;
-          }
-        }
-      } else if (g == 0 && unit.kind == UnitKind::contraction && s + 1 < steps.size() &&
-                 may_follow_on_boxes(g, layout, units, step, steps[s + 1], true) &&
-                 IntoResultStep::possible(layout, step.outputs[0], steps[s + 1])) {
-        const StepContext after{layout, graph, units, steps[s + 1]};
-        std::unique_ptr<FusedStep> next = fused_step(after);
-        if (next->works_on_boxes()) {
-          std::unique_ptr<Epilogue> epilogue = std::move(next);
-          if (prepared->attach(epilogue)) {
-            prepared = std::make_unique<IntoResultStep>(std::move(prepared), fused_step(after), layout, step.outputs[0],
-                                                        steps[++s]);
-            ran.count = 2;
-          }
-        }
-      } else if (s + 1 < steps.size() && may_sum_in_place(layout, step, steps[s + 1]) &&
-                 prepared->attach_sum(layout, steps[s + 1])) {
-        ran.stored = false;
-        made.add(std::move(prepared), ran);
-        prepared = std::make_unique<TakenReshardStep>(layout, steps[++s]);
-        ran = {static_cast<int>(s)};
       }
-      made.add(std::move(prepared), ran);
+      made.add(step_of(context), ran, std::move(epilogue));
     }
   }
-
+  std::unique_ptr<PreparedStep> step_of(const StepContext& context) const {
+    if (context.step.kind == StepKind::reshard)
+      return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.reduce);
+    const UnitKind kind = context.units[context.step.unit].kind;
+    if (kind == UnitKind::fused) return fused_step(context);
+    return compiled_.steps[static_cast<std::size_t>(kind)](context, graphs_);
+  }
   std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
     const int kernel = context.units[context.step.unit].kernel;
     return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel], compiled_.reduce);
-  }
-
-  /// Whether a step does nothing but round a product to bf16, after adding a row where there is a `bias`.
-  static bool rounds(const UnitsView& units, const GraphView& graph, const PlanStep& product, const PlanStep& step,
-                     int& bias) {
-    const Unit& unit = units[step.unit];
-    const Node& root = graph[unit.root];
-    const bool adds =
-        unit.member_count == 2 && unit.input_count == 2 && graph[units.members[unit.first_member]].op == Op::add;
-    if (root.op != Op::cast || root.dtype != DType::bf16 || unit.output_count != 1) return false;
-    if (!adds) return unit.member_count == 1;
-    const int i = step.inputs[0] == product.outputs[0] ? 1 : 0;
-    const UnitOperand& row = units.input(step.unit, i);
-    bias = step.inputs[static_cast<std::size_t>(i)];
-    return graph[row.node].rank == 1 && row.dim_at[unit.rank - 1] == 0;
-  }
-
-  /// Whether a fused step can run on each box of a product as soon as the box is there: it works over the product's
-  /// shape and places, and writes nothing that the product still reads. `into_result`: it may write a result, since
-  /// that is known to be no argument's memory when it runs.
-  bool may_follow_on_boxes(int g, const FrameLayout& layout, const UnitsView& units, const PlanStep& product,
-                           const PlanStep& next, bool into_result = false) const {
-    if (next.kind != StepKind::compute || units[next.unit].kind != UnitKind::fused) return false;
-    const Unit& unit = units[next.unit];
-    const int made = product.outputs[0];
-    bool reads = false;
-    for (int i = 0; i < unit.input_count; ++i) {
-      if (next.inputs[static_cast<std::size_t>(i)] != made) continue;
-      reads = true;
-      for (int d = 0; d < unit.rank; ++d)
-        if (units.input(next.unit, i).dim_at[d] != d) return false;
-    }
-    const PlanValue& result = layout.value(made);
-    if (!reads || result.stacked || static_cast<int>(result.shape.size()) != unit.rank) return false;
-    if (WorkGrid(layout, product).axes() != WorkGrid(layout, next).axes()) return false;
-    for (int d = 0; d < unit.rank; ++d)
-      if (!(next.factors[static_cast<std::size_t>(d)] == result.sharding.dims[d])) return false;
-    for (std::int32_t out : next.outputs)
-      for (std::int32_t in : product.inputs)
-        if (g == 0 && layout.value(out).role == ValueRole::output && !into_result)
-          return false;  // may be written over an argument
-        else if (overlap(layout, out, in))
-          return false;
-    return true;
-  }
-  /// Whether a step may write what the reshard that follows makes of its result: nothing else reads the result, and
-  /// what is written then is not read by the step.
-  static bool may_sum_in_place(const FrameLayout& layout, const PlanStep& step, const PlanStep& next) {
-    if (next.kind != StepKind::reshard || step.outputs.size() != 1 || next.inputs[0] != step.outputs[0]) return false;
-    const int made = step.outputs[0], sum = next.outputs[0];
-    const GraphPlan& plan = layout.plan();
-    if (layout.value(made).role != ValueRole::intermediate || layout.value(made).stacked || layout.value(sum).stacked)
-      return false;
-    for (const PlanValue& other : plan.values)
-      if (other.role == ValueRole::view && other.view_of == made) return false;
-    for (const PlanStep& other : plan.steps)
-      for (std::int32_t v : other.inputs)
-        if (v == made && &other != &next) return false;
-    for (std::int32_t in : step.inputs)
-      if (in >= 0 && overlap(layout, sum, in)) return false;
-    return true;
-  }
-  static bool overlap(const FrameLayout& layout, int a, int b) {
-    while (layout.value(a).role == ValueRole::view) a = layout.value(a).view_of;
-    while (layout.value(b).role == ValueRole::view) b = layout.value(b).view_of;
-    const PlanValue &x = layout.value(a), &y = layout.value(b);
-    if (x.role != ValueRole::intermediate || y.role != ValueRole::intermediate) return a == b;
-    return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
-  }
-
-  /// A result may be written over an argument that the caller gave up, when the step that makes it is the last to read
-  /// the argument, and reads and writes each element at the same place.
-  void find_donors() {
-    const GraphPlan& plan = plan_.main();
-    donors_.assign(plan.outputs.size(), -1);
-    std::vector<std::uint8_t> taken(plan.values.size(), 0);
-    for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
-      const int v = plan.outputs[k];
-      if (v < 0 || value(v).role != ValueRole::output) continue;
-      for (std::size_t s = 0; s < plan.steps.size(); ++s) {
-        const PlanStep& step = plan.steps[s];
-        if (step.kind != StepKind::compute) continue;
-        for (std::size_t o = 0; o < step.outputs.size(); ++o)
-          if (step.outputs[o] == v) donors_[k] = donor(static_cast<int>(s), static_cast<int>(o), taken);
-      }
-    }
-  }
-  int donor(int s, int output, std::vector<std::uint8_t>& taken) const {
-    const GraphPlan& plan = plan_.main();
-    const UnitsView& units = compiled_.units[0];
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    const Unit& unit = units[step.unit];
-    if (unit.kind != UnitKind::fused || unit.phases > 1 || units.output(step.unit, output).accumulates) return -1;
-    const PlanValue& to = value(step.outputs[static_cast<std::size_t>(output)]);
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int v = step.inputs[static_cast<std::size_t>(i)];
-      const PlanValue& from = value(v);
-      if (from.role != ValueRole::argument || taken[static_cast<std::size_t>(v)] || from.dtype != to.dtype ||
-          !(from.shape == to.shape) || !(from.sharding.without_priority() == to.sharding.without_priority()) ||
-          from.stacked != to.stacked || read_elsewhere(v, s, i))
-        continue;
-      bool aligned = true;
-      for (int d = 0; d < unit.rank; ++d)
-        aligned = aligned && units.input(step.unit, i).dim_at[d] == units.output(step.unit, output).dim_at[d];
-      if (!aligned) continue;
-      taken[static_cast<std::size_t>(v)] = 1;
-      return compiled_.program.main()[from.node].index();
-    }
-    return -1;
-  }
-  bool read_elsewhere(int v, int s, int input) const {
-    const GraphPlan& plan = plan_.main();
-    for (const PlanValue& other : plan.values)
-      if (other.role == ValueRole::view && other.view_of == v) return true;
-    for (std::int32_t out : plan.outputs)
-      if (out == v) return true;
-    for (std::size_t t = 0; t < plan.steps.size(); ++t)
-      for (std::size_t i = 0; i < plan.steps[t].inputs.size(); ++i)
-        if (plan.steps[t].inputs[i] == v &&
-            (static_cast<int>(t) > s || (static_cast<int>(t) == s && static_cast<int>(i) != input)))
-          return true;
-    return false;
   }
 
   void set_numbers(const HostNumber* given) {
@@ -30284,7 +31383,7 @@ class Executable {
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
     if (v < 0) {
       const int node = graph.outputs[k];
-      result.is_number = graph[node].op == Op::dim || graph[node].op == Op::scalar;
+      result.is_number = graph[node].is_dim() || graph[node].is_scalar();
       result.number = frame.numbers[static_cast<std::size_t>(node)];
       if (result.is_number) return false;
       StoragePtr made(new TensorStorage(plan_.mesh, graph[node].dtype, {}, replicated(0)));
@@ -30299,7 +31398,7 @@ class Executable {
       return false;
     }
     const ValueLayout& layout = graphs_[0]->layout()[v];
-    const int donor = donors_[static_cast<std::size_t>(k)];
+    const int donor = plan_.main().donated[static_cast<std::size_t>(k)];
     bool overwrites = false;
     result.layers.reserve(static_cast<std::size_t>(layout.layers));
     for (int l = 0; l < layout.layers; ++l) {
@@ -30339,96 +31438,284 @@ class Executable {
 
 #endif
 
-// ---- tessera/runtime/oracle/oracle.hpp
+// ---- tessera/kernels/sort.hpp
 
-#ifndef TESSERA_RUNTIME_ORACLE_ORACLE_HPP
-#define TESSERA_RUNTIME_ORACLE_ORACLE_HPP
+#ifndef TESSERA_KERNELS_SORT_HPP
+#define TESSERA_KERNELS_SORT_HPP
 
-namespace tessera {
+namespace tessera::kernels {
 
-/// One element that differs.
-struct OracleElement {
-  Shape index;         ///< in the whole tensor
-  int device = -1;     ///< one that holds it; -1: a part of it is on several
-  double sharded = 0;  ///< of a partial value, all parts together
-  double one_device = 0;
-  double allowed = 0;  ///< how far apart rounding can take the two
+/// Elements that are taken or put along a dim of `extent`: extents of the indices, and strides of what is moved, of the
+/// indices, and of the array with the dim, where the stride of the dim itself is 0 and `step` stands for it.
+struct AlongShape {
+  Shape index;
+  Strides moved, indices, array;
+  std::int64_t extent = 0, step = 0;
 };
 
-/// A value that differs between a program on its mesh and the same program on one device.
-struct OracleDifference {
-  std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, layout
-  std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
-  Source source{};    ///< the line that made it
-  std::int64_t count = 0, elements = 0;  ///< that differ, of all
-  OracleElement first, largest;
+}  // namespace tessera::kernels
 
-  /// What is known of it, in a few lines.
-  std::string text() const;
-};
-
-struct Leaf;
-namespace runtime {
-class Executable;
-}
+namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
-struct OracleSink {
-  /// Runs a program and compares. Known only in units that use oracle mode, so that no other unit has its code.
-  using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
-
-  bool throws = true;
-  std::vector<OracleDifference> differences{};
-  std::int64_t compared = 0;
-  Run run = nullptr;
-
-  static OracleSink*& innermost() {
-    static thread_local OracleSink* sink = nullptr;
-    return sink;
+template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
+/// A number of the order of x: equal for 0 and -0, the largest for NaN, which comes last in both orders.
+template <class T> SortKey<T> sort_key(T x, bool descending) {
+  using Key = SortKey<T>;
+  if constexpr (std::is_same_v<T, bf16>) {
+    return sort_key(static_cast<float>(x), descending);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    constexpr Key sign = Key{1} << (8 * sizeof(T) - 1);
+    if (x != x) return std::numeric_limits<Key>::max();
+    const Key bits = std::bit_cast<Key>(x == 0 ? T{0} : x), key = (bits & sign) != 0 ? ~bits : bits | sign;
+    return descending ? ~key : key;
+  } else {
+    constexpr Key sign = std::is_signed_v<T> ? Key{1} << (8 * sizeof(Key) - 1) : Key{0};
+    const Key key = static_cast<Key>(x) ^ sign;
+    return descending ? static_cast<Key>(~key) : key;
   }
-  /// What compares programs of threads without a sink; null: nothing.
-  static std::atomic<Run>& everywhere() {
-    static std::atomic<Run> run{nullptr};
-    return run;
-  }
-  static Run running() {
-    const OracleSink* const sink = innermost();
-    return sink != nullptr ? sink->run : everywhere().load(std::memory_order_acquire);
+}
+
+/// Key and index in one number, where they fit, or one after the other.
+struct KeyOfTwo {
+  std::uint64_t key, index;
+  friend bool operator<(const KeyOfTwo& x, const KeyOfTwo& y) {
+    return x.key != y.key ? x.key < y.key : x.index < y.index;
   }
 };
 
-inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
-
-/// Takes what a comparison found. Errors: `oracle`.
-inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
-  OracleSink* const sink = OracleSink::innermost();
-  if (sink != nullptr) sink->compared += compared;
-  if (found.empty()) return;
-  if (sink == nullptr || sink->throws) fail(errc::oracle, "[oracle] ", found[0].text());
-  for (OracleDifference& one : found) sink->differences.push_back(std::move(one));
-}
-
 }  // namespace detail
 
-inline std::string OracleDifference::text() const {
-  char numbers[128];
-  const auto element = [&](const OracleElement& e) {
-    std::string at = "[";
-    for (std::size_t d = 0; d < e.index.size(); ++d) at += concat_text(d == 0 ? "" : ",", e.index[d]);
-    at += e.device < 0 ? std::string("], all parts: ") : concat_text("] on device ", e.device, ": ");
-    std::snprintf(numbers, sizeof numbers, "%.9g, on one device %.9g (rounding allows %.2g)", e.sharded, e.one_device,
-                  e.allowed);
-    return at + numbers;
-  };
-  const std::string line = source.text();
-  return concat_text("values differ: ", what, line.empty() ? "" : " at ", line, after.empty() ? "" : ", after ", after,
-                     ": ", count, " of ", elements, " elements\n  first   ", element(first), "\n  largest ",
-                     element(largest));
+/// to[i] = the index of the element that comes i-th among from[0], ..., from[count - 1], for the first `kept` of them.
+/// Equal elements in their order, NaN last.
+template <class T, class I>
+void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_step, std::int64_t count,
+                  std::int64_t kept, bool descending) {
+  constexpr bool fits = sizeof(detail::SortKey<T>) == 4;  // indices of more than 32 bits have no memory to be in
+  using Word = std::conditional_t<fits, std::uint64_t, detail::KeyOfTwo>;
+  Word* const words = thread_scratch<Scratch::sort, Word>(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint64_t key = detail::sort_key(from[i * from_step], descending);
+    if constexpr (fits)
+      words[i] = key << 32 | static_cast<std::uint64_t>(i);
+    else
+      words[i] = {key, static_cast<std::uint64_t>(i)};
+  }
+  if (kept < count) std::nth_element(words, words + kept, words + count);
+  std::sort(words, words + kept);
+  for (std::int64_t i = 0; i < kept; ++i) {
+    if constexpr (fits)
+      to[i * to_step] = static_cast<I>(words[i] & 0xffffffffu);
+    else
+      to[i * to_step] = static_cast<I>(words[i].index);
+  }
 }
 
-}  // namespace tessera
+/// moved[.., k, ..] = array[.., indices[.., k, ..], ..], or with `Adds`, the other way, in row-major order of the
+/// indices. Returns an index outside of the dim where there is one: nothing is moved there.
+template <bool Adds, class T, class I>
+std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional_t<Adds, const T, T>* moved,
+                                       std::conditional_t<Adds, T, const T>* array, const I* indices) {
+  if (detail::is_empty(shape.index)) return std::nullopt;
+  const Strides order = contiguous_strides(shape.index);
+  const detail::Loops loops = detail::make_loops(shape.index, order, [&](std::size_t o, std::size_t i) {
+    const std::int64_t n = shape.index[i];
+    return shape.moved[o] == shape.moved[i] * n && shape.indices[o] == shape.indices[i] * n &&
+           shape.array[o] == shape.array[i] * n;
+  });
+  const auto inner = loops.from_inside(0);
+  const std::int64_t moved_step = detail::stride_of(shape.moved, inner),
+                     index_step = detail::stride_of(shape.indices, inner),
+                     array_step = detail::stride_of(shape.array, inner);
+  std::optional<std::int64_t> wrong;
+  detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
+    auto* const own = moved + detail::offset_of(loops, 1, at, shape.moved);
+    const I* const index = indices + detail::offset_of(loops, 1, at, shape.indices);
+    auto* const line = array + detail::offset_of(loops, 1, at, shape.array);
+    for (std::int64_t i = 0; i < inner.extent; ++i) {
+      const auto wanted = static_cast<std::int64_t>(index[i * index_step]);
+      if (wanted < 0 || wanted >= shape.extent) {
+        if (!wrong) wrong = wanted;
+        continue;
+      }
+      auto& element = line[i * array_step + wanted * shape.step];
+      if constexpr (Adds)
+        element = static_cast<T>(element + own[i * moved_step]);
+      else
+        own[i * moved_step] = element;
+    }
+  });
+  return wrong;
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/steps/line_step.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_LINE_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_LINE_STEP_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Works on lines along a dim, which is whole on every device: each shard is worked on alone, and what its threads
+/// share are its lines.
+class LineStep : public PreparedStep {
+ protected:
+  /// `values` are those of the step, in the order that pieces have them; the lines are those of the first.
+  LineStep(const StepContext& c, std::initializer_list<std::int32_t> values, bool sorts)
+      : layout_(c.layout), node_(c.graph[c.units[c.step.unit].root]), dim_(static_cast<std::size_t>(dim_of(node_))),
+        sorts_(sorts), values_(values) {
+    const WorkGrid work(layout_, c.step);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (work.stores(at, layout_.value(c.step.outputs[0]).sharding) && layout_.holds(c.step.outputs[0], at))
+        add_place(at);
+    }
+  }
+
+  static constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
+  /// Some lines of one shard: of each value, where they begin and their strides.
+  struct Piece {
+    Shape lines;
+    std::int32_t pointers[3]{};
+    std::int64_t offsets[3]{};
+    kernels::Strides strides[3];
+    std::int64_t extents[3]{};  // of the dim
+  };
+  const FrameLayout& layout_;
+  const Node node_;
+  std::size_t dim_;
+  std::vector<Piece> pieces_;
+
+  DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
+  /// Calls `f` for the type of the indices.
+  template <class F> void on_index(F&& f) const {
+    dispatch<index_types>(dtype(1), f, [&] { fail(errc::dtype_mismatch, "[argsort] indices: ", name_of(dtype(1))); });
+  }
+  template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
+    T* const shard = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]);
+    return shard == nullptr ? shard : shard + piece.offsets[i];  // null: an empty one
+  }
+  template <class F> void for_each_piece(F&& f) const {
+    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost{piece_cost_},
+                 [&](std::int64_t i) { f(pieces_[static_cast<std::size_t>(i)]); });
+  }
+
+ private:
+  bool sorts_;
+  InlineVector<std::int32_t, 3> values_;
+  double piece_cost_ = 0;
+
+  void add_place(const Coordinates& at) {
+    int layers = 1;  // of operands that are stored one by one
+    for (const std::int32_t v : values_) layers = std::max(layers, layout_[v].layers);
+    for (int l = 0; l < layers; ++l) {
+      Piece piece;
+      for (std::size_t i = 0; i < values_.size(); ++i) {
+        const ValueLayout& own = layout_[values_[i]];
+        const bool apart = own.layers > 1;
+        const auto shard = static_cast<std::size_t>(own.index(at, apart ? l : 0));
+        const Shape extent = extents(own.boxes[shard]);
+        if (i == 0) piece.lines = extent;
+        piece.pointers[i] = own.first + static_cast<int>(shard);
+        piece.strides[i] = own.strides[shard];
+        piece.extents[i] = extent[dim_];
+        if (layers > 1 && !apart) piece.offsets[i] = l * own.strides[shard][0];
+      }
+      piece.lines[dim_] = 1;
+      if (layers > 1) piece.lines[0] = 1;
+      add_pieces(piece);
+    }
+  }
+
+  void add_pieces(const Piece& piece) {
+    if (volume(piece.lines) == 0 || (sorts_ && piece.extents[1] == 0)) return;
+    std::size_t dim = 0;
+    for (std::size_t d = 1; d < piece.lines.size(); ++d)
+      if (piece.lines[d] > piece.lines[dim]) dim = d;
+    const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
+    const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
+    // About 2 ns an element and a halving of the line to sort; 1 ns to move one.
+    const double line =
+        static_cast<double>(longest) * (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
+    const auto step = static_cast<std::int64_t>(
+        std::clamp(1e5 / (line * static_cast<double>(others)), 1.0, static_cast<double>(whole)));
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      part.lines[dim] = std::min(step, whole - begin);
+      for (std::size_t i = 0; i < values_.size(); ++i) part.offsets[i] += begin * piece.strides[i][dim];
+      piece_cost_ = std::max(piece_cost_, line * static_cast<double>(others * part.lines[dim]));
+      pieces_.push_back(part);
+    }
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/steps/along_step.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_ALONG_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_ALONG_STEP_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Takes elements of `Types` along a dim at indices, or adds them there. Values: what is moved, indices, the array with
+/// the dim.
+template <DTypeSet Types> class AlongStep final : public LineStep {
+ public:
+  explicit AlongStep(const StepContext& c) : AlongStep(c, row_of(c.graph[c.units[c.step.unit].root]).scatters) {}
+
+  void run(Frame& frame) const override {
+    dispatch<Types>(
+        dtype(0), [&]<class T>() { on_index([&]<class I>() { move<T, I>(frame); }); },
+        [&] { fail(errc::dtype_mismatch, "[gather] dtype: ", name_of(dtype(0)), " can't be moved"); });
+  }
+
+ private:
+  bool adds_;
+
+  AlongStep(const StepContext& c, bool adds)
+      : LineStep(
+            c,
+            {(adds ? c.step.inputs : c.step.outputs)[0], c.step.inputs[1], (adds ? c.step.outputs : c.step.inputs)[0]},
+            false),
+        adds_(adds) {}
+
+  template <class T, class I> void move(Frame& frame) const {
+    std::atomic<std::int64_t> outside{0};
+    std::atomic<bool> found{false};
+    for_each_piece([&](const Piece& piece) {
+      kernels::AlongShape shape{piece.lines,      piece.strides[0], piece.strides[1],
+                                piece.strides[2], piece.extents[2], piece.strides[2][dim_]};
+      shape.index[dim_] = piece.extents[1];
+      T *const moved = at<T>(frame, piece, 0), *const array = at<T>(frame, piece, 2);
+      const I* const indices = at<I>(frame, piece, 1);
+      if (adds_) {
+        Shape whole = piece.lines;
+        whole[dim_] = piece.extents[2];
+        kernels::strided_fill_zero(array, shape.array, whole, sizeof(T));
+      }
+      shape.array[dim_] = 0;
+      const auto bad = adds_ ? kernels::move_along<true, T, I>(shape, moved, array, indices)
+                             : kernels::move_along<false, T, I>(shape, moved, array, indices);
+      if (bad) {
+        outside.store(*bad, std::memory_order_relaxed);
+        found.store(true, std::memory_order_release);
+      }
+    });
+    if (found.load(std::memory_order_acquire))
+      fail(errc::dim_range, "[", adds_ ? "scatter_add" : "gather", "] index in range: ", outside.load(),
+           " of a dim with ", pieces_.front().extents[2], " elements", node_.source.line == 0 ? "" : " at ",
+           node_.source.text());
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
 
 #endif
 
@@ -31327,7 +32614,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 template <DTypeSet Types> class AttentionStep final : public PreparedStep {
  public:
   explicit AttentionStep(const StepContext& c)
-      : backward_(c.graph[c.units[c.step.unit].root].op == Op::attention_grad) {
+      : backward_(AttentionForm::of_node(c.graph[c.units[c.step.unit].root]).is_gradient()) {
     const Unit& unit = c.units[c.step.unit];
     const Node& node = c.graph[unit.root];
     dtype_ = c.graph.operand_node(unit.root, 0).dtype;
@@ -31403,16 +32690,17 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     for (int o = 0; o < unit.output_count; ++o) {
       const int value = c.step.outputs[static_cast<std::size_t>(o)];
       if (!work.stores(at, layout.value(value).sharding)) continue;
-      const Node& node = c.graph[c.units.output(c.step.unit, o).node];
-      const Role role = node.op == Op::attention_lse ? lse
-                        : node.op == Op::attention   ? out
-                                                     : Role(dq + AttentionForm::of_node(node).of);
+      const AttentionForm form = AttentionForm::of_node(c.graph[c.units.output(c.step.unit, o).node]);
+      const Role role = form.result == AttentionResult::logarithms ? lse
+                        : form.result == AttentionResult::output   ? out
+                                                                   : Role(dq + form.of());
       add(role, value);
       stores = true;
     }
     place.shape.causal = causal_;
     // Logarithms that are read are those of another attention of the same queries and keys: they are found again.
-    if (!backward_ && unit.output_count == 1 && c.graph[c.units.output(c.step.unit, 0).node].op != Op::attention_lse)
+    const AttentionForm first = AttentionForm::of_node(c.graph[c.units.output(c.step.unit, 0).node]);
+    if (!backward_ && unit.output_count == 1 && first.result != AttentionResult::logarithms)
       place.parts[lse].pointer = -1;
     if (stores && place.batch * place.heads > 0) places_.push_back(place);
   }
@@ -32318,6 +33606,42 @@ void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, produc
 
 #endif
 
+// ---- tessera/runtime/steps/sum_in_place.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_SUM_IN_PLACE_HPP
+#define TESSERA_RUNTIME_STEPS_SUM_IN_PLACE_HPP
+
+namespace tessera::runtime {
+
+/// A reshard that does no more than sum parts, and is done by the step that makes them (Fusion::sum).
+class SumInPlace {
+ public:
+  SumInPlace() = default;
+  SumInPlace(const FrameLayout& layout, const PlanStep& reshard) : layout_(&layout), reshard_(&reshard) {}
+
+  explicit operator bool() const { return reshard_ != nullptr; }
+  /// The pointer of a frame to which the part behind another is added: the shard of the sum with the same box.
+  std::int32_t target(std::int32_t part) const {
+    const ValueLayout &from = (*layout_)[reshard_->inputs[0]], &to = (*layout_)[reshard_->outputs[0]];
+    return to.first + to.index(from.grid.coordinates(part - from.first));
+  }
+  /// Counts its collectives where they are counted.
+  void count() const {
+    CommunicationScope* const scope = reshard_ == nullptr ? nullptr : CommunicationScope::innermost();
+    if (scope == nullptr) return;
+    for (const CollectiveInfo& collective : reshard_->collectives) scope->add(layout_->mesh(), collective);
+    scope->add_copied(layout_->value(reshard_->outputs[0]).stored_bytes);
+  }
+
+ private:
+  const FrameLayout* layout_ = nullptr;
+  const PlanStep* reshard_ = nullptr;
+};
+
+}  // namespace tessera::runtime
+
+#endif
+
 // ---- tessera/runtime/steps/contraction_step.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_CONTRACTION_STEP_HPP
@@ -32327,7 +33651,10 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs an einsum over all its shards, cut into items that write disjoint boxes. An operand that many items read is
 /// packed first, once for all places that hold the same shard. With an addend, each item first copies the addend's box,
-/// while it is about to be in the cache anyway, and an epilogue works on each part of the box before it leaves it.
+/// while it is about to be in the cache anyway.
+///
+/// What the plan fuses with it is done item by item: an epilogue works on each box before it leaves the cache, a result
+/// is rounded as it is stored, parts are added to their sum.
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   explicit ContractionStep(const StepContext& c)
@@ -32398,94 +33725,32 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       place.destination = static_cast<int>(places_.size());
       places_.push_back(std::move(place));
     }
-    make_items(static_cast<int>(places_.size()));
+    if (step.fusion == Fusion::sum)
+      sum_in_place(layout, *c.next);
+    else
+      make_items(static_cast<int>(places_.size()));
+    epilogue_ = c.epilogue;
+    if (step.fusion == Fusion::into_result) make_in_result(layout, out, *c.next);
+    if (step.fusion == Fusion::rounding) round(layout, out, *c.next);
   }
 
-  std::int64_t scratch_bytes() const override { return packed_bytes_; }
+  std::int64_t scratch_bytes() const override { return packed_bytes_ + passed_bytes_; }
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
 
-  bool attach(std::unique_ptr<Epilogue>& epilogue) override {
-    epilogue_ = std::move(epilogue);
-    return true;
-  }
-
-  /// Each place rounds what it sums, and stores nothing else.
-  bool attach_rounding(const FrameLayout& layout, const PlanStep& rounding, int bias) override {
-    if (dtype_ != DType::bf16 || epilogue_ || has_addend_) return false;
-    const int product = rounding.inputs[0] == bias ? rounding.inputs[1] : rounding.inputs[0];
-    const ValueLayout &own = layout[product], &target = layout[rounding.outputs[0]];
-    std::vector<Place> places = places_;
-    for (Place& place : places) {
-      const auto shard = static_cast<std::size_t>(place.out - own.first);
-      const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
-      const auto to = static_cast<std::size_t>(target.index(at));
-      if (!plan_of(place).can_round(bias >= 0) || !(own.strides[shard] == target.strides[to])) return false;
-      place.rounded = target.first + static_cast<std::int32_t>(to);
-      if (bias < 0) continue;
-      const auto row = static_cast<std::size_t>(layout[bias].index(at));
-      const Shape part = extents(own.boxes[shard]);
-      if (layout.value(bias).dtype != DType::f32 || layout[bias].strides[row][0] != 1 ||
-          extents(layout[bias].boxes[row])[0] != part[part.size() - 1])
-        return false;
-      place.bias = layout[bias].first + static_cast<std::int32_t>(row);
-    }
-    std::swap(places, places_);
-    return true;
-  }
-
-  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
-  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
-    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
-    if (epilogue_ || has_addend_ || targets.empty() || places_.size() < 2) return false;
-    const auto target_of = [&](std::int32_t p) {
-      return targets[static_cast<std::size_t>(places_[static_cast<std::size_t>(p)].out -
-                                              layout[reshard.inputs[0]].first)];
-    };
-    std::vector<std::int32_t> order(places_.size());
-    for (std::size_t p = 0; p < order.size(); ++p) order[p] = static_cast<std::int32_t>(p);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::int32_t x, std::int32_t y) { return target_of(x) < target_of(y); });
-    std::vector<Place> places;
-    places.reserve(places_.size());
-    for (const std::int32_t p : order) {
-      places.push_back(places_[static_cast<std::size_t>(p)]);
-      places.back().out = target_of(p);
-    }
-    int destinations = 0;
-    for (std::size_t p = 0; p < places.size(); ++p) {
-      const bool first = p == 0 || places[p].out != places[p - 1].out;
-      places[p].destination = first ? static_cast<int>(p) : places[p - 1].destination;
-      destinations += first ? 1 : 0;
-    }
-    if (destinations != layout[reshard.outputs[0]].shards()) return false;  // one that no place adds to
-    std::swap(places, places_);
-    if (make_items(destinations)) return true;
-    std::swap(places, places_);
-    make_items(static_cast<int>(places_.size()));
-    return false;
-  }
-
-  void run(Frame& frame) const override { run_items(frame, epilogue_.get()); }
-  void run_alone(Frame& frame) const override { run_items(frame, nullptr); }
-
- private:
-  void run_items(Frame& frame, const Epilogue* epilogue) const {
+  void run(Frame& frame) const override {
+    sum_.count();
     if (items_ == 0) return;
+    place_passed(frame);
     if (pack_parts_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
-    parallel_for(items_, cost, [&](std::int64_t i) {
-      const auto [first, item] = find_item(i);
-      dispatch<Types>(
-          dtype_,
-          [&]<class T>() {
-            const int destination = places_[first].destination;
-            for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
-              run_item<T>(frame, epilogue, places_[p], item, p > first);
-          },
-          [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
-    });
+    std::int64_t begin = 0;
+    for (const std::int64_t end : turns_) {
+      parallel_for(end - begin, cost, [&](std::int64_t i) { run_sum(frame, begin + i); });
+      begin = end;
+    }
   }
 
+ private:
   struct Place {
     int shape = 0, plan = 0;                             ///< places that are alike share them
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
@@ -32493,10 +33758,19 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     std::int64_t first_item = 0;
     int work = 0;
     int destination = 0;       ///< the first place of those, one after another, whose sum is the result
+    bool joins = false;        ///< what an earlier turn made
     std::int64_t packed = -1;  ///< bytes into the scratch; -1: items pack for themselves
     std::int64_t first_part = 0, part_count = 0;  ///< of the packing; no parts where an earlier place does it
   };
-  std::unique_ptr<Epilogue> epilogue_;
+  /// Where a shard of what is passed to the epilogue is made: where the result goes, unless that is the memory of an
+  /// argument; else at an offset of the arena, or of the step's scratch where there is no result.
+  struct Passed {
+    std::int32_t made, result = -1, argument = -1;
+    std::int64_t offset = 0;
+  };
+  const Epilogue* epilogue_ = nullptr;
+  SumInPlace sum_;
+  std::vector<Passed> passed_;
   DType dtype_;
   bool has_addend_;
   int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
@@ -32511,14 +33785,100 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   std::vector<Product> plans_;
   std::vector<int> packers_;  // places with parts of the packing, in their order
   std::int64_t items_ = 0;
-  bool by_columns_ = false;  // all places read the same packed operand: items take turns by place
-  std::int64_t packed_bytes_ = 0, pack_parts_ = 0;
+  std::vector<std::int64_t> turns_;  // ends of ranges of items, each of which waits for the one before
+  bool by_columns_ = false;          // all places read the same packed operand: items take turns by place
+  std::int64_t packed_bytes_ = 0, pack_parts_ = 0, passed_bytes_ = 0;
   double flops_ = 0;
 
   static bool adds_at(const Coordinates& at, const Sharding& out, const Sharding& addend) {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
       if (((out.unreduced & ~addend.unreduced) >> axis & 1) != 0 && at[axis] != 0) return false;
     return true;
+  }
+
+  void make_in_result(const FrameLayout& layout, int made, const PlanStep& next) {
+    const ValueLayout &own = layout[made], &result = layout[next.outputs[0]];
+    const GraphPlan& plan = layout.plan();
+    int argument = -1;
+    for (std::size_t k = 0; k < plan.outputs.size(); ++k)
+      if (plan.outputs[k] == next.outputs[0] && plan.donated[k] >= 0)
+        argument = plan.arguments[static_cast<std::size_t>(plan.donated[k])];
+    for (int s = 0; s < own.shards(); ++s)
+      passed_.push_back({own.first + s, result.first + s, argument < 0 ? -1 : layout[argument].first + s,
+                         layout.value(made).offset + own.offsets[static_cast<std::size_t>(s)]});
+  }
+
+  /// Each place rounds what it sums, and stores nothing else. What kernels can't round is passed to the epilogue.
+  void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
+    const int bias = rounding.inputs.size() < 2 ? -1 : rounding.inputs[rounding.inputs[0] == made ? 1 : 0];
+    const ValueLayout &own = layout[made], &target = layout[rounding.outputs[0]];
+    for (Place& place : places_) {
+      const auto shard = static_cast<std::size_t>(place.out - own.first);
+      const Coordinates at = own.grid.coordinates(static_cast<int>(shard));
+      const auto to = static_cast<std::size_t>(target.index(at));
+      const Shape extent = extents(own.boxes[shard]);
+      bool direct = plan_of(place).can_round(bias >= 0) && own.strides[shard] == target.strides[to];
+      if (bias >= 0) {
+        const auto row = static_cast<std::size_t>(layout[bias].index(at));
+        direct = direct && layout[bias].strides[row][0] == 1 &&
+                 extents(layout[bias].boxes[row])[0] == extent[extent.size() - 1];
+        place.bias = layout[bias].first + static_cast<std::int32_t>(row);
+      }
+      if (direct) {
+        place.rounded = target.first + static_cast<std::int32_t>(to);
+        continue;
+      }
+      passed_.push_back({place.out, -1, -1, packed_bytes_ + passed_bytes_});
+      passed_bytes_ += (volume(extent) * own.element + block_alignment - 1) / block_alignment * block_alignment;
+    }
+  }
+  void place_passed(Frame& frame) const {
+    const auto at = [&](std::int32_t pointer) -> char*& { return frame.pointers[static_cast<std::size_t>(pointer)]; };
+    for (const Passed& p : passed_) {
+      if (p.result < 0)
+        at(p.made) = frame.scratch + p.offset;
+      else if (p.argument >= 0 && at(p.argument) == at(p.result))
+        at(p.made) = frame.arena + p.offset;
+      else
+        at(p.made) = at(p.result);
+    }
+  }
+
+  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
+  void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
+    sum_ = SumInPlace(layout, reshard);
+    for (Place& place : places_) place.out = sum_.target(place.out);
+    std::stable_sort(places_.begin(), places_.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
+    int sums = 0;
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      const bool first = p == 0 || places_[p].out != places_[p - 1].out;
+      places_[p].destination = first ? static_cast<int>(p) : places_[p - 1].destination;
+      sums += first ? 1 : 0;
+    }
+    if (!make_items(sums)) take_turns(sums);
+  }
+  /// Parts of a sum that are not cut alike are added one after another, each in items of its own.
+  void take_turns(int sums) {
+    std::vector<std::vector<Place>> turns;
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      const std::size_t turn = p - static_cast<std::size_t>(places_[p].destination);
+      if (turn >= turns.size()) turns.resize(turn + 1);
+      turns[turn].push_back(places_[p]);
+    }
+    places_.clear();
+    for (std::size_t t = 0; t < turns.size(); ++t)
+      for (const Place& place : turns[t]) {
+        places_.push_back(place);
+        places_.back().destination = static_cast<int>(places_.size()) - 1;
+        places_.back().joins = t > 0;
+      }
+    make_items(sums);
+    turns_.clear();
+    std::size_t last = 0;
+    for (const auto& turn : turns) {
+      last += turn.size();
+      turns_.push_back(last < places_.size() ? places_[last].first_item : items_);
+    }
   }
 
   /// Cuts the work of all places into items. False: places of one destination are not cut alike.
@@ -32542,6 +33902,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       else
         alike = alike && plan_of(place).cuts_as(plan_of(places_[static_cast<std::size_t>(place.destination)]));
     }
+    turns_.assign(1, items_);
     dispatch<Types>(
         dtype_, [&]<class T>() { share_packing<T>(); }, [] {});
     by_columns_ = destinations == static_cast<int>(places_.size()) && !places_.empty() && places_[0].packed >= 0;
@@ -32654,8 +34015,20 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
   }
 
-  template <class T>
-  void run_item(Frame& frame, const Epilogue* epilogue, const Place& place, std::int64_t item, bool joins) const {
+  /// An item of the result: of each place, one after another, that is added to it.
+  void run_sum(Frame& frame, std::int64_t i) const {
+    const auto [first, item] = find_item(i);
+    dispatch<Types>(
+        dtype_,
+        [&]<class T>() {
+          const int destination = places_[first].destination;
+          for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
+            run_item<T>(frame, places_[p], item, p > first || places_[p].joins);
+        },
+        [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
+  }
+
+  template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins) const {
     using Out = kernels::product_t<T>;
     Out* out = operand<Out>(frame, place.out);
     const Out* addend = operand<Out>(frame, place.addend);
@@ -32680,7 +34053,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       const Epilogue* epilogue;
       Frame* frame;
       int work;
-    } const follow{epilogue, &frame, place.work};
+    } const follow{epilogue_, &frame, place.work};
     const kernels::FinishedBox finished{[](const void* context, const kernels::OutputRegion& box) {
                                           const Follow& of = *static_cast<const Follow*>(context);
                                           of.epilogue->run_box(*of.frame, of.work, box.begin, box.extent);
@@ -32688,8 +34061,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                                         &follow};
     plan_of(place).run(
         item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
-        adds || joins, Out(1), packed, epilogue ? finished : kernels::FinishedBox{},
-        frame.observer != nullptr
+        adds || joins, Out(1), packed, epilogue_ != nullptr && place.rounded < 0 ? finished : kernels::FinishedBox{},
+        place.rounded < 0
             ? kernels::RoundedResult{}
             : kernels::RoundedResult{operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
   }
@@ -32736,10 +34109,9 @@ template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
         const T* const term = own + r * s.from_run + k * s.from_element;
         T* const sum = line + (r * s.stride + k * s.dilation) * s.to_step;
         if (to_step == 1)
-          detail::combine_block<detail::Sum>(sum, term, from_step, inner.extent);
+          detail::combine_block<monoids::Sum>(sum, term, from_step, inner.extent);
         else
-          for (std::int64_t l = 0; l < inner.extent; ++l)
-            sum[l * to_step] = detail::Sum::apply(sum[l * to_step], term[l * from_step]);
+          for (std::int64_t l = 0; l < inner.extent; ++l) monoids::Sum::join(sum[l * to_step], term[l * from_step]);
       }
   });
 }
@@ -33069,10 +34441,10 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
                      to_step = detail::stride_of(table_strides, inner);
   const auto add = [&](std::int64_t from, std::int64_t to) {
     if (to_step == 1) {
-      detail::combine_block<detail::Sum>(table + to, rows + from, from_step, inner.extent);
+      detail::combine_block<monoids::Sum>(table + to, rows + from, from_step, inner.extent);
     } else {
       for (std::int64_t i = 0; i < inner.extent; ++i)
-        table[to + i * to_step] = detail::Sum::apply(table[to + i * to_step], rows[from + i * from_step]);
+        monoids::Sum::join(table[to + i * to_step], rows[from + i * from_step]);
     }
   };
   if constexpr (std::is_same_v<T, float>)
@@ -33108,7 +34480,7 @@ namespace detail {
 template <class F> auto with_index_type(DType index_type, const void* index, F f) {
   if (index_type == DType::i32) return f(static_cast<const std::int32_t*>(index));
   if (index_type == DType::i64) return f(static_cast<const std::int64_t*>(index));
-  fail(errc::dtype_mismatch, "[gather] index dtype: ", name_of(index_type), " is neither i32 nor i64");
+  fail(errc::dtype_mismatch, "[embedding] index dtype: ", name_of(index_type), " is neither i32 nor i64");
 }
 }  // namespace detail
 
@@ -33156,7 +34528,7 @@ inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type
       case DType::i64:
         return scatter(std::int64_t{});
       default:
-        fail(errc::dtype_mismatch, "[scatter] dtype: rows of ", name_of(type), " can't be added");
+        fail(errc::dtype_mismatch, "[index_add] dtype: rows of ", name_of(type), " can't be added");
     }
   });
 }
@@ -33173,11 +34545,12 @@ inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type
 namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Looks rows up in a table, or adds rows into one. A shard of the table answers for its own rows; the others are zeros
-/// there. Additions to one row happen in the order of the indices, whatever runs in parallel.
+/// there. Additions to one row happen in the order of the indices, whatever runs in parallel. Where the plan has parts
+/// summed in place, all places add their rows into the one table that holds the sum, place after place.
 class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
-      : gathers_(c.graph[c.units[c.step.unit].root].op == Op::gather),
+      : gathers_(!row_of(c.graph[c.units[c.step.unit].root]).scatters),
         source_(c.graph[c.units[c.step.unit].root].source) {
     const FrameLayout& layout = c.layout;
     const PlanStep& step = c.step;
@@ -33194,34 +34567,16 @@ class IndexedStep final : public PreparedStep {
       add_place(layout, table, rows, index, at);
     }
     long_sums_.resize(places_.size());
-  }
-
-  /// Rows of all parts are added into the one table that holds their sum, part after part.
-  bool attach_sum(const FrameLayout& layout, const PlanStep& reshard) override {
-    const std::vector<std::int32_t> targets = sum_targets(layout, reshard);
-    // Every place has as many ranges of the row.
-    const int sums = layout[reshard.outputs[0]].shards();
-    if (gathers_ || targets.empty() || sums != 1 || places_.empty() || parts_.size() % places_.size() != 0)
-      return false;
-    const std::size_t ranges = parts_.size() / places_.size();
-    std::vector<Part> sorted;
-    for (std::size_t r = 0; r < ranges; ++r)
-      for (std::size_t p = 0; p < places_.size(); ++p) {
-        const Part &part = parts_[p * ranges + r], &first = parts_[r];
-        if (part.place != static_cast<int>(p) || part.dim != first.dim || part.extent != first.extent ||
-            part.table_offset != first.table_offset)
-          return false;
-        sorted.push_back(part);
-      }
-    parts_ = std::move(sorted);
-    terms_ = static_cast<std::int64_t>(places_.size());
-    for (Place& place : places_) place.table = targets[0];
-    return true;
+    if (step.fusion == Fusion::sum)
+      sum_in_place(SumInPlace(layout, *c.next));
+    else
+      for (std::size_t p = 0; p < places_.size(); ++p) add_parts(p, range_of(places_[p]));
   }
 
   void run(Frame& frame) const override {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
+    sum_.count();
     if (!gathers_) fill_zero(frame);
     if (!gathers_) find_long_sums(frame);
     const std::int64_t count = static_cast<std::int64_t>(parts_.size()) / terms_;
@@ -33247,7 +34602,7 @@ class IndexedStep final : public PreparedStep {
       }
     });
     if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", gathers_ ? "gather" : "scatter", "] index in range: ", outside.load(),
+      fail(errc::dim_range, "[", gathers_ ? "embedding" : "index_add", "] index in range: ", outside.load(),
            " of a table with ", places_.front().window.global, " rows", source_.line == 0 ? "" : " at ",
            source_.text());
   }
@@ -33271,6 +34626,7 @@ class IndexedStep final : public PreparedStep {
   std::vector<Place> places_;
   mutable std::vector<std::uint8_t> long_sums_;  // by place, so that a run allocates nothing
   std::vector<Part> parts_;
+  SumInPlace sum_;
   std::int64_t terms_ = 1;  // parts one after another that add to the same elements
   double part_bytes_ = 1;
 
@@ -33287,7 +34643,7 @@ class IndexedStep final : public PreparedStep {
 
   void fill_zero(Frame& frame) const {
     constexpr std::int64_t pieces = 8;
-    const auto tables = static_cast<std::int64_t>(places_.size()) / terms_;
+    const auto tables = sum_ ? std::int64_t{1} : static_cast<std::int64_t>(places_.size());
     const double bytes = static_cast<double>(volume(places_.empty() ? Shape{0} : places_[0].table_extent) * element_);
     parallel_for(tables * pieces, Cost::bytes(bytes / pieces), [&](std::int64_t i) {
       const Place& place = places_[static_cast<std::size_t>(i / pieces)];
@@ -33315,35 +34671,74 @@ class IndexedStep final : public PreparedStep {
     place.shape.table_strides = layout[table].strides[static_cast<std::size_t>(t)];
     place.window = {layout.value(table).shape[0], table_box.begin[0], place.table_extent[0]};
 
-    const Shape& cut = gathers_ ? place.shape.index : place.shape.inner;
-    const std::int64_t bytes = volume(place.shape.index) * volume(place.shape.inner) * element_;
-    if (bytes == 0) {
-      places_.push_back(std::move(place));
-      return;
-    }
-    int dim = 0;
+    places_.push_back(std::move(place));
+  }
+
+  // ---- parts of places
+
+  const Shape& cut_shape(const Place& place) const { return gathers_ ? place.shape.index : place.shape.inner; }
+  std::int64_t bytes_of(const Place& place) const {
+    return volume(place.shape.index) * volume(place.shape.inner) * element_;
+  }
+  /// The longest dim of what is cut.
+  std::size_t cut_dim(const Place& place) const {
+    const Shape& cut = cut_shape(place);
+    std::size_t dim = 0;
     for (std::size_t d = 1; d < cut.size(); ++d)
-      if (cut[d] > cut[static_cast<std::size_t>(dim)]) dim = static_cast<int>(d);
-    const std::int64_t whole = cut.empty() ? 1 : cut[static_cast<std::size_t>(dim)];
-    // A range of a row no narrower than a cache line.
-    const std::int64_t least = gathers_ ? 1 : 16;
-    const std::int64_t step = std::max<std::int64_t>(least, whole * (1 << 17) / bytes);
-    for (std::int64_t begin = 0; begin < whole; begin += step) {
-      Part part{static_cast<int>(places_.size()), dim, std::min(step, whole - begin), 0, 0, 0};
-      if (!cut.empty()) {
+      if (cut[d] > cut[dim]) dim = d;
+    return dim;
+  }
+  std::int64_t cut_extent(const Place& place) const {
+    return cut_shape(place).empty() ? 1 : cut_shape(place)[cut_dim(place)];
+  }
+  /// How much of that dim a part has. A range of a row is no narrower than a cache line.
+  std::int64_t range_of(const Place& place) const {
+    const std::int64_t bytes = std::max<std::int64_t>(bytes_of(place), 1), least = gathers_ ? 1 : 16;
+    return std::max<std::int64_t>(least, cut_extent(place) * (1 << 17) / bytes);
+  }
+
+  void add_parts(std::size_t p, std::int64_t range) {
+    const Place& place = places_[p];
+    const std::int64_t bytes = bytes_of(place), whole = cut_extent(place);
+    if (bytes == 0) return;
+    const std::size_t dim = cut_dim(place);
+    for (std::int64_t begin = 0; begin < whole; begin += range) {
+      Part part{static_cast<int>(p), static_cast<int>(dim), std::min(range, whole - begin), 0, 0, 0};
+      if (!cut_shape(place).empty()) {
         if (gathers_) {
-          part.rows_offset = begin * place.shape.rows_strides[static_cast<std::size_t>(dim)];
-          part.index_offset = begin * place.shape.index_strides[static_cast<std::size_t>(dim)];
+          part.rows_offset = begin * place.shape.rows_strides[dim];
+          part.index_offset = begin * place.shape.index_strides[dim];
         } else {
-          part.rows_offset = begin * place.shape.rows_strides[static_cast<std::size_t>(dim) + place.shape.index.size()];
-          part.table_offset = begin * place.shape.table_strides[static_cast<std::size_t>(dim) + 1];
+          part.rows_offset = begin * place.shape.rows_strides[dim + place.shape.index.size()];
+          part.table_offset = begin * place.shape.table_strides[dim + 1];
         }
       }
       parts_.push_back(part);
-      if (cut.empty()) break;
     }
-    part_bytes_ = std::max(part_bytes_, 2.0 * static_cast<double>(std::min(step, whole) * bytes / whole));
-    places_.push_back(std::move(place));
+    part_bytes_ = std::max(part_bytes_, 2.0 * static_cast<double>(std::min(range, whole) * bytes / whole));
+  }
+
+  /// Rows of all places are added into the one table that holds their sum. Places are cut alike, and what they add to
+  /// the same elements is added in their order.
+  void sum_in_place(const SumInPlace& sum) {
+    sum_ = sum;
+    std::int64_t range = std::numeric_limits<std::int64_t>::max();
+    for (Place& place : places_) {
+      place.table = sum.target(place.table);
+      if (bytes_of(place) != 0) range = std::min(range, range_of(place));
+    }
+    terms_ = 0;
+    for (std::size_t p = 0; p < places_.size(); ++p) {
+      add_parts(p, range);
+      terms_ += bytes_of(places_[p]) != 0 ? 1 : 0;
+    }
+    terms_ = std::max<std::int64_t>(terms_, 1);
+    const std::size_t terms = static_cast<std::size_t>(terms_), ranges = parts_.size() / terms;
+    std::vector<Part> sorted;
+    sorted.reserve(parts_.size());
+    for (std::size_t r = 0; r < ranges; ++r)
+      for (std::size_t t = 0; t < terms; ++t) sorted.push_back(parts_[t * ranges + r]);
+    parts_ = std::move(sorted);
   }
 };
 
@@ -33372,7 +34767,7 @@ class LayoutStep final : public PreparedStep {
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
-      if (c.graph[node].op == Op::permute)
+      if (row_of(c.graph[node]).permutation != nullptr)
         add_permuted(c.graph, node, step, at);
       else if (moves)
         add_moved(c.graph, node, step, at);
@@ -33455,8 +34850,7 @@ class LayoutStep final : public PreparedStep {
       const auto to = static_cast<std::size_t>(out.index(at, l));
       const Box& box = out.boxes[to];
       for (std::int64_t place = box.begin[dim]; place < box.end[dim]; ++place) {
-        const std::int64_t source =
-            ops::permuted_from(graph[node], place, extent, [&](int i) { return number(graph, node, i); });
+        const std::int64_t source = row_of(graph[node]).permutation(context_of(graph, node), place, extent);
         Piece piece;
         piece.to = out.first + static_cast<int>(to);
         piece.to_strides = out.strides[to];
@@ -33482,7 +34876,7 @@ class LayoutStep final : public PreparedStep {
     const ValueLayout& out = layout_[step.outputs[0]];
     const int dim_index = dim_of(graph[node]);
     const auto dim = static_cast<std::size_t>(dim_index);
-    const ShapeContext context{graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
+    const ShapeContext context = context_of(graph, node);
     for (int l = 0; l < out.layers; ++l) {
       const auto to = static_cast<std::size_t>(out.index(at, l));
       const Box& box = out.boxes[to];
@@ -33552,7 +34946,7 @@ class LayoutStep final : public PreparedStep {
         piece.extent = extents(in.boxes[static_cast<std::size_t>(from)]);
         piece.from_strides = in.strides[static_cast<std::size_t>(from)];
         piece.to_strides = to_strides;
-        if (graph[node].op == Op::rearrange) {
+        if (row_of(graph[node]).factor_extents != nullptr) {
           const Factors f = Factors::of(graph[node]);
           const Shape factors = layout_.local_factors(graph, node, layout_.value(step.inputs[i]).sharding,
                                                       in.boxes[static_cast<std::size_t>(from)]);
@@ -33567,17 +34961,16 @@ class LayoutStep final : public PreparedStep {
               stride *= factors[static_cast<std::size_t>(f.order[p])];
             }
           }
-        } else if (graph[node].op == Op::windows) {
+        } else if (const ViewRule view = row_of(graph[node]).view) {
           piece.extent = extents(out.boxes[static_cast<std::size_t>(to)]);
-          piece.from_strides =
-              ops::window_strides(graph[node], piece.from_strides, [&](int k) { return number(graph, node, k); });
+          piece.from_strides = view(context_of(graph, node), piece.from_strides);
         }
         add_pieces(piece);
       }
     }
   }
-  std::int64_t number(const GraphView& graph, int node, int operand) const {
-    return layout_.plan().numbers[static_cast<std::size_t>(graph.operand(node, operand))].integer();
+  ShapeContext context_of(const GraphView& graph, int node) const {
+    return {graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
   }
 };
 
@@ -33843,13 +35236,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Integers wrap around.
-template <class T, bool = std::is_integral_v<T>> struct ScanSum {
-  using type = T;
-};
-template <class T> struct ScanSum<T, true> {
-  using type = std::make_unsigned_t<T>;
-};
+/// What a line is scanned in. Of f32, sums are kept in runs; products in f64, which has room for those of which one
+/// factor is large and the next is small.
+template <class M, class T> using scan_t = std::conditional_t<std::is_same_v<M, monoids::Product>, long_sum_t<T>, T>;
 
 struct ScanSteps {
   std::int64_t count, from_step, to_step, from_lane, to_lane, sum_lane;
@@ -33857,18 +35246,21 @@ struct ScanSteps {
 
 /// `Width` lines side by side, each in its order. Of f32, runs are summed up on their own: to the sum of those before,
 /// which is kept in f64.
-template <int Width, class T>
+template <class M, int Width, class T>
 void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
-  using Wide = typename ScanSum<T>::type;
-  constexpr bool by_runs = !std::is_same_v<T, long_sum_t<T>>;
+  using Wide = scan_t<M, T>;
+  constexpr bool by_runs = std::is_same_v<M, monoids::Sum> && !std::is_same_v<T, long_sum_t<T>>;
+  constexpr Wide first = M::template identity<Wide>();
   Wide sums[Width], before[Width];
   long_sum_t<Wide> long_sums[Width];
   for (int l = 0; l < Width; ++l) {
-    before[l] = start == nullptr ? Wide{} : static_cast<Wide>(start[l * s.sum_lane]);
+    before[l] = start == nullptr ? first : static_cast<Wide>(start[l * s.sum_lane]);
     long_sums[l] = before[l];
-    sums[l] = by_runs ? Wide{} : before[l];
+    sums[l] = by_runs ? first : before[l];
   }
-  const auto value = [&](int l) { return static_cast<T>(by_runs ? before[l] + sums[l] : sums[l]); };
+  const auto value = [&](int l) {
+    return static_cast<T>(by_runs ? monoids::combined<M>(before[l], sums[l]) : sums[l]);
+  };
   const auto store = [&](std::int64_t i) {
     T* const own = to + i * s.to_step;
     if (s.to_lane == 1)
@@ -33882,7 +35274,7 @@ void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start,
         for (int l = 0; l < Width; ++l) {
           long_sums[l] += sums[l];
           before[l] = static_cast<Wide>(long_sums[l]);
-          sums[l] = Wide{};
+          sums[l] = first;
         }
     const T* const own = from + i * s.from_step;
     Wide terms[Width];  // read before the result is written, which may be where the operand is
@@ -33891,14 +35283,14 @@ void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start,
     else
       for (int l = 0; l < Width; ++l) terms[l] = static_cast<Wide>(own[l * s.from_lane]);
     if (exclusive && to != nullptr) store(i);
-    for (int l = 0; l < Width; ++l) sums[l] = static_cast<Wide>(sums[l] + terms[l]);
+    for (int l = 0; l < Width; ++l) M::join(sums[l], terms[l]);
     if (!exclusive && to != nullptr) store(i);
   }
   for (int l = 0; l < Width && total != nullptr; ++l)
     total[l * s.sum_lane] = by_runs ? static_cast<T>(long_sums[l] + sums[l]) : value(l);
 }
 
-template <class T>
+template <class M, class T>
 void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T* total, bool exclusive) {
   if (is_empty(shape.lines)) return;
   const Loops loops = make_loops(shape.lines, shape.to, [&](std::size_t outer, std::size_t inner) {
@@ -33922,8 +35314,8 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
     const std::int64_t sums = offset_of(loops, 1, index, shape.sums);
     const auto run = [&]<int Width>(std::int64_t lane) {
       const std::int64_t at = sums + lane * steps.sum_lane;
-      scan_side_by_side<Width>(steps, past(own_from, lane * steps.from_lane), past(own_to, lane * steps.to_lane),
-                               past(start, at), past(total, at), exclusive);
+      scan_side_by_side<M, Width>(steps, past(own_from, lane * steps.from_lane), past(own_to, lane * steps.to_lane),
+                                  past(start, at), past(total, at), exclusive);
     };
     std::int64_t lane = 0;
     for (; dense && lane + 32 <= lanes.extent; lane += 32) run.template operator()<32>(lane);
@@ -33934,15 +35326,16 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
 
 }  // namespace detail
 
-/// to[line, i] = start[line] + from[line, 0] + ... + from[line, i], added up in this order whatever the strides are;
-/// without from[line, i] if `exclusive`. No `start`: zeros. `to` may be `from` with equal strides.
-template <class T> void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, bool exclusive) {
-  detail::scan_lines<T>(shape, from, to, start, nullptr, exclusive);
+/// to[line, i] = start[line], from[line, 0], ..., from[line, i] combined in this order whatever the strides are;
+/// without from[line, i] if `exclusive`. No `start`: the identity. `to` may be `from` with equal strides.
+template <class M, class T>
+void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, bool exclusive) {
+  detail::scan_lines<M, T>(shape, from, to, start, nullptr, exclusive);
 }
 
-/// total[line] = from[line, 0] + ... + from[line, count - 1]. Strides `to` say in which order lines are stored.
-template <class T> void sum_lines(const ScanShape& shape, const T* from, T* total) {
-  detail::scan_lines<T>(shape, from, nullptr, nullptr, total, false);
+/// total[line] = from[line, 0], ..., from[line, count - 1] combined. Strides `to` say in which order lines are stored.
+template <class M, class T> void combine_lines(const ScanShape& shape, const T* from, T* total) {
+  detail::scan_lines<M, T>(shape, from, nullptr, nullptr, total, false);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -33956,9 +35349,9 @@ template <class T> void sum_lines(const ScanShape& shape, const T* from, T* tota
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Sums along one dim. Where it is split, each chunk is summed up first; the totals of the chunks before it are what
-/// each then starts from.
-template <DTypeSet Types> class ScanStep final : public PreparedStep {
+/// Sums or products along one dim. Where it is split, each chunk is reduced first; the totals of the chunks before it
+/// are what each then starts from.
+template <ReducedTypes Types> class ScanStep final : public PreparedStep {
  public:
   explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
     const Node& node = c.graph[c.units[c.step.unit].root];
@@ -33966,6 +35359,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
     scan_ = Scan::of(node);
     dim_ = static_cast<std::size_t>(dim_of(node));
     dtype_ = node.dtype;
+    reduction_ = row_of(node).reduction;
     chunks_ = shard_count(result.sharding, layout_.mesh(), dim_of(node));
     const WorkGrid work(layout_, step_);
     std::vector<std::int64_t> group_of(static_cast<std::size_t>(work.count()), -1);
@@ -33989,9 +35383,11 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
   }
 
   void run(Frame& frame) const override {
-    dispatch<Types>(
-        dtype_, [&]<class T>() { run_as<T>(frame); },
-        [&] { fail(errc::dtype_mismatch, "[cumsum] dtype: ", name_of(dtype_), " has no sums"); });
+    with_monoid(reduction_, [&]<class M>() {
+      dispatch<Types[M::kind]>(
+          dtype_, [&]<class T>() { run_as<M, T>(frame); },
+          [&] { fail(errc::dtype_mismatch, "[scan] dtype: ", name_of(dtype_), " has no ", M::name); });
+    });
   }
 
  private:
@@ -34011,6 +35407,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
   Scan scan_;
   std::size_t dim_ = 0;
   DType dtype_{};
+  Reduction reduction_{};
   std::int64_t chunks_ = 1, numbers_ = 0;
   std::vector<Piece> pieces_;
   std::vector<Group> groups_;
@@ -34084,7 +35481,7 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
     }
   }
 
-  template <class T> void run_as(Frame& frame) const {
+  template <class M, class T> void run_as(Frame& frame) const {
     const auto count = static_cast<std::int64_t>(pieces_.size());
     T* const totals = chunks_ > 1 ? reinterpret_cast<T*>(frame.scratch) : nullptr;
     const auto operand = [&](const Piece& piece) {
@@ -34095,139 +35492,24 @@ template <DTypeSet Types> class ScanStep final : public PreparedStep {
         for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
       parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
         const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-        kernels::sum_lines<T>(piece.shape, operand(piece), totals + piece.totals);
+        kernels::combine_lines<M, T>(piece.shape, operand(piece), totals + piece.totals);
       });
       for (const Group& group : groups_) {
         const std::int64_t step = scan_.reverse ? -group.lines : group.lines;
         T* const first = totals + group.totals + (scan_.reverse ? (chunks_ - 1) * group.lines : 0);
-        kernels::scan_lines<T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr, true);
+        kernels::scan_lines<M, T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr, true);
       }
     }
     parallel_for(count, Cost::bytes(piece_bytes_), [&](std::int64_t i) {
       const Piece& piece = pieces_[static_cast<std::size_t>(i)];
       T* const to = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.to)]) + piece.to_offset;
-      kernels::scan_lines<T>(piece.shape, operand(piece), to, totals == nullptr ? nullptr : totals + piece.totals,
-                             scan_.exclusive);
+      kernels::scan_lines<M, T>(piece.shape, operand(piece), to, totals == nullptr ? nullptr : totals + piece.totals,
+                                scan_.exclusive);
     });
   }
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
-
-#endif
-
-// ---- tessera/kernels/sort.hpp
-
-#ifndef TESSERA_KERNELS_SORT_HPP
-#define TESSERA_KERNELS_SORT_HPP
-
-namespace tessera::kernels {
-
-/// Elements that are taken or put along a dim of `extent`: extents of the indices, and strides of what is moved, of the
-/// indices, and of the array with the dim, where the stride of the dim itself is 0 and `step` stands for it.
-struct AlongShape {
-  Shape index;
-  Strides moved, indices, array;
-  std::int64_t extent = 0, step = 0;
-};
-
-}  // namespace tessera::kernels
-
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace detail {
-
-template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
-/// A number of the order of x: equal for 0 and -0, the largest for NaN, which comes last in both orders.
-template <class T> SortKey<T> sort_key(T x, bool descending) {
-  using Key = SortKey<T>;
-  if constexpr (std::is_same_v<T, bf16>) {
-    return sort_key(static_cast<float>(x), descending);
-  } else if constexpr (std::is_floating_point_v<T>) {
-    constexpr Key sign = Key{1} << (8 * sizeof(T) - 1);
-    if (x != x) return std::numeric_limits<Key>::max();
-    const Key bits = std::bit_cast<Key>(x == 0 ? T{0} : x), key = (bits & sign) != 0 ? ~bits : bits | sign;
-    return descending ? ~key : key;
-  } else {
-    constexpr Key sign = std::is_signed_v<T> ? Key{1} << (8 * sizeof(Key) - 1) : Key{0};
-    const Key key = static_cast<Key>(x) ^ sign;
-    return descending ? static_cast<Key>(~key) : key;
-  }
-}
-
-/// Key and index in one number, where they fit, or one after the other.
-struct KeyOfTwo {
-  std::uint64_t key, index;
-  friend bool operator<(const KeyOfTwo& x, const KeyOfTwo& y) {
-    return x.key != y.key ? x.key < y.key : x.index < y.index;
-  }
-};
-
-}  // namespace detail
-
-/// to[i] = the index of the element that comes i-th among from[0], ..., from[count - 1], for the first `kept` of them.
-/// Equal elements in their order, NaN last.
-template <class T, class I>
-void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_step, std::int64_t count,
-                  std::int64_t kept, bool descending) {
-  constexpr bool fits = sizeof(detail::SortKey<T>) == 4;  // indices of more than 32 bits have no memory to be in
-  using Word = std::conditional_t<fits, std::uint64_t, detail::KeyOfTwo>;
-  Word* const words = thread_scratch<Scratch::sort, Word>(static_cast<std::size_t>(count));
-  for (std::int64_t i = 0; i < count; ++i) {
-    const std::uint64_t key = detail::sort_key(from[i * from_step], descending);
-    if constexpr (fits)
-      words[i] = key << 32 | static_cast<std::uint64_t>(i);
-    else
-      words[i] = {key, static_cast<std::uint64_t>(i)};
-  }
-  if (kept < count) std::nth_element(words, words + kept, words + count);
-  std::sort(words, words + kept);
-  for (std::int64_t i = 0; i < kept; ++i) {
-    if constexpr (fits)
-      to[i * to_step] = static_cast<I>(words[i] & 0xffffffffu);
-    else
-      to[i * to_step] = static_cast<I>(words[i].index);
-  }
-}
-
-/// moved[.., k, ..] = array[.., indices[.., k, ..], ..], or with `Adds`, the other way, in row-major order of the
-/// indices. Returns an index outside of the dim where there is one: nothing is moved there.
-template <bool Adds, class T, class I>
-std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional_t<Adds, const T, T>* moved,
-                                       std::conditional_t<Adds, T, const T>* array, const I* indices) {
-  if (detail::is_empty(shape.index)) return std::nullopt;
-  const Strides order = contiguous_strides(shape.index);
-  const detail::Loops loops = detail::make_loops(shape.index, order, [&](std::size_t o, std::size_t i) {
-    const std::int64_t n = shape.index[i];
-    return shape.moved[o] == shape.moved[i] * n && shape.indices[o] == shape.indices[i] * n &&
-           shape.array[o] == shape.array[i] * n;
-  });
-  const auto inner = loops.from_inside(0);
-  const std::int64_t moved_step = detail::stride_of(shape.moved, inner),
-                     index_step = detail::stride_of(shape.indices, inner),
-                     array_step = detail::stride_of(shape.array, inner);
-  std::optional<std::int64_t> wrong;
-  detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
-    auto* const own = moved + detail::offset_of(loops, 1, at, shape.moved);
-    const I* const index = indices + detail::offset_of(loops, 1, at, shape.indices);
-    auto* const line = array + detail::offset_of(loops, 1, at, shape.array);
-    for (std::int64_t i = 0; i < inner.extent; ++i) {
-      const auto wanted = static_cast<std::int64_t>(index[i * index_step]);
-      if (wanted < 0 || wanted >= shape.extent) {
-        if (!wrong) wrong = wanted;
-        continue;
-      }
-      auto& element = line[i * array_step + wanted * shape.step];
-      if constexpr (Adds)
-        element = static_cast<T>(element + own[i * moved_step]);
-      else
-        own[i * moved_step] = element;
-    }
-  });
-  return wrong;
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
 
 #endif
 
@@ -34238,114 +35520,18 @@ std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Finds the order along a dim, or takes or adds elements along it. The dim is whole on every device: each shard is
-/// worked on alone, and what its threads share are its lines. `Sorted` are the element types that are put in order,
-/// `Moved` those that are taken or added.
-template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public PreparedStep {
+/// Finds the order along a dim of operands of `Types`.
+template <DTypeSet Types> class SortStep final : public LineStep {
  public:
-  explicit SortStep(const StepContext& c)
-      : layout_(c.layout), step_(c.step), node_(c.graph[c.units[c.step.unit].root]),
-        dim_(static_cast<std::size_t>(dim_of(node_))) {
-    // Of argsort: operand, result. Of the others: what is moved, indices, the array with the dim.
-    if (node_.op == Op::argsort)
-      values_ = {step_.inputs[0], step_.outputs[0]};
-    else if (node_.op == Op::take_along)
-      values_ = {step_.outputs[0], step_.inputs[1], step_.inputs[0]};
-    else
-      values_ = {step_.inputs[0], step_.inputs[1], step_.outputs[0]};
-    const WorkGrid work(layout_, step_);
-    for (int w = 0; w < work.count(); ++w) {
-      const Coordinates at = work.coordinates(w);
-      if (work.stores(at, layout_.value(step_.outputs[0]).sharding) && layout_.holds(step_.outputs[0], at))
-        add_place(at);
-    }
-  }
+  explicit SortStep(const StepContext& c) : LineStep(c, {c.step.inputs[0], c.step.outputs[0]}, true) {}
 
   void run(Frame& frame) const override {
-    const auto on_index = [&](DType type, auto&& f) {
-      dispatch<index_types>(type, f, [&] { fail(errc::dtype_mismatch, "[argsort] indices: ", name_of(type)); });
-    };
-    if (node_.op == Op::argsort)
-      return dispatch<Sorted>(
-          dtype(0), [&]<class T>() { on_index(dtype(1), [&]<class I>() { find<T, I>(frame); }); },
-          [&] { fail(errc::dtype_mismatch, "[argsort] dtype: ", name_of(dtype(0)), " has no order"); });
-    dispatch<Moved>(
-        dtype(0), [&]<class T>() { on_index(dtype(1), [&]<class I>() { move<T, I>(frame); }); },
-        [&] { fail(errc::dtype_mismatch, "[take_along] dtype: ", name_of(dtype(0)), " can't be moved"); });
+    dispatch<Types>(
+        dtype(0), [&]<class T>() { on_index([&]<class I>() { find<T, I>(frame); }); },
+        [&] { fail(errc::dtype_mismatch, "[argsort] dtype: ", name_of(dtype(0)), " has no order"); });
   }
 
  private:
-  static constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
-  /// Some lines of one shard: of each value, where they begin and their strides.
-  struct Piece {
-    Shape lines;
-    std::int32_t pointers[3]{};
-    std::int64_t offsets[3]{};
-    kernels::Strides strides[3];
-    std::int64_t extents[3]{};  // of the dim
-  };
-  const FrameLayout& layout_;
-  const PlanStep& step_;
-  const Node node_;
-  std::size_t dim_;
-  InlineVector<std::int32_t, 3> values_;
-  std::vector<Piece> pieces_;
-  double piece_cost_ = 0;
-
-  DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
-
-  void add_place(const Coordinates& at) {
-    int layers = 1;  // of operands that are stored one by one
-    for (const std::int32_t v : values_) layers = std::max(layers, layout_[v].layers);
-    for (int l = 0; l < layers; ++l) {
-      Piece piece;
-      for (std::size_t i = 0; i < values_.size(); ++i) {
-        const ValueLayout& own = layout_[values_[i]];
-        const bool apart = own.layers > 1;
-        const auto shard = static_cast<std::size_t>(own.index(at, apart ? l : 0));
-        const Shape extent = extents(own.boxes[shard]);
-        if (i == 0) piece.lines = extent;
-        piece.pointers[i] = own.first + static_cast<int>(shard);
-        piece.strides[i] = own.strides[shard];
-        piece.extents[i] = extent[dim_];
-        if (layers > 1 && !apart) piece.offsets[i] = l * own.strides[shard][0];
-      }
-      piece.lines[dim_] = 1;
-      if (layers > 1) piece.lines[0] = 1;
-      add_pieces(piece);
-    }
-  }
-
-  void add_pieces(const Piece& piece) {
-    if (volume(piece.lines) == 0 || (node_.op == Op::argsort && piece.extents[1] == 0)) return;
-    std::size_t dim = 0;
-    for (std::size_t d = 1; d < piece.lines.size(); ++d)
-      if (piece.lines[d] > piece.lines[dim]) dim = d;
-    const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
-    const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
-    // About 2 ns an element and a halving of the line to sort; 1 ns to move one.
-    const double line = static_cast<double>(longest) *
-                        (node_.op == Op::argsort ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
-    const auto step = static_cast<std::int64_t>(
-        std::clamp(1e5 / (line * static_cast<double>(others)), 1.0, static_cast<double>(whole)));
-    for (std::int64_t begin = 0; begin < whole; begin += step) {
-      Piece part = piece;
-      part.lines[dim] = std::min(step, whole - begin);
-      for (std::size_t i = 0; i < values_.size(); ++i) part.offsets[i] += begin * piece.strides[i][dim];
-      piece_cost_ = std::max(piece_cost_, line * static_cast<double>(others * part.lines[dim]));
-      pieces_.push_back(part);
-    }
-  }
-
-  template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
-    T* const shard = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]);
-    return shard == nullptr ? shard : shard + piece.offsets[i];  // null: an empty one
-  }
-  template <class F> void for_each_piece(F&& f) const {
-    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost{piece_cost_},
-                 [&](std::int64_t i) { f(pieces_[static_cast<std::size_t>(i)]); });
-  }
-
   template <class T, class I> void find(Frame& frame) const {
     for_each_piece([&](const Piece& piece) {
       const T* const from = at<T>(frame, piece, 0);
@@ -34364,35 +35550,6 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
       }
     });
   }
-
-  template <class T, class I> void move(Frame& frame) const {
-    const bool adds = node_.op == Op::put_along;
-    std::atomic<std::int64_t> outside{0};
-    std::atomic<bool> found{false};
-    for_each_piece([&](const Piece& piece) {
-      kernels::AlongShape shape{piece.lines,      piece.strides[0], piece.strides[1],
-                                piece.strides[2], piece.extents[2], piece.strides[2][dim_]};
-      shape.index[dim_] = piece.extents[1];
-      T *const moved = at<T>(frame, piece, 0), *const array = at<T>(frame, piece, 2);
-      const I* const indices = at<I>(frame, piece, 1);
-      if (adds) {
-        Shape whole = piece.lines;
-        whole[dim_] = piece.extents[2];
-        kernels::strided_fill_zero(array, shape.array, whole, sizeof(T));
-      }
-      shape.array[dim_] = 0;
-      const auto bad = adds ? kernels::move_along<true, T, I>(shape, moved, array, indices)
-                            : kernels::move_along<false, T, I>(shape, moved, array, indices);
-      if (bad) {
-        outside.store(*bad, std::memory_order_relaxed);
-        found.store(true, std::memory_order_release);
-      }
-    });
-    if (found.load(std::memory_order_acquire))
-      fail(errc::dim_range, "[", adds ? "put_along" : "take_along", "] index in range: ", outside.load(),
-           " of a dim with ", pieces_.front().extents[2], " elements", node_.source.line == 0 ? "" : " at ",
-           node_.source.text());
-  }
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
@@ -34409,24 +35566,23 @@ template <DTypeSet Sorted, DTypeSet Moved> class SortStep final : public Prepare
 
 namespace tessera::runtime {
 
-/// What steps are compiled for: the kinds of unit that a program has, and the element types that each kind meets.
+/// What steps are compiled for: the kinds of unit that a program has, each with the element types of first operands.
 struct StepNeeds {
-  std::uint32_t kinds = 0;  ///< a bit for each UnitKind
-  DTypeSet products = 0, attentions = 0, scans = 0, folds = 0, sorted = 0, moved = 0;
-  DTypeSet sums = 0, extremes = 0;  ///< of partial values
+  DTypeSet types[unit_kinds]{};  ///< by UnitKind; 0: the program has no such unit
+  ReducedTypes scans, partial;   ///< by what they scan with, and by how partial values combine
 
-  constexpr void add(UnitKind kind) { kinds |= 1u << static_cast<unsigned>(kind); }
-  constexpr bool has(UnitKind kind) const { return (kinds >> static_cast<unsigned>(kind) & 1u) != 0; }
+  constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
+  constexpr void add(UnitKind kind, DType type) {
+    DTypeSet& own = types[static_cast<std::size_t>(kind)];
+    own = static_cast<DTypeSet>(own | set_of(type));
+  }
   static constexpr StepNeeds everything() {
-    return {.kinds = (1u << unit_kinds) - 1,
-            .products = number_dtypes,
-            .attentions = floating_dtypes,
-            .scans = number_dtypes,
-            .folds = number_dtypes,
-            .sorted = all_dtypes,
-            .moved = all_dtypes,
-            .sums = all_dtypes,
-            .extremes = all_dtypes};
+    StepNeeds all{.scans = all_scanned_types, .partial = all_partial_types};
+    for (DTypeSet& types : all.types) types = all_dtypes;
+    for (const UnitKind kind : {UnitKind::contraction, UnitKind::scan, UnitKind::fold})
+      all.types[static_cast<std::size_t>(kind)] = number_dtypes;
+    all.types[static_cast<std::size_t>(UnitKind::attention)] = floating_dtypes;
+    return all;
   }
 };
 
@@ -34449,10 +35605,10 @@ inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, con
 }
 
 template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
-  if constexpr (!Needs.has(Kind) || Kind == UnitKind::fused)
+  if constexpr (Needs[Kind] == 0 || Kind == UnitKind::fused)
     return nullptr;
   else if constexpr (Kind == UnitKind::contraction)
-    return &make_step<ContractionStep<Needs.products>>;
+    return &make_step<ContractionStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::indexed)
     return &make_step<IndexedStep>;
   else if constexpr (Kind == UnitKind::random)
@@ -34462,25 +35618,26 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::scan)
     return &make_step<ScanStep<Needs.scans>>;
   else if constexpr (Kind == UnitKind::fold)
-    return &make_step<FoldStep<Needs.folds>>;
+    return &make_step<FoldStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::sort)
-    return &make_step<SortStep<Needs.sorted, Needs.moved>>;
+    return &make_step<SortStep<Needs[Kind]>>;
+  else if constexpr (Kind == UnitKind::along)
+    return &make_step<AlongStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::attention)
-    return &make_step<AttentionStep<Needs.attentions>>;
+    return &make_step<AttentionStep<Needs[Kind]>>;
   else
     return &make_step<LayoutStep>;
 }
 
 template <StepNeeds Needs>
 inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K...>) {
-  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...},
-                  &kernels::strided_reduce_as<Needs.sums, Needs.extremes>};
+  return StepCode{{step_factory<Needs, static_cast<UnitKind>(K)>()...}, &kernels::strided_reduce_as<Needs.partial>};
 }(std::make_index_sequence<unit_kinds>{});
 
 }  // namespace detail
 #endif
 
-#ifdef TESSERA_SEPARATE
+#ifdef TESSERA_COMPILED
 /// Compiled once for all programs, whatever they need.
 const StepCode& every_step_code();
 template <StepNeeds> const StepCode& step_code() { return every_step_code(); }
@@ -34501,7 +35658,14 @@ template <StepNeeds Needs> const StepCode& step_code() { return detail::code_for
 #ifndef TESSERA_TENSOR_PLAN_CACHE_HPP
 #define TESSERA_TENSOR_PLAN_CACHE_HPP
 
+#if TESSERA_HAS_DEFINITIONS
+#endif
+
 namespace tessera {
+
+namespace runtime {
+class Executable;
+}
 
 /// What the cache of plans was of use for, and what it holds.
 struct CacheStatistics {
@@ -34529,6 +35693,9 @@ using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
 /// Plans a program for arguments, and prepares it to run.
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options);
+TESSERA_ONCE const Plan& plan_of(const runtime::Executable& executable);
+/// Whether no argument has layers, and the one result is a tensor that a step makes.
+TESSERA_ONCE bool is_plain(const runtime::Executable& executable);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
@@ -34537,6 +35704,8 @@ TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, cons
                                                   static_cast<int>(arguments.size()), options)));
 }
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
+TESSERA_ONCE const Plan& plan_of(const runtime::Executable& executable) { return executable.plan(); }
+TESSERA_ONCE bool is_plain(const runtime::Executable& executable) { return executable.is_plain(); }
 #endif
 
 class ProgramCache;
@@ -34711,7 +35880,8 @@ TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const
     for (std::int64_t extent : a.shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
   }
   const PlanOptions& o = request.options;
-  hash = hash_mix(hash, std::uint64_t{o.forbid_unasked_reshards} << 1 | std::uint64_t{o.deterministic});
+  hash = hash_mix(hash, std::uint64_t{o.forbid_implicit_reshards} << 2 | std::uint64_t{o.fuse_steps} << 1 |
+                            std::uint64_t{o.deterministic});
   for (const Name& axis : o.explicit_axes) hash = hash_mix(hash, axis.view());
   if (o.sizes != nullptr) hash = hash_mix(hash, o.sizes->hash());
   if (o.outputs != nullptr)
@@ -34722,9 +35892,10 @@ TESSERA_ONCE std::uint64_t PlanCache::hash_of(const ProgramCache& program, const
 TESSERA_ONCE bool PlanCache::is_for(const PlanSlot& slot, const ProgramCache& program, const PlanRequest& request) {
   const PlanOptions &a = slot.options, &b = request.options;
   if (slot.program != &program || !(slot.mesh == request.mesh) || slot.arguments.size() != request.arguments.size() ||
-      a.forbid_unasked_reshards != b.forbid_unasked_reshards || a.deterministic != b.deterministic ||
-      !(a.explicit_axes == b.explicit_axes) || (a.sizes == nullptr) != (b.sizes == nullptr) ||
-      (a.outputs == nullptr) != (b.outputs == nullptr) || (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
+      a.forbid_implicit_reshards != b.forbid_implicit_reshards || a.deterministic != b.deterministic ||
+      a.fuse_steps != b.fuse_steps || !(a.explicit_axes == b.explicit_axes) ||
+      (a.sizes == nullptr) != (b.sizes == nullptr) || (a.outputs == nullptr) != (b.outputs == nullptr) ||
+      (b.sizes != nullptr && !(slot.sizes == *b.sizes)))
     return false;
   for (std::size_t i = 0; i < slot.arguments.size(); ++i) {
     const ArgumentInfo &x = slot.arguments[i], &y = request.arguments[i];
@@ -34915,16 +36086,115 @@ TESSERA_ONCE CacheStatistics ProgramCache::statistics() const {
 }  // namespace detail
 
 /// Of all programs of this process: compiled functions, expressions, and what the library runs itself.
-inline CacheStatistics plan_cache_statistics() { return detail::PlanCache::instance().statistics(); }
+TESSERA_ONCE CacheStatistics plan_cache_statistics();
 
 /// Drops all plans but those that are running, and the memory that programs run in. Later calls plan again.
-inline void clear_plan_cache() {
+TESSERA_ONCE void clear_plan_cache();
+
+/// Bounds what plans take from now on. Errors: `option` for less than one plan, or a negative number of bytes.
+TESSERA_ONCE void set_plan_cache_limit(const PlanCacheLimit& limit);
+
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE CacheStatistics plan_cache_statistics() { return detail::PlanCache::instance().statistics(); }
+TESSERA_ONCE void clear_plan_cache() {
   detail::PlanCache::instance().clear();
   runtime::RunMemory::release();
 }
+TESSERA_ONCE void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::PlanCache::instance().set_limit(limit); }
+#endif
 
-/// Bounds what plans take from now on. Errors: `option` for less than one plan, or a negative number of bytes.
-inline void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::PlanCache::instance().set_limit(limit); }
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/runtime/oracle/oracle.hpp
+
+#ifndef TESSERA_RUNTIME_ORACLE_ORACLE_HPP
+#define TESSERA_RUNTIME_ORACLE_ORACLE_HPP
+
+namespace tessera {
+
+/// One element that differs.
+struct OracleElement {
+  Shape index;         ///< in the whole tensor
+  int device = -1;     ///< one that holds it; -1: a part of it is on several
+  double sharded = 0;  ///< of a partial value, all parts together
+  double one_device = 0;
+  double allowed = 0;  ///< how far apart rounding can take the two
+};
+
+/// A value that differs between a program on its mesh and the same program on one device.
+struct OracleDifference {
+  std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, layout
+  std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
+  Source source{};    ///< the line that made it
+  std::int64_t count = 0, elements = 0;  ///< that differ, of all
+  OracleElement first, largest;
+
+  /// What is known of it, in a few lines.
+  std::string text() const;
+};
+
+struct Leaf;
+namespace runtime {
+class Executable;
+}
+
+namespace detail {
+
+/// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
+struct OracleSink {
+  /// Runs a program and compares. Known only in units that use oracle mode, so that no other unit has its code.
+  using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
+
+  bool throws = true;
+  std::vector<OracleDifference> differences{};
+  std::int64_t compared = 0;
+  Run run = nullptr;
+
+  static OracleSink*& innermost() {
+    static thread_local OracleSink* sink = nullptr;
+    return sink;
+  }
+  /// What compares programs of threads without a sink; null: nothing.
+  static std::atomic<Run>& everywhere() {
+    static std::atomic<Run> run{nullptr};
+    return run;
+  }
+  static Run running() {
+    const OracleSink* const sink = innermost();
+    return sink != nullptr ? sink->run : everywhere().load(std::memory_order_acquire);
+  }
+};
+
+inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
+
+/// Takes what a comparison found. Errors: `oracle`.
+inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
+  OracleSink* const sink = OracleSink::innermost();
+  if (sink != nullptr) sink->compared += compared;
+  if (found.empty()) return;
+  if (sink == nullptr || sink->throws) fail(errc::oracle, "[oracle] ", found[0].text());
+  for (OracleDifference& one : found) sink->differences.push_back(std::move(one));
+}
+
+}  // namespace detail
+
+inline std::string OracleDifference::text() const {
+  char numbers[128];
+  const auto element = [&](const OracleElement& e) {
+    std::string at = "[";
+    for (std::size_t d = 0; d < e.index.size(); ++d) at += concat_text(d == 0 ? "" : ",", e.index[d]);
+    at += e.device < 0 ? std::string("], all parts: ") : concat_text("] on device ", e.device, ": ");
+    std::snprintf(numbers, sizeof numbers, "%.9g, on one device %.9g (rounding allows %.2g)", e.sharded, e.one_device,
+                  e.allowed);
+    return at + numbers;
+  };
+  const std::string line = source.text();
+  return concat_text("values differ: ", what, line.empty() ? "" : " at ", line, after.empty() ? "" : ", after ", after,
+                     ": ", count, " of ", elements, " elements\n  first   ", element(first), "\n  largest ",
+                     element(largest));
+}
 
 }  // namespace tessera
 
@@ -34934,6 +36204,9 @@ inline void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::PlanCach
 
 #ifndef TESSERA_TENSOR_PROGRAM_HPP
 #define TESSERA_TENSOR_PROGRAM_HPP
+
+#if TESSERA_HAS_DEFINITIONS
+#endif
 
 namespace tessera {
 
@@ -34947,24 +36220,18 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
 
   static constexpr runtime::StepNeeds needs = [] {
     runtime::StepNeeds own;
-    for (const UnitsView& view : views)
-      for (int u = 0; u < view.count; ++u) own.add(view[u].kind);
-    for (const GraphView& graph : Traced::graphs)
+    for (std::size_t g = 0; g < views.size(); ++g) {
+      const GraphView& graph = Traced::graphs[g];
+      const UnitsView& view = views[g];
+      for (int u = 0; u < view.count; ++u)
+        if (view[u].kind != UnitKind::fused) own.add(view[u].kind, graph.operand_node(view[u].rule_node(), 0).dtype);
       for (int id = 0; id < graph.size; ++id) {
-        const Op op = graph[id].op;
         const DTypeSet type = set_of(graph[id].dtype);
-        const auto operand = [&] { return set_of(graph.operand_node(id, 0).dtype); };
-        const auto add = [](DTypeSet& set, DTypeSet more) { set = static_cast<DTypeSet>(set | more); };
-        if (op == Op::einsum) add(own.products, operand());
-        if (row_of(op).kind == OpKind::attention) add(own.attentions, operand());
-        if (op == Op::cumsum) add(own.scans, type);
-        if (op == Op::fold) add(own.folds, type);
-        if (op == Op::argsort) add(own.sorted, operand());
-        if (op == Op::take_along || op == Op::put_along) add(own.moved, type);
+        if (row_of(graph[id]).unit == UnitKind::scan) own.scans.add(row_of(graph[id]).reduction, type);
         // What is linear passes partial values on in the element type that it takes them in.
-        if (can_be_partial(graph, id))
-          add(combined_by(op, graph[id].dtype) == Reduction::sum ? own.sums : own.extremes, type);
+        if (can_be_partial(graph, id)) own.partial.add(combined_by(graph[id]), type);
       }
+    }
     return own;
   }();
 
@@ -34981,8 +36248,18 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments);
 TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage* const* tensors,
                                   const HostNumber* numbers);
+TESSERA_ONCE bool overwrote(const runtime::Executable& executable);
+TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, std::size_t result);
+TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result);
 
 #if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE bool overwrote(const runtime::Executable& executable) { return executable.overwrote(); }
+TESSERA_ONCE std::size_t result_layers(const runtime::Executable& executable, std::size_t result) {
+  return executable.result_layers(result);
+}
+TESSERA_ONCE HostNumber result_number(const runtime::Executable& executable, std::size_t result) {
+  return executable.result_number(result);
+}
 TESSERA_ONCE std::vector<Leaf> run_executable(runtime::Executable& executable, std::span<const Leaf> arguments) {
   executable.begin_call();
   const OracleSink::Run oracle = OracleSink::running();
@@ -35049,13 +36326,13 @@ struct SizeStacks {
   std::size_t cursor = 0, base = 0;
 
   template <class L> void leaf(L& x) {
-    if constexpr (std::is_same_v<L, Dim>) x = Dim(executable.result_number(cursor).integer());
+    if constexpr (std::is_same_v<L, Dim>) x = Dim(result_number(executable, cursor).integer());
     ++cursor;
   }
   template <class S> void enter_stack(S& stack) {
     base = cursor;
     std::size_t layers = 0;
-    for (std::size_t k = cursor; layers == 0 && k < leaves; ++k) layers = executable.result_layers(k);
+    for (std::size_t k = cursor; layers == 0 && k < leaves; ++k) layers = result_layers(executable, k);
     stack.layers().resize(layers);
   }
   void enter_layer(int) { cursor = base; }
@@ -35129,19 +36406,19 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
   std::vector<ArgumentInfo> infos;
   infos.reserve(leaves.size());
   bool first = true;
-  std::vector<std::uint8_t> is_dim(leaves.size(), 0);
+  std::vector<std::uint8_t> is_size(leaves.size(), 0);
   const GraphView& graph = compiled.program.main();
   for (int id = 0; id < graph.size; ++id)
-    if (graph[id].op == Op::dim) is_dim[static_cast<std::size_t>(graph[id].index())] = 1;
+    if (graph[id].is_dim()) is_size[static_cast<std::size_t>(graph[id].index())] = 1;
   for (int g = 1; g < compiled.program.graph_count; ++g)
     for (int id = 0; id < compiled.program.graphs[g].size; ++id)
-      if (const Node& node = compiled.program.graphs[g][id]; node.op == Op::dim)
-        is_dim[static_cast<std::size_t>(node.index())] = 1;
+      if (const Node& node = compiled.program.graphs[g][id]; node.is_dim())
+        is_size[static_cast<std::size_t>(node.index())] = 1;
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     const Leaf& leaf = leaves[i];
     ArgumentInfo info;
     if (leaf.is_number) {
-      info.number = is_dim[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
+      info.number = is_size[i] ? leaf.number : HostNumber();  // a Scalar may change from call to call
       infos.push_back(info);
       continue;
     }
@@ -35151,7 +36428,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     for (const StoragePtr& layer : leaf.layers) {
       if (!(layer->mesh() == mesh))
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
-             ", lies on ", layer->mesh().text(), ", those before it on ", mesh.text());
+             ", is on ", layer->mesh().text(), ", those before it on ", mesh.text());
       if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
         fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
              " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",
@@ -35176,11 +36453,15 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 #endif
 
 /// The plan for these leaves, leased.
-inline PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
+TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves,
+                                     const PlanOptions& options = {});
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves, const PlanOptions& options) {
   Mesh mesh{};
   const std::vector<ArgumentInfo> infos = describe(cache.compiled(), leaves, mesh);
   return cache.find({mesh, infos, options});
 }
+#endif
 template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves, const PlanOptions& options = {}) {
   return executable_in(cache_of<Traced>(), leaves, options);
 }
@@ -35190,7 +36471,7 @@ template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves
 template <class Result, class GiveUp>
 Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
   Result result{};
-  SizeStacks size{executable, executable.plan().main().outputs.size()};
+  SizeStacks size{executable, plan_of(executable).main().outputs.size()};
   for_each_leaf(result, size);
   give_up();
   std::vector<Leaf> results = run_executable(executable, leaves);
@@ -35394,7 +36675,7 @@ template <std::size_t Count> class RecentCalls {
   }
   /// Takes the place of the oldest call. Programs that are not plain are not kept.
   void add(const PlainArguments<Count>& arguments, const PlanLease& plan) {
-    if (!plan->is_plain()) return;
+    if (!is_plain(*plan)) return;
     Call* call = nullptr;
     for (Call& known : calls_) {
       bool same = known.slot != nullptr;
@@ -35428,6 +36709,9 @@ template <std::size_t Count> class RecentCalls {
 #ifndef TESSERA_TENSOR_EVALUATE_HPP
 #define TESSERA_TENSOR_EVALUATE_HPP
 
+#if TESSERA_HAS_DEFINITIONS
+#endif
+
 namespace tessera {
 
 namespace detail {
@@ -35449,11 +36733,14 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
 }
 
 /// Throws the error once more, with a line where it names none.
-[[noreturn]] inline void rethrow_with_line(const error& e, std::string_view before, Source source) {
+[[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source);
+#if TESSERA_HAS_DEFINITIONS
+[[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source) {
   const std::string_view what = e.what();
   if (source.line == 0 || what.find(" at ") != std::string_view::npos) throw;
   throw error(e.id(), concat_text(what, before, source.text()));
 }
+#endif
 
 /// What the program of an expression can't know is the line that wrote it.
 template <class F> decltype(auto) with_line(Source source, F&& f) {
@@ -35484,7 +36771,9 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
 }
 
 /// A plan as text, with what multiplies its matrices on this processor.
-inline std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
+TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled);
+#if TESSERA_HAS_DEFINITIONS
+TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
   std::string text = tessera::explain(plan, compiled.program, compiled.units);
   if (text.find("einsum") == std::string::npos) return text;
   const bool bf16 = text.find("bf16") != std::string::npos;
@@ -35493,6 +36782,7 @@ inline std::string explain_here(const Plan& plan, const CompiledProgram& compile
   text += "\n";
   return text;
 }
+#endif
 
 }  // namespace detail
 
@@ -35505,7 +36795,7 @@ template <ExprOperand E> Plan plan(const E& expression) {
   return detail::with_line(expression.source, [&] {
     detail::CollectLeaves collect;
     detail::collect_expression(expression, collect);
-    return detail::executable_in(detail::ExpressionPrograms<E>::find(expression), collect.leaves)->plan();
+    return detail::plan_of(*detail::executable_in(detail::ExpressionPrograms<E>::find(expression), collect.leaves));
   });
 }
 template <ExprOperand E> std::string explain(const E& expression) {
@@ -35593,7 +36883,7 @@ template <class F> class Compiled {
         plan = find<traced<Args...>>(leaves, args...);
         if (asks_nothing()) recent.add(arguments, plan);
       }
-      if (plan->is_plain()) try {
+      if (detail::is_plain(*plan)) try {
           return Result(detail::run_plain(*plan, arguments.tensors, arguments.numbers));
         } catch (const error& e) {
           detail::rethrow_with_line(e, in_a_call, source_);
@@ -35609,7 +36899,7 @@ template <class F> class Compiled {
     try {
       return detail::run_into<Result>(*plan, leaves, give_up_all);
     } catch (...) {
-      if (given_up && !plan->overwrote()) {
+      if (given_up && !detail::overwrote(*plan)) {
         detail::RestoreLeaves restore{leaves};
         (give_back<Args>(args, restore), ...);
       }
@@ -35624,7 +36914,7 @@ template <class F> class Compiled {
   /// The plan of a call, without running it.
   template <class... Args> Plan plan(const Args&... args) const {
     std::vector<Leaf> leaves;
-    return find<traced<const Args&...>>(leaves, args...)->plan();
+    return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
   /// The plan as text: kernels, collectives, bytes, source lines, and what multiplies matrices on this processor.
   template <class... Args> std::string explain(const Args&... args) const {
@@ -35663,8 +36953,8 @@ template <class F> class Compiled {
 
   /// Calls are recognised by their arguments alone only without options.
   bool asks_nothing() const {
-    return options_.outputs == nullptr && !options_.forbid_unasked_reshards && options_.explicit_axes.empty() &&
-           !options_.deterministic && options_.sizes == nullptr;
+    return options_.outputs == nullptr && !options_.forbid_implicit_reshards && options_.explicit_axes.empty() &&
+           !options_.deterministic && options_.fuse_steps && options_.sizes == nullptr;
   }
 
   /// The plan for these arguments, and their leaves.
@@ -35792,7 +37082,7 @@ TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kerne
   for (int shard = 0; shard < from.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
-  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards, 1, &kernels::no_reduction);
+  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards);
 }
 #endif
 
@@ -35858,6 +37148,12 @@ template <ExprOperand E> auto item(const E& expression, Here at = Here::current(
 #ifndef TESSERA_TENSOR_PRINT_HPP
 #define TESSERA_TENSOR_PRINT_HPP
 
+#if TESSERA_HAS_DEFINITIONS
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#endif
+
 namespace tessera {
 
 /// How tensors print. The defaults are NumPy's.
@@ -35870,6 +37166,10 @@ struct PrintOptions {
 
 namespace detail {
 
+/// The elements, and a line with type, shape, sharding and mesh.
+TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options);
+
+#if TESSERA_HAS_DEFINITIONS
 inline void pad_left(std::string& word, std::size_t width) {
   if (word.size() < width) word.insert(0, width - word.size(), ' ');
 }
@@ -36086,9 +37386,10 @@ inline std::string elements_text(const TensorStorage& storage, const PrintOption
   return BracketedText(std::move(words), std::move(sizes), std::move(gaps), options.line_width).text();
 }
 
-inline std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
+TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
   return elements_text(storage, options) + "\n" + layout_text(storage) + " on " + storage.mesh().text();
 }
+#endif
 
 }  // namespace detail
 
