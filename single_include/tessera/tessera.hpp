@@ -13923,7 +13923,8 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
     Value position = x.number(0, type);
     for (int d = 0; d < x.rank(); ++d)
       if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    const Value past = x.integer(std::numeric_limits<Index>::max(), type);
+    // Behind all positions: no tensor has 2^53 elements, and kernels take numbers as doubles.
+    const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
     return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
   }
 };

@@ -72,6 +72,7 @@ constexpr Fused integers() {
   f.store(f.cast(DType::i32, f.op(Op::div, y, wide)));
   f.accumulate(Reduction::sum, z, true);
   f.accumulate(Reduction::max, x, false);
+  f.accumulate(Reduction::product, f.op(Op::sign, x), true);
   f.store_row(f.reduce(Reduction::min, y));
   return f.fused;
 }

@@ -51,6 +51,14 @@ TEST(MakePlan, OneDeviceCommunicatesNothing) {
   EXPECT_EQ(made.collectives(), "");
 }
 
+TEST(MakePlan, SaysWhatAPartialValueIsOf) {
+  constexpr auto f = [](const auto& x) { return std::tuple(ts::prod<0>(x), ts::max<0>(x), ts::sum<0>(x)); };
+  const Planned made(ts::Traced<decltype(f), Matrix>::program(), mesh, {tensor(mesh, {32, 64}, {"data"})});
+  const std::string text = made.text();
+  for (const char* what : {"(partial product)", "(partial extreme)", "(partial sum)"})
+    EXPECT_NE(text.find(what), std::string::npos) << what << " in " << text;
+}
+
 TEST(MakePlan, DataParallelReducesEachGradientOnce) {
   auto arguments = mlp_arguments({}, {}, {"data"});
   arguments.push_back(target());

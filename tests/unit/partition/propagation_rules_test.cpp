@@ -259,6 +259,8 @@ TEST(PropagationRules, ElementwiseAndReductions) {
   constexpr auto sum = [](auto a) { return ts::sum<1>(a); };
   golden.rule("sum", ts::Op::sum, sum, f32({8, 16}, {}));
   for (const char* a : {"{x,-}", "{-,x}", "{y,x}", "{-,(x,y)}"}) golden.row(sum, f32({8, 16}, spec(a)));
+  constexpr auto prod = [](auto a) { return ts::prod<1>(a); };
+  for (const char* a : {"{x,-}", "{-,x}"}) golden.row(prod, f32({8, 16}, spec(a)));
   constexpr auto max = [](auto a) { return ts::max<0>(a); };
   for (const char* a : {"{x,-}", "{-,x}"}) golden.row(max, f32({8, 16}, spec(a)));
   constexpr auto softmax = [](auto a) { return ts::softmax(a); };
@@ -286,6 +288,8 @@ sum: ab -> a  b summed
   {-,x} -> {-} all_reduce(x) 32
   {y,x} -> {y} all_reduce(x) 16
   {-,(x,y)} -> {-} all_reduce(x,y) 32
+  {x,-} -> {x}
+  {-,x} -> {-} all_reduce(x) 32
   {x,-} -> {-} all_reduce(x) 64
   {-,x} -> {x}
   {x,-} -> {x,-}

@@ -70,6 +70,8 @@ template <class T> T combine(Reduction reduction, T a, T b) {
       return static_cast<T>(a + b);
     case Reduction::max:
       return a > b ? a : b;
+    case Reduction::product:
+      return static_cast<T>(a * b);
     default:
       return a < b ? a : b;
   }
@@ -167,7 +169,8 @@ template <class T> void check_random(unsigned seed, Reduction reduction) {
           expected = any ? combine(reduction, expected, part) : part;
           any = true;
         }
-        if (reduction == Reduction::sum && partial_index(mesh, fresh, at) != 0) expected = T{};
+        const bool splits = reduction == Reduction::sum || reduction == Reduction::product;
+        if (splits && partial_index(mesh, fresh, at) != 0) expected = static_cast<T>(reduction == Reduction::product);
         ASSERT_EQ(data[local_offset(box, index)], expected);
       });
       const int source = plan.source_of(i);
@@ -186,6 +189,7 @@ TEST(Reshard, AnySumToAnySharding) {
   }
 }
 TEST(Reshard, AnyMaxToAnySharding) { check_random<double>(3, Reduction::max); }
+TEST(Reshard, AnyProductToAnySharding) { check_random<double>(5, Reduction::product); }
 TEST(Reshard, AnyMinToAnySharding) { check_random<std::int8_t>(4, Reduction::min); }
 
 TEST(Reshard, LargeShardsAreSharedByThreads) {
