@@ -13940,7 +13940,7 @@ template <class R, TensorOperand X> constexpr auto reduce_by(const X& x, Here at
 }
 template <class Operation, bool Mean, bool Keep, int... Dims, TensorOperand X>
 constexpr auto reduce(const X& x, Here at) {
-  return reduce_by<Reduce<Operation, Mean, Keep, Dims...>>(x, at);
+  return call<RankedReduce<X::rank, Reduce<Operation, Mean, Keep, Dims...>>>(Source::from(at), x);
 }
 template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr auto reduce_bools(const X& x, Here at) {
   return reduce_by<ReduceAs<bool, Reduce<Operation, false, Keep, Dims...>>>(x, at);
