@@ -55,6 +55,8 @@ class Arenas {
  private:
   Arenas() : allowed_(tbb::info::default_concurrency()) {
     resize(allowed_);
+    // TBB reads its limit of threads without a lock when the first arena starts; that is before another thread sets it.
+    arena().initialize();
     hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
     // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
     ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
