@@ -2211,9 +2211,8 @@ inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floati
 /// What a monoid has unless it says something else. It adds
 ///   kind, name, partial   its enumerator, and what texts and plans call it and its partial values
 ///   identity<T>()         what combines with every value to that value, and so what a reduction of nothing gives
-///   join(x, y)            x becomes x combined with y: of scalars, of doubles that stand for any element type, of
-///   lanes
-///                         and masks of kernels, and of the compiler's own vectors, which can't be passed by value
+///   join(x, y)            x becomes x combined with y: of scalars, doubles that stand for any element type, lanes and
+///                         masks of kernels, and the compiler's own vectors, which can't be passed by value
 ///   moved(...)            how far x and y combined may be off where x and y are: the oracle's rounding of reductions
 struct Monoid {
   static constexpr DTypeSet dtypes = computed_dtypes;  ///< element types that it combines
@@ -6573,10 +6572,9 @@ constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(
 struct AnyElementwiseOperation {};
 
 /// What elementwise operations have unless they say something else. An operation adds its `name` and
-///   value     what it makes of one number of each operand, written once for doubles, exact integers and vectors: lanes
-///   of
-///             kernels have the same operators and functions, found by their arguments. Comparisons give bools and
-///             masks.
+///   value     what it makes of one number of each operand, written once for doubles, exact integers and vectors:
+///             lanes of kernels have the same operators and functions, found by their arguments. Comparisons give
+///             bools and masks.
 ///   gradient  as every operation
 template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr std::int8_t arity = Arity;
@@ -23911,9 +23909,9 @@ namespace tessera {
 
 namespace detail {
 
-[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
-                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
-                                      const Mesh& mesh) {
+[[noreturn]] inline void fail_implicit(const GraphView& graph, int node, const Shape& shape,
+                                       const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
+                                       const Mesh& mesh) {
   const Node& made = graph[node];
   const std::string by = made.source.text(), at = collective.source.text();
   fail(errc::policy, "[plan] implicit reshard: ", name_of(collective.kind), " of ", collective.payload_bytes,
@@ -23932,8 +23930,8 @@ inline void forbid_implicit_reshards(const Plan& plan, const ProgramView& progra
         if (collective.requested || step.kind != StepKind::reshard) continue;
         const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
         const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
-        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
-                             plan.mesh);
+        detail::fail_implicit(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
+                              plan.mesh);
       }
 }
 
@@ -24292,7 +24290,7 @@ class GraphPlanner {
       collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
       collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
       if (!collective.requested && options_.forbid_implicit_reshards)
-        fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
+        fail_implicit(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
     step.kind = StepKind::reshard;

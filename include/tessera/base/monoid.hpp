@@ -26,9 +26,8 @@ inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floati
 /// What a monoid has unless it says something else. It adds
 ///   kind, name, partial   its enumerator, and what texts and plans call it and its partial values
 ///   identity<T>()         what combines with every value to that value, and so what a reduction of nothing gives
-///   join(x, y)            x becomes x combined with y: of scalars, of doubles that stand for any element type, of
-///   lanes
-///                         and masks of kernels, and of the compiler's own vectors, which can't be passed by value
+///   join(x, y)            x becomes x combined with y: of scalars, doubles that stand for any element type, lanes and
+///                         masks of kernels, and the compiler's own vectors, which can't be passed by value
 ///   moved(...)            how far x and y combined may be off where x and y are: the oracle's rounding of reductions
 struct Monoid {
   static constexpr DTypeSet dtypes = computed_dtypes;  ///< element types that it combines

@@ -70,7 +70,7 @@ Planned plan_of_layers(std::int64_t depth, std::int64_t h, Weights specs, const 
   for (std::size_t k = 0; k < 4; ++k) requests[k] = {true, arguments[k].sharding};
   ts::PlanOptions options;
   options.outputs = requests.data();
-  options.forbid_implicit_reshards = !SequenceParallel;  // there the layouts of stream and weights meet unasked
+  options.forbid_implicit_reshards = !SequenceParallel;  // there the layouts of stream and weights meet implicitly
   return Planned(ts::Traced<Gradient, ts::Stack<Layer<SequenceParallel>>, Cube>::program(), mesh, arguments, options);
 }
 

@@ -79,10 +79,9 @@ constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(
 struct AnyElementwiseOperation {};
 
 /// What elementwise operations have unless they say something else. An operation adds its `name` and
-///   value     what it makes of one number of each operand, written once for doubles, exact integers and vectors: lanes
-///   of
-///             kernels have the same operators and functions, found by their arguments. Comparisons give bools and
-///             masks.
+///   value     what it makes of one number of each operand, written once for doubles, exact integers and vectors:
+///             lanes of kernels have the same operators and functions, found by their arguments. Comparisons give
+///             bools and masks.
 ///   gradient  as every operation
 template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr std::int8_t arity = Arity;

@@ -203,7 +203,7 @@ class GraphPlanner {
       collective.requested = requested || reduces || collective.kind == Collective::slice || was_stored(from, target);
       collective.why = reduces ? facts_of(from.reduction).partial : was_stored(from, target) ? "gathered on use" : why;
       if (!collective.requested && options_.forbid_implicit_reshards)
-        fail_unasked(graph_, node, shape(node), collective, from, target, mesh_);
+        fail_implicit(graph_, node, shape(node), collective, from, target, mesh_);
     }
     PlanStep step;
     step.kind = StepKind::reshard;

@@ -18,9 +18,9 @@ namespace tessera {
 
 namespace detail {
 
-[[noreturn]] inline void fail_unasked(const GraphView& graph, int node, const Shape& shape,
-                                      const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
-                                      const Mesh& mesh) {
+[[noreturn]] inline void fail_implicit(const GraphView& graph, int node, const Shape& shape,
+                                       const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
+                                       const Mesh& mesh) {
   const Node& made = graph[node];
   const std::string by = made.source.text(), at = collective.source.text();
   fail(errc::policy, "[plan] implicit reshard: ", name_of(collective.kind), " of ", collective.payload_bytes,
@@ -39,8 +39,8 @@ inline void forbid_implicit_reshards(const Plan& plan, const ProgramView& progra
         if (collective.requested || step.kind != StepKind::reshard) continue;
         const PlanValue& from = plan.graphs[g].values[static_cast<std::size_t>(step.inputs[0])];
         const PlanValue& to = plan.graphs[g].values[static_cast<std::size_t>(step.outputs[0])];
-        detail::fail_unasked(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
-                             plan.mesh);
+        detail::fail_implicit(program.graphs[g], from.node, from.shape, collective, from.sharding, to.sharding,
+                              plan.mesh);
       }
 }
 
