@@ -29,7 +29,8 @@ template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X
 
 /// Products along one dim, of each element those before it and itself; as cumsum in all else. f32 is multiplied in f64,
 /// and rounded where it is stored; of a split dim the product of each device's part has to be in the range of the
-/// element type. The gradient is right at zeros, as in PyTorch; second derivatives are right where none is.
+/// element type. The gradient is right at zeros, as in PyTorch; second derivatives are right where a line has at most
+/// one zero.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumprod(const X& x, Here at = Here::current()) {
   return call<detail::ScanTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }

@@ -150,7 +150,7 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 /// bools and of integers below 32 bits are i32; wider ones wrap around. Of no elements it is 1; NaN where any element
 /// is. f32 is multiplied in f32, off by at most n 2^-23 of the product; bf16 is multiplied in f32 and rounded once it
 /// is whole. Shapes and communication as of `sum`: the partial values of a sharded dim are multiplied. The gradient is
-/// right where elements are zero, as in PyTorch; second derivatives are right where none is.
+/// right where elements are zero, as in PyTorch, and so are second derivatives.
 template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }
