@@ -186,7 +186,7 @@ class LeastCostPath {
 }  // namespace detail
 
 /// The sequence of collectives from one sharding to another that sends the fewest bytes, and of those the shortest. The
-/// search is exponential, so planning uses reshard_path instead; tests compare the two. On meshes of more than three
+/// search is exponential in the number of axes and dims, so plans use reshard_path. On meshes of more than three
 /// axes, or for tensors of more than four dims, this calls reshard_path as well.
 inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
