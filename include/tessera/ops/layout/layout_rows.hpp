@@ -11,14 +11,15 @@
 
 namespace tessera::build {
 
-/// The dims of static extent 1 of a rearrange: those without factors, or with factors of such dims alone.
+/// The result dims of static extent 1 of a rearrange: those without factors, or with factors of unit dims alone.
 constexpr std::uint8_t rearranged_units(const Factors& factors, const Node& from, int out_rank) {
   unsigned units = (1u << out_rank) - 1;
   for (int p = 0; p < factors.count; ++p)
     if (!from.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) units &= ~(1u << factors.out_dim[p]);
   return static_cast<std::uint8_t>(units);
 }
-/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
+/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others. Error messages leave out the first
+/// `hidden` dims.
 constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
   Node made{.op = Op::rearrange,
             .dtype = x.dtype(),
@@ -37,7 +38,7 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
   return x.make(made, operands, sized ? factors.count + 1 : 1);
 }
 
-/// Inserts static dims of extent 1 where the bits of `units` say (positions in the result).
+/// Inserts unit dims at the positions (of the result) whose bits are set.
 constexpr Value insert_units(Value x, unsigned units, int out_rank) {
   if (units == 0) return x;
   Factors f{};
@@ -80,7 +81,7 @@ constexpr Value pad(Value x, int dim, Value start, Value like) {
       {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
       {x.id, start.id, like.id});
 }
-/// Zeros around x along a dim, to a given extent.
+/// Pads x with zeros along a dim: x begins at `start` of the padded `extent`.
 constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
   made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
@@ -90,8 +91,8 @@ constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
 
 namespace tessera::ops {
 
-/// Throws not_divisible for a dim that mesh axes split, which is what shard_map does. `node.value` counts the leading
-/// dims that the user's code does not see.
+/// Throws not_divisible for a dim that shard_map splits by mesh axes. `node.value` is the number of leading dims, which
+/// the user does not see.
 [[noreturn]] inline void fail_axis(const ShapeContext& c, std::string_view why, int dim, int first, int last) {
   std::string axes;
   std::int64_t size = 1;
@@ -115,7 +116,7 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   return all;
 }
 
-/// Extents of the factors of a rearrange: given sizes, and at most one inferred factor for each operand dim.
+/// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.
 constexpr Shape factor_extents(const ShapeContext& c) {
   const Factors factors = Factors::of(c.node());
   const Shape& x = c.operand(0);
@@ -175,8 +176,8 @@ constexpr void rearrange_sharding(const GraphView& graph, int id, FactorRule& ru
   for (int i = 1; i < graph[id].arity; ++i) rule.operands.emplace_back();
 }
 
-/// The inverse rearrange: factors of the result become factors of the operand. Sizes that were inferred are named by
-/// the operand's extents where the inverse could not infer them.
+/// The inverse rearrange: factors of the result become factors of the operand. Extents that the inverse could not infer
+/// are taken from the operand.
 constexpr void rearrange_gradient(Gradient& r) {
   const Factors f = Factors::of(r.node());
   const Value x = r.x(0), g = r.full_g();
@@ -189,7 +190,7 @@ constexpr void rearrange_gradient(Gradient& r) {
   }
   std::int32_t sizes[max_rank];
   for (auto& size : sizes) size = -1;
-  for (int q = 0; q < f.count; ++q) {  // the operand's order of factors
+  for (int q = 0; q < f.count; ++q) {  // in the operand's order of factors
     inverse.order[q] = position[q];
     inverse.out_dim[q] = f.in_dim[q];
   }
@@ -200,12 +201,12 @@ constexpr void rearrange_gradient(Gradient& r) {
       if (o != p && f.out_dim[o] == f.out_dim[p]) merged = true;
       if (o != factor && f.in_dim[o] == f.in_dim[factor]) split = true;
     }
-    if (!merged) continue;  // a dim of its own in the result: inferred
+    if (!merged) continue;  // the factor is a result dim on its own, so its extent is inferred
     if (r.arity() > 1 && r.module().graph(x.graph).operand(r.id(), 1 + factor) >= 0) {
       sizes[p] = r.module().graph(x.graph).operand(r.id(), 1 + factor);
     } else if (!split) {
       sizes[p] = build::extent(x, f.in_dim[factor]).id;
-    } else {  // inferred inside a split dim: the extent over the product of the given sizes
+    } else {  // inferred inside of a split dim: that dim's extent over the product of the given ones
       Value size = build::extent(x, f.in_dim[factor]);
       for (int o = 0; o < f.count; ++o)
         if (o != factor && f.in_dim[o] == f.in_dim[factor])
@@ -213,7 +214,7 @@ constexpr void rearrange_gradient(Gradient& r) {
       sizes[p] = size.id;
     }
   }
-  // One size a merged dim may be inferred; naming all of them is correct too, and simpler to read in a plan.
+  // One extent of each merged dim could be inferred; giving all of them makes plans easier to read.
   r.add(0, build::rearrange(g, x.rank(), inverse, sizes));
 }
 
@@ -227,7 +228,7 @@ constexpr Shape slice_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// The third operand is what the result is shaped like, or the extent of the padded dim.
+/// The third operand is a tensor of the padded shape, or the padded extent.
 constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
@@ -238,7 +239,8 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// Like elementwise, except for the dim worked along, which is a factor of this kind.
+/// Sharding of an operation along one dim: that dim is a factor of kind `along`, others are as in elementwise
+/// operations.
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule, FactorKind along) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
@@ -256,18 +258,18 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
         if (d == dim || !x.is_unit(d)) dims.dims[d] = rule.result.dims[d];
   }
 }
-/// The dim worked along stays whole.
+/// Sharding of an operation for which its dim has to be whole.
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   along_dim_sharding(graph, id, rule, FactorKind::replicate);
 }
-/// Whether a node is one row of a dim, which may be summed up from what devices have of it.
+/// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
   return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 && node.is_unit(dim_of(node)) &&
          !graph.operand_node(id, 0).is_unit(dim_of(node));
 }
-/// Rows of the dim worked along cross the borders of shards. No axis splits a dim of static extent 1: one row of a
-/// split dim is a sum, of what its device has and zeros, and to pad one row each device does its share.
+/// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Unit dims can't be split: a
+/// slice of one row gives a partial value, and each device pads its own part of a result from one row.
 constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
@@ -311,7 +313,7 @@ constexpr void concat_gradient(Gradient& r) {
   }
 }
 
-/// Operands of a permutation after the first: one number for a shift, or pairs of source and destination.
+/// Operands of a permute after the first: one size, the shift, or pairs of sources and destinations.
 constexpr Shape permute_shape(const ShapeContext& c) {
   const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
   for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
@@ -321,7 +323,7 @@ constexpr Shape permute_shape(const ShapeContext& c) {
   }
   return c.operand(0);
 }
-/// Which place a place receives from, -1: none.
+/// The slice that becomes slice `place` of the result, -1: none.
 constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t place, std::int64_t extent) {
   if (c.node().arity == 2) return (place - c.number(1) % extent + extent) % extent;
   for (int i = 1; i < c.node().arity; i += 2)
@@ -360,7 +362,7 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
              ? BrokenRule{}
              : "the result has the type that its parts make";
 }
-/// The dim that an operation works along is one of the rank, and the others are those of its operands.
+/// Checks that the dim is below the rank, and that the other dims are those of the operands.
 constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
   if (!c.has_dim()) return "the dim is one of the rank";
   const unsigned dim = 1u << dim_of(c.node());
@@ -388,7 +390,7 @@ constexpr BrokenRule check_permute(const NodeCheck& c) {
   return c.node().unit == c.x(0).unit ? BrokenRule{} : "the result has the type of the operand";
 }
 
-/// "a (b c) -> a b c", as ts::rearrange reads it.
+/// The text of a rearrange, such as "a (b c) -> a b c".
 inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
   const Factors f = Factors::of(graph[id]);
   auto side = [&](int rank, auto&& dim_at, auto&& name_at) {

@@ -50,14 +50,14 @@ constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linear
           .reduction = reduction};
 }
 
-/// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
+/// v, in the shape of the result, with the reduced dims inserted again as unit dims.
 constexpr Value with_kept_dims(const Gradient& r, Value v) {
   const Reduced reduced = Reduced::of(r.node());
   if (reduced.keep || v.rank() == 0) return v;
   return build::insert_units(v, reduced.dims, r.x(0).rank());
 }
 
-/// Where several elements share the extreme value, each gets an equal part of the cotangent.
+/// Elements that share the extreme get equal parts of the cotangent.
 constexpr void extreme_gradient(Gradient& r) {
   const Reduced reduced = Reduced::of(r.node());
   if (reduced.constant) return;
@@ -86,7 +86,7 @@ inline std::string reduced_text(const ProgramView&, const GraphView& graph, int 
   return text + (reduced.keep ? ", keepdims" : "");
 }
 
-/// What reductions have besides their row and gradient.
+/// What all reductions share besides their row and gradient.
 struct ReductionOperation {
   static constexpr CheckRule check = check_reduction;
   static constexpr AttributeText attributes = reduced_text;
@@ -111,8 +111,8 @@ struct MinOp : ReductionOperation {
   static constexpr GradientRule gradient = extreme_gradient;
 };
 
-/// The slope along an element is the product of the others: y / x where no element is zero, the product of the others
-/// at the only zero there is, and 0 beside a zero.
+/// The derivative by an element is the product of all others: y / x without zeros; with exactly one zero, the product
+/// of the others at the zero, and 0 at the others; 0 with more.
 struct ProdOp : ReductionOperation {
   static constexpr OpRow row = reduction_row("prod", Reduction::product);
   static constexpr GradientRule gradient = [](Gradient& r) {
