@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// The user's line behind a node, a collective or an error.
+/// The user's line that a node, a collective or an error comes from.
 struct Source {
   const char* file = "";
   std::uint32_t line = 0;
