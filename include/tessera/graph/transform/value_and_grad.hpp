@@ -66,8 +66,8 @@ struct ReplaceLeaves {
 /// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
 /// gradient is that of f's result with respect to the tensors of `first`.
 ///
-/// f returns a rank-0 tensor, or a tuple that begins with one. The gradient has the type, shapes and shardings of
-/// `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held constant.
+/// f returns a rank-0 tensor, or a tuple that begins with one. The gradient has the type and the shapes of `first`;
+/// a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held constant.
 /// Errors: `structure` for a loss that has a value for each layer of a Stack.
 /// Source: reverse-mode differentiation of the traced graph; no tape exists at run time.
 template <class F> constexpr auto value_and_grad(F f) {
