@@ -29,7 +29,7 @@ template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X
 
 /// Cumulative product along dim D; options, shapes and communication as cumsum. f32 is multiplied in f64 and rounded
 /// when stored; along a split dim, the product of each device's elements has to be in the range of the element type.
-/// The gradient is exact where elements are 0, as in PyTorch; second derivatives only where none is.
+/// The gradient is exact where elements are 0, as in PyTorch; second derivatives where a line has at most one 0.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumprod(const X& x, Here at = Here::current()) {
   return call<detail::ScanTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }

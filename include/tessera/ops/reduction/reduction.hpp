@@ -149,8 +149,8 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 /// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
 /// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
 /// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 is multiplied in
-/// f32 and rounded once. The gradient is exact where elements are 0, as in PyTorch; second derivatives only where none
-/// is. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
+/// f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in PyTorch. Shapes and
+/// communication: as `sum`; partial values of a sharded dim are multiplied.
 template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }

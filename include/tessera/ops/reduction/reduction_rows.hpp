@@ -111,17 +111,22 @@ struct MinOp : ReductionOperation {
   static constexpr GradientRule gradient = extreme_gradient;
 };
 
-/// The derivative by an element is the product of all others: y / x without zeros; with exactly one zero, the product
-/// of the others at the zero, and 0 at the others; 0 with more.
+/// The derivative by an element is the product of all others: of those that are not zero, times the zeros among them.
+/// Zeros are counted as 1 + x: two of them give 0, and a single one gives x, with value 0 and derivative 1, so that
+/// second derivatives are exact too.
 struct ProdOp : ReductionOperation {
   static constexpr OpRow row = reduction_row("prod", Reduction::product);
   static constexpr GradientRule gradient = [](Gradient& r) {
     const unsigned dims = Reduced::of(r.node()).dims;
     const Value x = r.x(0), zero = x.number(0), one = x.number(1);
     const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
-    const Value own_zeros = build::select(is_zero, one, zero), zeros = build::reduce(Op::sum, own_zeros, dims, true);
-    const Value others = build::reduce(r.node().op, safe, dims, true) / safe;
-    r.add(0, with_kept_dims(r, r.full_g()) * build::select(build::binary(Op::equal, zeros, own_zeros), others, zero));
+    const Value own_zero = build::select(is_zero, one + x, zero);
+    const Value other_zeros = build::reduce(Op::sum, own_zero, dims, true) - own_zero;
+    const Value of_zeros =
+        build::select(build::binary(Op::equal, other_zeros, zero), one,
+                      build::select(build::binary(Op::equal, other_zeros, one), other_zeros - one, zero));
+    const Value of_others = build::reduce(r.node().op, safe, dims, true) / safe;
+    r.add(0, with_kept_dims(r, r.full_g()) * of_others * of_zeros);
   };
 };
 
