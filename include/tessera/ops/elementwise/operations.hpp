@@ -26,7 +26,7 @@ struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, 
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 
-/// The elementwise operation of an id.
+/// The elementwise operation with this id.
 template <Op Id>
 using elementwise_operation =
     typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;

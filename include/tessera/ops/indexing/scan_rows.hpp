@@ -10,7 +10,7 @@
 
 namespace tessera::build {
 
-/// Reduces what comes before each element along a dim, by the operation's monoid.
+/// A scan along a dim by the monoid of operation `op`.
 constexpr Value scan(Op op, Value x, int dim, Scan how) {
   const Reduction reduction = row_of(op).reduction;
   const DType type = reduced_type(reduction, x.dtype());
@@ -31,7 +31,7 @@ constexpr BrokenRule check_scan(const NodeCheck& c) {
   return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
 }
 
-/// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+/// Every dim can be split; devices exchange the totals of their chunks where the scanned dim is.
 constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
   return {.name = name,
           .unit = UnitKind::scan,
@@ -42,7 +42,7 @@ constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity l
           .reduction = reduction};
 }
 
-/// What scans have besides their row and gradient.
+/// What all scans share besides their row and gradient.
 struct ScanOperation {
   static constexpr CheckRule check = check_scan;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
@@ -60,10 +60,9 @@ struct CumsumOp : ScanOperation {
   };
 };
 
-/// Each element x is a factor of the products from it on. Before the first zero of a line its derivative is the sum of
-/// g y / x; at that zero, the sum of g times the products without it; behind it, the same divided by x and multiplied
-/// by the zero. The zeros are counted as 1 + x, so that the count less 1 is that zero, of derivative 1, which second
-/// derivatives need.
+/// dL/dx of y = cumprod(x), by line: before the first zero, the sum of g y from that element on, divided by x; at the
+/// first zero, the sum of g times the products without it; behind it, that sum divided by x and multiplied by the zero.
+/// Zeros are counted as 1 + x: the count minus 1 is the single zero, with derivative 1, for second derivatives.
 struct CumprodOp : ScanOperation {
   static constexpr OpRow row = scan_row("cumprod", Reduction::product);
   static constexpr GradientRule gradient = [](Gradient& r) {
