@@ -9,8 +9,8 @@
 
 namespace tessera {
 
-/// The user's line behind a node, a collective or an error. As part of a message it reads " at train.cpp:41", and
-/// nothing where it is unknown.
+/// The user's line that a node, a collective or an error comes from. As part of a message it reads " at train.cpp:41";
+/// it is empty where the line is unknown.
 struct Source {
   const char* file = "";
   std::uint32_t line = 0;

@@ -34,11 +34,11 @@ template <class T> constexpr auto no_branch() {
 }
 }  // namespace detail
 
-/// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
-/// There is no ==: equality of elements is ts::equal.
+/// Operators of all tensor types. They are hidden friends, so that they add no overloads to operators of other types.
+/// `==` does not compile: elementwise equality is ts::equal.
 template <class Self> struct Operators {
-  /// A traced function has no values yet that an `if` could ask for. Said in the noexcept, which compilers look at
-  /// where the operator is used, and not first when it runs.
+  /// `if (tensor)` does not compile, since values are not known while tracing. The static_assert is in the noexcept
+  /// because compilers evaluate that where the operator is used, not only when it runs.
   constexpr explicit operator bool() const noexcept(detail::no_branch<Self>()) { return false; }
   template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
     return call<AddTag>(a.source, a.value, b);
@@ -65,7 +65,7 @@ template <class Self> struct Operators {
     return call<DivTag>(a.source, b, a.value);
   }
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
-  // Of the built-in ones, which take a bool, the overloads that take the result would be said to be wrong first.
+  // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
     static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
     return call<LessTag>(a.source, a.value, a.value);
@@ -74,7 +74,7 @@ template <class Self> struct Operators {
     static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
     return call<LessTag>(a.source, a.value, a.value);
   }
-  // What would else be told by a list of all operators there are.
+  // Without these overloads, compilers would list all operators == that exist.
   template <class B> friend constexpr auto operator==(const Self& x, const B&) {
     static_assert(std::is_void_v<B>, "tessera: == of tensors, element by element, is ts::equal(x, y)");
     return call<LessTag>(Source{}, x, x);
@@ -120,7 +120,7 @@ template <class Self> struct Operators {
   }
 };
 
-/// A tensor that a traced function computes: a thin handle of a node.
+/// A tensor computed by a traced function: a handle of a node, with static element type and rank.
 template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
   using element = T;
   static constexpr int rank = Rank;
@@ -140,7 +140,7 @@ namespace detail {
 template <std::size_t I, class T> struct HeldOperand {
   T operand;
 };
-/// Operands of an expression, held by value: an expression returned from a function never dangles.
+/// The operands of an expression, held by value, so that an expression returned from a function never dangles.
 template <class Indices, class... Ts> struct HeldOperands;
 template <std::size_t... I, class... Ts> struct HeldOperands<std::index_sequence<I...>, Ts...> : HeldOperand<I, Ts>... {
   template <class F> constexpr decltype(auto) apply(F&& f) const {
@@ -152,7 +152,8 @@ template <std::size_t I, class T> constexpr const T& operand_at(const HeldOperan
 template <class T> inline constexpr int node_count = 1;
 }  // namespace detail
 
-/// An operation that has not run yet. Assigned to a tensor, or given to eval, it is fused, planned and run.
+/// An operation that has not run yet. Assigning it to a tensor, or ts::eval, fuses, plans and runs the whole
+/// expression.
 template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
   using tag = Tag;
   using result = typename Tag::template result<typed_of<Operands>...>;
@@ -171,7 +172,8 @@ namespace detail {
 template <class Tag, class... Operands>
 inline constexpr int node_count<Expr<Tag, Operands...>> = (1 + ... + node_count<Operands>);
 
-/// Operands of these ranks, of which some hold a value for each layer of a Stack: one dim more than their type says.
+/// Operands of which some have a leading dim of the layers of a Stack: all but scalars must have that dim and one rank.
+/// Errors: `structure`.
 template <std::size_t N> constexpr void check_layers(const Value (&operands)[N], const int (&ranks)[N]) {
   int rank = -1;
   for (std::size_t i = 0; i < N; ++i) {
@@ -184,8 +186,7 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
   }
 }
 
-/// How an operation becomes a node: its operands are brought to the element types that it takes, where its tag says how
-/// (`convert`), and then it is emitted.
+/// How an operation becomes a node: `Tag::convert`, where it exists, promotes the operands; `Tag::emit` adds the node.
 template <class E> struct Emission;
 template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> {
   template <class... Values> static constexpr void convert(Values&... values) {
@@ -206,17 +207,17 @@ template <class E> struct Emitted {
   constexpr explicit Emitted(Value context, Values... values) : value(Emission<E>::emit(context, values...)) {}
 };
 
-/// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
+/// Runs an expression on stored tensors. Defined in tensor/, since programs that only plan don't need it.
 template <class T, int Rank> struct Evaluate {
   template <class E> static ShardedTensor<T, Rank> run(const E& expression);
 };
 }  // namespace detail
 
-/// Storage behind a tensor, as the run time knows it.
+/// The shards of a tensor. Defined in runtime/.
 class TensorStorage;
 
-/// A tensor of static element type and rank, laid out over a mesh: an immutable value that shares its shards with its
-/// copies. Inside a trace it is a placeholder, which is why a model of tensors can be traced.
+/// A tensor of static element type and rank, sharded over a mesh: an immutable value; copies share its shards. Inside a
+/// trace it is a placeholder, so that the fields of a model can be traced.
 template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
   static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
@@ -228,7 +229,7 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
   constexpr explicit ShardedTensor(Value placeholder) : placeholder_(placeholder) {}
   explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
 
-  /// The value of a trace, kept as a field of a model.
+  /// A traced value, to be kept as a field of a model.
   template <SymOperand S> constexpr ShardedTensor(const S& sym) {
     if constexpr (LocalOperand<S>)
       placeholder_ = sym.kept();
@@ -243,7 +244,7 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
     static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
     static_assert(std::is_same_v<typename E::element, T>,
                   "tessera: this expression has another element type than the tensor it is assigned to; cast it");
-    // Traces run in the compiler alone, so none of their code is generated.
+    // Tracing happens only in constant expressions, so no code is generated for it.
     if (std::is_constant_evaluated())
       placeholder_ = lower(trace_of(expression), expression);
     else
@@ -260,7 +261,7 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
   Value placeholder_{};
 };
 
-/// The trace that an operand belongs to; a null module outside of any.
+/// The trace that an operand belongs to; a null module when it belongs to none.
 template <Operand X> constexpr Value trace_of(const X& x) {
   if constexpr (SymOperand<X>)
     return x.value;
@@ -277,18 +278,18 @@ template <Operand X> constexpr Value trace_of(const X& x) {
 }
 
 namespace detail {
-/// A value in an outline of a trace.
+/// The result of an operation in an outline (Module::outline): a value of the right type that is not recorded.
 constexpr Value outlined(const Value& context, DType dtype, int rank) {
   ++context.module->operations;
   const Graph& graph = context.module->graph(context.graph);
-  for (int id = graph.size() - 1; id >= 0; --id)  // adding a node takes ten times the steps
+  for (int id = graph.size() - 1; id >= 0; --id)  // reusing a node takes a tenth of the constexpr steps of adding one
     if (graph[id].value == -1 && graph[id].is_argument() && graph[id].rank == rank && graph[id].dtype == dtype)
       return context.with(id);
   return context.make(argument_node(-1, dtype, rank), {});
 }
 }  // namespace detail
 
-/// The node of an operand in the trace that `context` belongs to.
+/// The node of an operand in the trace that `context` belongs to. Errors: `unsupported` for a tensor with data.
 template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
     return x.value.at(context.source);
@@ -322,15 +323,15 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
 }
 
 namespace detail {
-/// An operation on values inside a shard_map. Defined where these are.
+/// An operation on values inside a shard_map. Defined in ops/shard_map/.
 template <class Tag, class... Operands> struct LocalCall;
 }  // namespace detail
 
-/// Most operations an expression of stored tensors may hold, counted as often as they are written.
+/// The most operations in an expression of stored tensors. Subexpressions that occur twice count twice.
 inline constexpr int max_expression_nodes = 64;
 
-/// An operation on operands: a node when one of them is traced, an expression otherwise. `Tag` names the operation, its
-/// static attributes, its result type and how it is emitted.
+/// Applies an operation: adds a node when an operand is traced, and makes an expression otherwise. `Tag` has the
+/// operation's static attributes, its result type and `emit`.
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
   using Result = typename Tag::template result<typed_of<Operands>...>;
   if constexpr ((LocalOperand<Operands> || ...)) {

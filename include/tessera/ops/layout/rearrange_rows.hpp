@@ -11,14 +11,15 @@
 
 namespace tessera::build {
 
-/// The dims of static extent 1 of a rearrange: those without factors, or with factors of such dims alone.
+/// The result dims of static extent 1 of a rearrange: those without factors, or with factors of unit dims alone.
 constexpr std::uint8_t rearranged_units(const Factors& factors, const Node& from, int out_rank) {
   unsigned units = (1u << out_rank) - 1;
   for (int p = 0; p < factors.count; ++p)
     if (!from.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) units &= ~(1u << factors.out_dim[p]);
   return static_cast<std::uint8_t>(units);
 }
-/// `sizes[f]` is the node of factor f's size, -1 where it is inferred. Messages leave out the first `hidden` dims.
+/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others. Error messages leave out the first
+/// `hidden` dims.
 constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
   Node made{.op = Op::rearrange,
             .dtype = x.dtype(),
@@ -37,7 +38,7 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
   return x.make(made, operands, sized ? factors.count + 1 : 1);
 }
 
-/// Inserts static dims of extent 1 where the bits of `units` say (positions in the result).
+/// Inserts unit dims at the positions (of the result) whose bits are set.
 constexpr Value insert_units(Value x, unsigned units, int out_rank) {
   if (units == 0) return x;
   Factors f{};
@@ -74,8 +75,8 @@ constexpr Value drop_units(Value x, unsigned dims) {
 
 namespace tessera::ops {
 
-/// Throws not_divisible for a dim that mesh axes split, which is what shard_map does. `node.value` counts the leading
-/// dims that the user's code does not see.
+/// Throws not_divisible for a dim that shard_map splits by mesh axes. `node.value` is the number of leading dims, which
+/// the user does not see.
 [[noreturn]] inline void fail_axis(const ShapeContext& c, std::string_view why, int dim, int first, int last) {
   std::string axes;
   std::int64_t size = 1;
@@ -98,7 +99,7 @@ constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
   return all;
 }
 
-/// Extents of the factors of a rearrange: given sizes, and at most one inferred factor for each operand dim.
+/// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.
 constexpr Shape factor_extents(const ShapeContext& c) {
   const Factors factors = Factors::of(c.node());
   const Shape& x = c.operand(0);
@@ -158,8 +159,8 @@ constexpr void rearrange_sharding(const GraphView& graph, int id, FactorRule& ru
   for (int i = 1; i < graph[id].arity; ++i) rule.operands.emplace_back();
 }
 
-/// The inverse rearrange: factors of the result become factors of the operand. Sizes that were inferred are named by
-/// the operand's extents where the inverse could not infer them.
+/// The inverse rearrange: factors of the result become factors of the operand. Extents that the inverse could not infer
+/// are taken from the operand.
 constexpr void rearrange_gradient(Gradient& r) {
   const Factors f = Factors::of(r.node());
   const Value x = r.x(0), g = r.full_g();
@@ -172,7 +173,7 @@ constexpr void rearrange_gradient(Gradient& r) {
   }
   std::int32_t sizes[max_rank];
   for (auto& size : sizes) size = -1;
-  for (int q = 0; q < f.count; ++q) {  // the operand's order of factors
+  for (int q = 0; q < f.count; ++q) {  // in the operand's order of factors
     inverse.order[q] = position[q];
     inverse.out_dim[q] = f.in_dim[q];
   }
@@ -183,12 +184,12 @@ constexpr void rearrange_gradient(Gradient& r) {
       if (o != p && f.out_dim[o] == f.out_dim[p]) merged = true;
       if (o != factor && f.in_dim[o] == f.in_dim[factor]) split = true;
     }
-    if (!merged) continue;  // a dim of its own in the result: inferred
+    if (!merged) continue;  // the factor is a result dim on its own, so its extent is inferred
     if (r.arity() > 1 && r.module().graph(x.graph).operand(r.id(), 1 + factor) >= 0) {
       sizes[p] = r.module().graph(x.graph).operand(r.id(), 1 + factor);
     } else if (!split) {
       sizes[p] = build::extent(x, f.in_dim[factor]).id;
-    } else {  // inferred inside a split dim: the extent over the product of the given sizes
+    } else {  // inferred inside of a split dim: that dim's extent over the product of the given ones
       Value size = build::extent(x, f.in_dim[factor]);
       for (int o = 0; o < f.count; ++o)
         if (o != factor && f.in_dim[o] == f.in_dim[factor])
@@ -196,7 +197,7 @@ constexpr void rearrange_gradient(Gradient& r) {
       sizes[p] = size.id;
     }
   }
-  // One size a merged dim may be inferred; naming all of them is correct too, and simpler to read in a plan.
+  // One extent of each merged dim could be inferred; giving all of them makes plans easier to read.
   r.add(0, build::rearrange(g, x.rank(), inverse, sizes));
 }
 
@@ -221,7 +222,7 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
              : "the result has the type that its parts make";
 }
 
-/// "a (b c) -> a b c", as ts::rearrange reads it.
+/// The text of a rearrange, such as "a (b c) -> a b c".
 inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
   const Factors f = Factors::of(graph[id]);
   auto side = [&](int rank, auto&& dim_at, auto&& name_at) {

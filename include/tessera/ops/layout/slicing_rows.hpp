@@ -21,7 +21,7 @@ constexpr Value pad(Value x, int dim, Value start, Value like) {
       {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
       {x.id, start.id, like.id});
 }
-/// Zeros around x along a dim, to a given extent.
+/// Pads x with zeros along a dim: x begins at `start` of the padded `extent`.
 constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
   Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
   made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
@@ -42,7 +42,7 @@ constexpr Shape slice_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// The third operand is what the result is shaped like, or the extent of the padded dim.
+/// The third operand is a tensor of the padded shape, or the padded extent.
 constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
@@ -53,7 +53,8 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// Like elementwise, except for the dim worked along, which is a factor of this kind.
+/// Sharding of an operation along one dim: that dim is a factor of kind `along`, others are as in elementwise
+/// operations.
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule, FactorKind along) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
@@ -71,18 +72,18 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
         if (d == dim || !x.is_unit(d)) dims.dims[d] = rule.result.dims[d];
   }
 }
-/// The dim worked along stays whole.
+/// Sharding of an operation for which its dim has to be whole.
 constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   along_dim_sharding(graph, id, rule, FactorKind::replicate);
 }
-/// Whether a node is one row of a dim, which may be summed up from what devices have of it.
+/// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
   return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 && node.is_unit(dim_of(node)) &&
          !graph.operand_node(id, 0).is_unit(dim_of(node));
 }
-/// Rows of the dim worked along cross the borders of shards. No axis splits a dim of static extent 1: one row of a
-/// split dim is a sum, of what its device has and zeros, and to pad one row each device does its share.
+/// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Unit dims can't be split: a
+/// slice of one row gives a partial value, and each device pads its own part of a result from one row.
 constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
@@ -126,7 +127,7 @@ constexpr void concat_gradient(Gradient& r) {
   }
 }
 
-/// Operands of a permutation after the first: one number for a shift, or pairs of source and destination.
+/// Operands of a permute after the first: one size, the shift, or pairs of sources and destinations.
 constexpr Shape permute_shape(const ShapeContext& c) {
   const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
   for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
@@ -136,7 +137,7 @@ constexpr Shape permute_shape(const ShapeContext& c) {
   }
   return c.operand(0);
 }
-/// Which place a place receives from, -1: none.
+/// The slice that becomes slice `place` of the result, -1: none.
 constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t place, std::int64_t extent) {
   if (c.node().arity == 2) return (place - c.number(1) % extent + extent) % extent;
   for (int i = 1; i < c.node().arity; i += 2)

@@ -29,8 +29,8 @@ namespace detail {
 
 }  // namespace detail
 
-/// Throws for the first reshard of a plan that no constraint asks for. Errors: `policy`, which names the value, its
-/// sharding, how it is wanted, and the lines.
+/// Throws for the first reshard of a plan that no constraint requires. Errors: `policy`, which names the value, its
+/// sharding, the sharding that the reader needs, and the lines of both.
 inline void forbid_implicit_reshards(const Plan& plan, const ProgramView& program) {
   for (std::size_t g = 0; g < plan.graphs.size(); ++g)
     for (const PlanStep& step : plan.graphs[g].steps)
