@@ -12,55 +12,61 @@
 namespace tessera::detail {
 
 /// Which groups each group depends on, through others too, as sets of bits. Groups are numbered as they are added; when
-/// two are merged, the one that is gone is in no order. A constant expression pays for statements and not for
-/// expressions: hence sets of whole chunks of words, each dealt with in one expression.
+/// two are merged, the one that is gone is in no order. A constant expression pays for statements and calls, and not
+/// for expressions: hence sets of whole chunks of words, each dealt with in one expression, and no accessors inside.
 class Dependencies {
  public:
-  constexpr Dependencies() = default;
   /// Room for `most` groups.
   constexpr explicit Dependencies(int most)
-      : words_((size(most) / 64 / chunk + 1) * chunk), sets_(words_ * size(most)), alive_(words_), read_(words_),
-        bits_(sets_.data()) {}
+      : words_((static_cast<std::size_t>(most) / 64 / chunk + 1) * chunk),
+        list_(words_ * static_cast<std::size_t>(most)), alive_list_(words_), read_list_(static_cast<std::size_t>(most)),
+        sets_(list_.data()), alive_(alive_list_.data()), is_read_(read_list_.data()) {}
   Dependencies(const Dependencies&) = delete;
   Dependencies& operator=(const Dependencies&) = delete;
 
   constexpr int add() {
-    alive_.data()[count_ / 64] |= bit(count_);
+    alive_[count_ / 64] |= std::uint64_t{1} << (count_ % 64);
     return count_++;
   }
   /// Of all groups that were added, those that are gone too.
   constexpr int count() const { return count_; }
-  constexpr bool is_alive(int g) const { return (alive_.data()[g / 64] & bit(g)) != 0; }
+  constexpr bool is_alive(int g) const { return (alive_[g / 64] >> (g % 64) & 1) != 0; }
 
-  /// What a group depends on: bit g % 64 of word g / 64.
-  constexpr const std::uint64_t* of(int g) const { return bits_ + words_ * size(g); }
-  constexpr bool reaches(int from, int to) const { return (bits_[words_ * size(from) + size(to) / 64] & bit(to)) != 0; }
+  /// What a group depends on: bit g % 64 of word g / 64. The sets follow each other, so many words each.
+  constexpr const std::uint64_t* of(int g) const { return sets_ + words_ * static_cast<std::size_t>(g); }
+  constexpr std::size_t words() const { return words_; }
+  constexpr bool reaches(int from, int to) const {
+    return (sets_[words_ * static_cast<std::size_t>(from) + static_cast<std::size_t>(to) / 64] >> (to % 64) & 1) != 0;
+  }
 
   constexpr void depend(int g, int other) {
-    read_.data()[other / 64] |= bit(other);
-    set(g)[other / 64] |= bit(other);
+    is_read_[other] = 1;
+    sets_[words_ * static_cast<std::size_t>(g) + static_cast<std::size_t>(other) / 64] |= std::uint64_t{1}
+                                                                                          << (other % 64);
     absorb(g, other);
   }
 
   /// `kept` becomes both groups.
   constexpr void merge(int kept, int gone) {
-    alive_.data()[gone / 64] &= ~bit(gone);
+    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
+    alive_[gone / 64] &= ~gone_bit;
     // Whoever depends on one of the two now depends on both, and on all that they depend on.
-    const bool grows = is_read(gone) || (is_read(kept) && (!covers(kept, gone) || !covers(gone, kept)));
+    const bool grows = is_read_[gone] != 0 || (is_read_[kept] != 0 && (!covers(kept, gone) || !covers(gone, kept)));
     absorb(kept, gone);
     if (grows) spread(kept, gone);
-    if (is_read(gone)) read_.data()[kept / 64] |= bit(kept);
-    set(kept)[kept / 64] &= ~bit(kept);
-    set(kept)[gone / 64] &= ~bit(gone);
+    if (is_read_[gone] != 0) is_read_[kept] = 1;
+    std::uint64_t* const own = sets_ + words_ * static_cast<std::size_t>(kept);
+    own[kept / 64] &= ~kept_bit;
+    own[gone / 64] &= ~gone_bit;
   }
 
   /// Runnable order: always the first group whose dependencies have run.
   constexpr Growable<std::int32_t> order() const {
     Growable<std::int32_t> made;
-    Growable<std::uint64_t> left(alive_);
+    Growable<std::uint64_t> left(alive_list_);
     std::uint64_t* const waiting = left.data();
     const std::size_t words = used_words();
-    made.reserve(size(count_));
+    made.reserve(static_cast<std::size_t>(count_));
     for (bool some = true; some;) {
       const std::size_t before = made.size();
       some = false;
@@ -71,7 +77,7 @@ class Dependencies {
             some = true;
             continue;
           }
-          waiting[w] &= ~bit(g);
+          waiting[w] &= ~(std::uint64_t{1} << (g % 64));
           made.push_back(g);
         }
       if (some && made.size() == before) fail(errc::graph_invalid, "[group] order: groups depend on each other");
@@ -81,23 +87,21 @@ class Dependencies {
 
  private:
   static constexpr std::size_t chunk = 8;  // words of a set that one expression deals with
-  std::size_t words_ = 0;                  // of a set
-  Growable<std::uint64_t> sets_, alive_;
-  Growable<std::uint64_t> read_;  // groups that some group depends on
-  std::uint64_t* bits_ = nullptr;  // sets_ without a call
+  std::size_t words_;                      // of a set
+  Growable<std::uint64_t> list_, alive_list_;
+  Growable<std::uint8_t> read_list_;
+  // The same without a call: a set for each group, the groups that are not gone, and whether some group depends on one.
+  std::uint64_t *sets_, *alive_;
+  std::uint8_t* is_read_;
   int count_ = 0;
 
-  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
-  static constexpr std::uint64_t bit(int g) { return std::uint64_t{1} << (g % 64); }
-  constexpr std::uint64_t* set(int g) { return bits_ + words_ * size(g); }
-  constexpr bool is_read(int g) const { return (read_.data()[g / 64] & bit(g)) != 0; }
   /// How many words of a set are in use, in whole chunks.
-  constexpr std::size_t used_words() const { return (size(count_) / 64 / chunk + 1) * chunk; }
+  constexpr std::size_t used_words() const { return (static_cast<std::size_t>(count_) / 64 / chunk + 1) * chunk; }
 
   constexpr void absorb(int from, int to) {
-    std::uint64_t* const b = set(from);
-    const std::uint64_t* const m = of(to);
-    for (std::size_t w = 0; w * 64 <= size(count_); w += chunk)
+    std::uint64_t* const b = sets_ + words_ * static_cast<std::size_t>(from);
+    const std::uint64_t* const m = sets_ + words_ * static_cast<std::size_t>(to);
+    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(count_); w += chunk)
       b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
           b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
   }
@@ -105,8 +109,8 @@ class Dependencies {
   constexpr bool covers(int from, int to) const {
     const std::uint64_t *const o = of(from), *const b = of(to);
     const std::size_t words = used_words();
-    const std::size_t own_word = size(from) / 64;
-    const std::uint64_t own_bit = bit(from);
+    const std::size_t own_word = static_cast<std::size_t>(from) / 64;
+    const std::uint64_t own_bit = std::uint64_t{1} << (from % 64);
     for (std::size_t w = 0; w < words; w += chunk)
       if (((b[w] & ~o[w]) | (b[w + 1] & ~o[w + 1]) | (b[w + 2] & ~o[w + 2]) | (b[w + 3] & ~o[w + 3]) |
            (b[w + 4] & ~o[w + 4]) | (b[w + 5] & ~o[w + 5]) | (b[w + 6] & ~o[w + 6]) | (b[w + 7] & ~o[w + 7])) != 0)
@@ -115,15 +119,14 @@ class Dependencies {
     return true;
   }
   constexpr void spread(int kept, int gone) {
-    const std::uint64_t kept_bit = bit(kept), gone_bit = bit(gone);
-    const std::size_t k = size(kept) / 64, g = size(gone) / 64, w = words_;
-    const std::uint64_t* const alive = alive_.data();
+    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
+    const std::size_t k = static_cast<std::size_t>(kept) / 64, g = static_cast<std::size_t>(gone) / 64, w = words_;
     for (int first = 0; first < count_; first += 4)
       if (const std::uint64_t* const r = of(first);
           first + 4 > count_ || (((r[k] | r[k + w] | r[k + 2 * w] | r[k + 3 * w]) & kept_bit) |
                                  ((r[g] | r[g + w] | r[g + 2 * w] | r[g + 3 * w]) & gone_bit)) != 0)
         for (int t = first; t < first + 4 && t < count_; ++t)
-          if (t != kept && (alive[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
+          if (t != kept && (alive_[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
             depend(t, kept);
   }
   constexpr bool waits(int g, const std::uint64_t* waiting, std::size_t words) const {

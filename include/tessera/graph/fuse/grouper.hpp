@@ -287,11 +287,14 @@ class Grouper {
   /// reads b. The smaller of the two knows its neighbours sooner.
   constexpr bool path_between(int a, int b) const {
     if (!dependencies_.reaches(a, b)) return false;
+    const std::uint64_t* const sets = dependencies_.of(0);
+    const std::size_t words = dependencies_.words(), word = count(b) / 64;
     if (group_[a].count <= group_[b].count) {
       const std::int32_t* const reads = reads_.data();
       for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
         for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
-          if (const int t = place_[reads[r]].group; t >= 0 && t != a && t != b && dependencies_.reaches(t, b))
+          if (const int t = place_[reads[r]].group;
+              t >= 0 && t != a && t != b && (sets[words * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
             return true;
       return false;
     }

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <tessera/graph/fuse/frozen_units.hpp>
 #include <tessera/graph/fuse/lower_fused.hpp>
 #include <tessera/graph/trace/trace.hpp>
 
