@@ -8,8 +8,8 @@
 
 namespace tessera::detail {
 
-/// Rows of a fused unit that are split among devices are completed between the passes over them. `space` is its
-/// iteration space.
+/// Rows of a fused unit that are split among devices are completed between the passes over them, in f64 as they are
+/// computed, or i64. `space` is its iteration space, `dtype` an element type of the unit.
 constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dtype, const Mesh& mesh, PlanStep& step) {
   const auto axes_of = [&](int d) -> const AxisList& { return step.factors[static_cast<std::size_t>(d)]; };
   if (axes_of(unit.rank - 1).empty()) return;
@@ -25,8 +25,8 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
   CollectiveInfo made;
   made.kind = Collective::all_reduce;
   made.axes = static_cast<std::uint16_t>(axes);
-  made.dtype = dtype;
-  made.payload_bytes = rows * static_cast<std::int64_t>(size_of(dtype));
+  made.dtype = is_floating(dtype) ? DType::f64 : DType::i64;
+  made.payload_bytes = rows * static_cast<std::int64_t>(size_of(made.dtype));
   made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh, axes));
   made.source = step.source;
   made.why = "rows split among devices";
