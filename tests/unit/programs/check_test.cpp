@@ -18,6 +18,7 @@
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
+#include <tessera/runtime/executor/verify_moves.hpp>
 #include <tessera/runtime/oracle/oracle_run.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
@@ -386,6 +387,22 @@ class Case {
       EXPECT_EQ(ran.wire_bytes(axis.name.view()), plan.wire_bytes(axis.name.view())) << text_;
   }
 
+  /// Each step moved what it said it would: what verify_moves holds to the plan.
+  static std::int64_t moved_by(const ts::runtime::Executable& executable) {
+    const ts::Plan& plan = executable.plan();
+    std::vector<std::int64_t> times(plan.graphs.size(), 0);
+    times[0] = 1;  // bodies stand behind what runs them
+    for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+      for (const ts::PlanStep& step : plan.graphs[g].steps)
+        if (step.kind == ts::StepKind::repeat) times[static_cast<std::size_t>(step.body)] += times[g] * step.layers;
+    std::int64_t moved = 0;
+    executable.for_each_step([&](const ts::runtime::FrameLayout& layout, const auto&, std::int64_t bytes) {
+      for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+        if (&layout.plan() == &plan.graphs[g]) moved += times[g] * bytes;
+    });
+    return moved;
+  }
+
   /// Every value on the way is that of one device, but for what rounding explains.
   void expect_like_one_device(ts::runtime::Executable& executable, const std::vector<ts::Leaf>& leaves) const {
     const std::vector<ts::Leaf> held = leaves;  // nothing is taken over
@@ -432,12 +449,14 @@ class Case {
       if (std::getenv("TESSERA_CASE") != nullptr) text_ += ts::explain(plan, program_.program, program_.units);
       ts::verify_plan(plan, program_.program, program_.units);
       ts::runtime::Executable executable(program_, std::move(plan));
+      ts::verify_moves(executable);
       if (seed_ % 4 == 0 || std::getenv("TESSERA_CASE") != nullptr) expect_like_one_device(executable, leaves);
       if (seed_ % 4 == 1 || std::getenv("TESSERA_CASE") != nullptr) expect_same_bits(found, infos, leaves);
       {
         ts::CommunicationScope scope;
         for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
         expect_ran_as_planned(scope, executable.plan());
+        EXPECT_EQ(scope.moved_bytes(), moved_by(executable)) << text_;
       }
       if (held) {
         for (std::size_t i = 0; i < leaves.size(); ++i)
