@@ -8,6 +8,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/base/source.hpp>
+
 namespace tessera {
 
 /// Stable ids of the errors that the library throws; docs/errors.md explains each.
@@ -39,11 +41,16 @@ enum class errc : int {
 /// Base class of all errors of the library. `id()` is stable; the text of what() may change.
 class error : public std::runtime_error {
  public:
-  error(errc id, const std::string& message) : std::runtime_error(message), id_(id) {}
+  /// `source`: the line that the message names.
+  error(errc id, const std::string& message, Source source = {})
+      : std::runtime_error(message), id_(id), source_(source) {}
   errc id() const noexcept { return id_; }
+  /// The user's line that what() names, the last one of several; its `line` is 0 when what() names none.
+  Source source() const noexcept { return source_; }
 
  private:
   errc id_;
+  Source source_;
 };
 
 namespace detail {
@@ -59,11 +66,15 @@ class TextPart {
   template <class T>
     requires(std::is_integral_v<T>)
   TextPart(T number) : TextPart(static_cast<long long>(number)) {}
+  TextPart(const Source& source) : number_(source.line == 0 ? "" : " at " + source.text()), source_(&source) {}
   std::string_view view() const { return number_.empty() ? text_ : std::string_view(number_); }
+  /// Null for a piece that is no line.
+  const Source* source() const { return source_; }
 
  private:
   std::string_view text_;
   std::string number_;
+  const Source* source_ = nullptr;
 };
 
 inline std::string join_text(std::initializer_list<TextPart> parts) {
@@ -72,7 +83,10 @@ inline std::string join_text(std::initializer_list<TextPart> parts) {
   return out;
 }
 [[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
-  throw error(id, join_text(parts));
+  Source source;
+  for (const TextPart& part : parts)
+    if (part.source() != nullptr && part.source()->line != 0) source = *part.source();
+  throw error(id, join_text(parts), source);
 }
 }  // namespace detail
 

@@ -101,7 +101,7 @@ auto to_eigen(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
         !fits(Matrix::ColsAtCompileTime, Matrix::MaxColsAtCompileTime, cols))
       fail(errc::host_data, "[to_eigen] shape: ", layout_text(storage), " in a matrix of ",
            static_cast<int>(Matrix::RowsAtCompileTime), "x", static_cast<int>(Matrix::ColsAtCompileTime), " (-1: any)",
-           detail::at_text(at));
+           Source::from(at));
     Matrix out;
     out.resize(static_cast<Eigen::Index>(rows), static_cast<Eigen::Index>(cols));
     detail::copy_to_host(storage, out.data(), detail::eigen_strides(out, Rank));

@@ -84,8 +84,7 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
-  const std::string at = c.node().source.text();
-  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, c.node().source);
 }
 /// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {

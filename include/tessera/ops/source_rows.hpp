@@ -61,9 +61,7 @@ constexpr HostNumber number_of_argument(const HostContext& c) {
   return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
 }
 [[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  const std::string at = node.source.text();
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
-       at.empty() ? "" : " at ", at);
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(), node.source);
 }
 constexpr HostNumber size_of_axis(const HostContext& c) {
   if (c.mesh == nullptr) return c.numbers[c.id];

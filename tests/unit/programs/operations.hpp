@@ -39,7 +39,8 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   using enum tessera::Op;
   constexpr bool is_bool = std::is_same_v<T, bool>, floats = tessera::is_floating_v<T>;
   const bool traced = front == Front::traced;
-  if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return stands_for_others<T> || (floats && traced);
+  if (op == tessera::ops::op_v<tessera::ops::ErfOp> || op == tessera::ops::op_v<tessera::ops::Atan2Op>)
+    return stands_for_others<T> || (floats && traced);
   if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   switch (op) {
     case argument:
@@ -295,7 +296,7 @@ template <class T> constexpr auto fractions(const auto& x, const auto& y, const 
   const auto some = std::tuple(ts::exp(x), x / y, ts::cast<float>(x) * s);
   if constexpr (stands_for_others<T> || ts::is_floating_v<T>)
     return std::tuple(some, std::tuple(ts::log(x), ts::sqrt(x), ts::rsqrt(x), ts::tanh(x), ts::sigmoid(x), ts::gelu(x),
-                                       ts::silu(x), ts::erf(x)));
+                                       ts::silu(x), ts::erf(x), ts::atan2(y, x)));
   else
     return some;
 }
@@ -374,7 +375,7 @@ template <class T> void check_everything(int cases = 60) {
     tests.evaluate(
         [](auto x, auto y, auto, auto, auto, auto, auto s, auto) {
           return ts::exp(x) + ts::log(ts::exp(x)) + ts::sqrt(ts::exp(y)) + ts::rsqrt(ts::exp(x)) + ts::tanh(x) +
-                 ts::sigmoid(x) * s + ts::gelu(x) + ts::silu(x) + ts::erf(x) + x / ts::exp(y);
+                 ts::sigmoid(x) * s + ts::gelu(x) + ts::silu(x) + ts::erf(x) + x / ts::exp(y) + ts::atan2(y, x);
         },
         23);
   if constexpr (stands_for_others<T>)

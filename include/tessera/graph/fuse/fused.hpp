@@ -84,12 +84,16 @@ struct Fused {
   }
 };
 
-/// Reads or writes one operand of a fused kernel on one shard. Strides are in elements; 0 repeats. Without
-/// initialisers: a call has room for more operands than it uses.
-struct FusedView {
-  void* data;
+/// How a fused kernel walks over one operand, in elements; 0 repeats. Without initialisers: a call has room for more
+/// operands than it uses.
+struct FusedStrides {
   std::int64_t outer_stride[7];  ///< along each outer dim
   std::int64_t row_stride;       ///< along the row dim: 0, 1 or any other
+};
+
+/// One operand of a fused kernel on one shard, which it reads or writes.
+struct FusedView : FusedStrides {
+  void* data;
 };
 
 /// One call of a fused kernel over a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,

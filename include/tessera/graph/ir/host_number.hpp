@@ -118,10 +118,9 @@ struct ExactInteger {
 /// Throws the error for a result that is not `known`. Errors: `dim_range` for a division by zero, `capacity` otherwise.
 [[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,
                                        const Source& source = {}) {
-  const std::string at = source.text();
   const bool by_zero = why == IntegerResult::division_by_zero;
   fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "more than 64 bits", ": ",
-       name, "(", a, ", ", b, ")", at.empty() ? "" : " at ", at);
+       name, "(", a, ", ", b, ")", source);
 }
 
 }  // namespace tessera

@@ -73,7 +73,7 @@ constexpr void verify(const ProgramView& program) {
     const Node* node = defect.node >= 0 ? &program.graphs[defect.graph][defect.node] : nullptr;
     fail(errc::graph_invalid, "[verify] ", defect.rule, ": %", defect.node, " = ",
          node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
-         node != nullptr && node->source.line != 0 ? " at " + node->source.text() : std::string());
+         node != nullptr ? node->source : Source{});
   }
 }
 

@@ -2,6 +2,7 @@
 #define TESSERA_GRAPH_TRACE_EXPR_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
@@ -136,16 +137,19 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
 };
 
 namespace detail {
+template <std::size_t I, class T> struct HeldOperand {
+  T operand;
+};
 /// The operands of an expression, held by value, so that an expression returned from a function never dangles.
-template <class... Ts> struct Pack {};
-template <class T, class... Rest> struct Pack<T, Rest...> {
-  T head;
-  Pack<Rest...> tail;
+template <class Indices, class... Ts> struct HeldOperands;
+template <std::size_t... I, class... Ts> struct HeldOperands<std::index_sequence<I...>, Ts...> : HeldOperand<I, Ts>... {
+  template <class F> constexpr decltype(auto) apply(F&& f) const {
+    return f(static_cast<const HeldOperand<I, Ts>&>(*this).operand...);
+  }
 };
+template <std::size_t I, class T> constexpr const T& operand_at(const HeldOperand<I, T>& held) { return held.operand; }
 
-template <class T> struct NodeCount {
-  static constexpr int value = 1;
-};
+template <class T> inline constexpr int node_count = 1;
 }  // namespace detail
 
 /// An operation that has not run yet. Assigning it to a tensor, or ts::eval, fuses, plans and runs the whole
@@ -156,27 +160,17 @@ template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Ta
   using element = typename result::type;
   static constexpr int rank = result::rank;
 
-  detail::Pack<Operands...> operands;
+  detail::HeldOperands<std::index_sequence_for<Operands...>, Operands...> operands;
   Source source{};
 
-  constexpr explicit Expr(Source at, const Operands&... list) : operands{pack(list...)}, source(at) {}
-
- private:
-  template <class First, class... Rest>
-  static constexpr detail::Pack<First, Rest...> pack(const First& first, const Rest&... rest) {
-    if constexpr (sizeof...(Rest) == 0)
-      return {first, {}};
-    else
-      return {first, pack(rest...)};
-  }
+  constexpr explicit Expr(Source at, const Operands&... list) : operands{{list}...}, source(at) {}
 };
 
 template <class T, int Rank> class ShardedTensor;
 
 namespace detail {
-template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>> {
-  static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
-};
+template <class Tag, class... Operands>
+inline constexpr int node_count<Expr<Tag, Operands...>> = (1 + ... + node_count<Operands>);
 
 /// Operands of which some have a leading dim of the layers of a Stack: all but scalars must have that dim and one rank.
 /// Errors: `structure`.
@@ -205,6 +199,12 @@ template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> 
     convert(values...);
     return Tag::emit(context, values...);
   }
+};
+/// The node of an expression, from values that are given in braces: so they are made in the order written.
+template <class E> struct Emitted {
+  Value value;
+  template <class... Values>
+  constexpr explicit Emitted(Value context, Values... values) : value(Emission<E>::emit(context, values...)) {}
 };
 
 /// Runs an expression on stored tensors. Defined in tensor/, since programs that only plan don't need it.
@@ -268,16 +268,13 @@ template <Operand X> constexpr Value trace_of(const X& x) {
   else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
     return x.placeholder();
   else if constexpr (ExprOperand<X>)
-    return trace_of(x.operands);
+    return x.operands.apply([](const auto&... operands) {
+      Value found{};
+      ((found = found.module == nullptr ? trace_of(operands) : found), ...);
+      return found;
+    });
   else
     return {};
-}
-template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
-  const Value own = trace_of(pack.head);
-  if constexpr (sizeof...(Rest) == 0)
-    return own;
-  else
-    return own.module != nullptr ? own : trace_of(pack.tail);
 }
 
 namespace detail {
@@ -318,15 +315,11 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
   } else if constexpr (std::is_arithmetic_v<X>) {
     return context.number(static_cast<double>(x), DType::f64);
   } else {
-    return lower_call<X>(context.at(x.source), x.operands);
+    const Value own = context.at(x.source);
+    return x.operands.apply([&](const auto&... operands) {
+      return detail::Emitted<X>{own, lower(own, operands)...}.value;
+    });
   }
-}
-template <class E, class... Ts, class... Done>
-constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
-  if constexpr (sizeof...(Ts) == 0)
-    return detail::Emission<E>::emit(context, done...);
-  else
-    return lower_call<E>(context, pack.tail, done..., lower(context, pack.head));
 }
 
 namespace detail {
@@ -354,7 +347,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
-    static_assert(detail::NodeCount<E>::value <= max_expression_nodes,
+    static_assert(detail::node_count<E> <= max_expression_nodes,
                   "tessera: this expression has grown too large to be a type; trace it with ts::compile");
     return E(source, operands...);
   }

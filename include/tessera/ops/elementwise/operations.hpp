@@ -9,11 +9,12 @@
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 #include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/elementwise/trigonometric.hpp>
 
 namespace tessera::ops {
 
 using ElementwiseOperations = JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations,
-                                          ActivationOperations, SelectOperations>::type;
+                                          ActivationOperations, SelectOperations, TrigonometricOperations>::type;
 
 namespace detail {
 template <Op Id, class Operation> struct OperationAt {

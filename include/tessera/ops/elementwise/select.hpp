@@ -19,15 +19,13 @@ constexpr Value cast(Value x, DType type) {
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
 [[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
-  const std::string at = source.text();
   const bool prints_whole = number > -9e18 && number < 9e18;
   fail(errc::dtype_mismatch,
        "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
-       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
+       " is no value of ", name_of(type), source);
 }
 [[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
-  const std::string at = source.text();
-  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
 }
 constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
   if (keeps(rule, type, number)) return;

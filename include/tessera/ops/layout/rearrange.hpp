@@ -6,7 +6,7 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/ops/layout/layout_rows.hpp>
+#include <tessera/ops/layout/rearrange_rows.hpp>
 #include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {

@@ -146,24 +146,27 @@ template <class Region, class Tag, class... Xs> struct LocalOperandOf<Region, Ex
   static constexpr unsigned varying = (0u | ... | LocalOperandOf<Region, Xs>::varying);
 };
 
+/// What an expression is in a region, from values that are given in braces: so they are made in the order written.
+template <class Region, class X> struct LocalCallOf {
+  LocalValue made;
+  template <class... Values> constexpr explicit LocalCallOf(Value context, Values... values) {
+    Emission<X>::convert(values.value...);
+    constexpr unsigned varying = LocalOperandOf<Region, X>::varying;
+    made = {emit_local<typename X::tag>(Region::text, context, varying, values...), varying, X::rank};
+  }
+};
+
 template <class Region, class X> constexpr LocalValue local_value(Value context, const X& x) {
   if constexpr (LocalOperand<X>)
     return {x.value.at(context.source), X::varying, X::rank};
   else if constexpr (StoredOperand<X>)
     return taken_from_struct(Region::text, x.placeholder(), X::rank, context.source);
   else if constexpr (ExprOperand<X>)
-    return {local_call<Region, X>(context.at(x.source), x.operands), LocalOperandOf<Region, X>::varying, X::rank};
+    return x.operands.apply([own = context.at(x.source)](const auto&... operands) {
+      return LocalCallOf<Region, X>{own, local_value<Region>(own, operands)...}.made;
+    });
   else
     return {lower(context, x), 0, 0};
-}
-template <class Region, class X, class... Ts, class... Done>
-constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
-  if constexpr (sizeof...(Ts) == 0) {
-    Emission<X>::convert(done.value...);
-    return emit_local<typename X::tag>(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
-  } else {
-    return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
-  }
 }
 
 /// Whether the first operand may be a table of a lookup: it must be equal on all devices.
@@ -194,11 +197,8 @@ template <class Tag, class... Operands> struct LocalCall {
       context.source = source;
       if (context.module->outline)
         return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
-      const auto emit = [&](auto... values) {
-        Emission<Expr<Tag, Operands...>>::convert(values.value...);
-        return emit_local<Tag>(Region::text, context, all, values...);
-      };
-      return Made(emit(local_value<Region>(context, operands)...));
+      return Made(
+          LocalCallOf<Region, Expr<Tag, Operands...>>{context, local_value<Region>(context, operands)...}.made.value);
     }
   }
 };

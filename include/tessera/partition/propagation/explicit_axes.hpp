@@ -131,10 +131,9 @@ class ExplicitAxes {
           concat_text(operands.empty() ? "" : " x ",
                       shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
     }
-    const std::string at = graph[id].source.text();
     fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         at.empty() ? "" : " at ", at, "; name its sharding, such as ts::with_sharding(..., ",
-         spec_of(suggestion, mesh_).text(), ")");
+         graph[id].source, "; name its sharding, such as ts::with_sharding(..., ", spec_of(suggestion, mesh_).text(),
+         ")");
   }
 
   constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {

@@ -63,9 +63,8 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  const std::string at = node.source.text();
   fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       at.empty() ? "" : " at ", at);
+       node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
@@ -75,9 +74,8 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
                                                                              const Shape& given,
                                                                              const Shape& returned) {
-  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
   fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
-       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
+       " becomes ", shape_text(result.dtype, returned), result.source.line != 0 ? result.source : repeat.source);
 }
 
 class ShapeInference {

@@ -137,8 +137,7 @@ class ShardingSolver {
     try {
       return refined(spec, node.rank);
     } catch (const error& e) {
-      const std::string at = node.source.text();
-      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
+      fail(e.id(), e.what(), ", in with_sharding", node.source);
     }
   }
 

@@ -79,8 +79,7 @@ class IndexedStep final : public PreparedStep {
     });
     if (found.load(std::memory_order_acquire))
       fail(errc::dim_range, "[", gathers_ ? "embedding" : "index_add", "] index in range: ", outside.load(),
-           " of a table with ", places_.front().window.global, " rows", source_.line == 0 ? "" : " at ",
-           source_.text());
+           " of a table with ", places_.front().window.global, " rows", source_);
   }
 
  private:
