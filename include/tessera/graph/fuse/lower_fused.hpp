@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as the unit lists them.
+/// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as in the unit's lists.
 class FusedWriter {
   static_assert(Grouper::max_loads <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
                 Grouper::max_row_passes <= Fused::max_phases && Grouper::max_instructions <= Fused::max_instrs);
@@ -48,7 +48,7 @@ class FusedWriter {
   int uniform_of_[Grouper::max_uniforms]{};
 
   constexpr int member(int m) const { return units_.members[unit_.first_member + m]; }
-  /// Members rise, so they can be halved.
+  /// Binary search: members are in ascending order.
   constexpr int member_index(int id) const {
     const std::int32_t* const members = units_.members + unit_.first_member;
     int low = 0;
@@ -129,7 +129,7 @@ class FusedWriter {
     instr.b = operands[1];
     instr.c = operands[2];
     if (kind == OpKind::reduction) {
-      if (accumulated(id)) {  // a store of its operand
+      if (accumulated(id)) {  // becomes a store of its operand
         instr_of_[m] = operands[0];
         return;
       }
@@ -152,7 +152,7 @@ class FusedWriter {
       const int operand = graph_.operand(output.node, 0);
       store.kind = StoreKind::accumulate;
       store.reduction = row_of(graph_[output.node]).reduction;
-      // Along the row when the operand extends there and the result does not.
+      // The reduction is along the row if the operand extends there and the result does not.
       store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
                         !graph_[operand].is_unit(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
     } else {
@@ -174,7 +174,7 @@ constexpr Fused lower_fused(const GraphView& graph, const UnitsView& units, int 
 struct UnitsSize {
   int units = 0, operands = 0, members = 0, graphs = 0;
 
-  /// More than the units of these graphs can need: what a first evaluation has room for.
+  /// An upper bound for the units of these graphs: the capacity of the first evaluation.
   static constexpr UnitsSize bound(const GraphView* views, int count) {
     UnitsSize size{0, 0, 0, count};
     for (int g = 0; g < count; ++g) {
@@ -188,7 +188,7 @@ struct UnitsSize {
   }
 };
 
-/// Writes the kernels of fused units, and finds those that are equal: these are one.
+/// Writes the kernels of fused units; equal kernels are kept once.
 class KernelTable {
  public:
   constexpr void add(const GraphView& graph, const UnitsView& units, int g, int u, Unit& unit) {
@@ -212,7 +212,7 @@ class KernelTable {
   }
   constexpr int size() const { return static_cast<int>(kernels_.size()); }
   constexpr Growable<Fused>& kernels() { return kernels_; }
-  /// Where kernel k was first needed.
+  /// The graph and the unit for which kernel k was first written.
   constexpr int graph_of(int k) const { return graphs_.data()[k]; }
   constexpr int unit_of(int k) const { return units_.data()[k]; }
 
@@ -228,7 +228,7 @@ class KernelTable {
   }
 };
 
-/// The units of a whole program and the kernels that they need, where they are found at run time.
+/// The units and kernels of a whole program, computed at run time.
 struct ProgramUnits {
   std::vector<Units> graphs;
   Growable<Fused> kernels;
@@ -254,7 +254,7 @@ template <UnitsSize Size> struct FrozenUnits {
   int unit_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int member_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  /// The graph and the unit that each kernel is for.
+  /// By kernel: the graph and the unit for which it was first written.
   int kernel_graph[static_cast<std::size_t>(Size.units) + 1]{};
   int kernel_unit[static_cast<std::size_t>(Size.units) + 1]{};
   int kernel_count = 0;
@@ -272,7 +272,7 @@ template <UnitsSize Size> struct FrozenUnits {
   constexpr UnitsSize used() const {
     return {unit_begin[Size.graphs], operand_begin[Size.graphs], member_begin[Size.graphs], Size.graphs};
   }
-  /// The same without the room that was not needed, and with kernels.
+  /// Copies units into arrays of smaller capacity, and writes their kernels.
   template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from, const GraphView* graphs) {
     for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
     for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
