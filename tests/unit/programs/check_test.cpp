@@ -35,7 +35,7 @@ std::int64_t below(Random& random, std::int64_t n) {
   return static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(n));
 }
 
-/// 1 to 16 devices on up to three axes; now and then 64 or none of them.
+/// A mesh of 1 to 16 devices on up to three axes; sometimes of 64 devices, or without axes.
 ts::Mesh random_mesh(Random& random, int least_axes) {
   const char* names[] = {"x", "y", "z"};
   ts::AxisTable axes;
@@ -61,7 +61,7 @@ ts::Mesh random_mesh(Random& random, int least_axes) {
   return ts::Mesh(axes, ts::DeviceOrder(order.data(), order.size()));
 }
 
-/// Gives each axis to a random dim, or to none; in one of five specs the tensor is only stored that way.
+/// Gives each axis to a random dim or to none; in one of five specs dims are only stored split (gathered_on_use).
 ts::PartitionSpec random_spec(Random& random, const ts::Mesh& mesh, int rank) {
   ts::Sharding sharding = ts::replicated(rank);
   std::vector<std::uint8_t> axes;
@@ -101,7 +101,7 @@ template <class F> void with_type(ts::DType dtype, F&& f) {
   ts::dispatch(dtype, f, [] { throw std::logic_error("check: a dtype without arithmetic"); });
 }
 
-/// The extremes of nothing are the ends of a type, which for integers are not infinite.
+/// The maximum or minimum of no elements is the limit of the type, which is finite for integers.
 void represent_extremes(ts::DType dtype, Array& value) {
   if (ts::is_floating(dtype)) return;
   with_type(dtype, [&]<class T>() {
@@ -119,7 +119,7 @@ double rounded(ts::DType dtype, double value) {
   return std::floor(value) + 0.0;  // whole numbers have no -0
 }
 
-/// Half of the cases have few distinct values: ties, zeros, and sums without rounding.
+/// Half of the cases have few distinct values, for ties, zeros, and sums without rounding.
 Array random_argument(Random& random, const Argument& argument, const Extents& extents, bool coarse) {
   if (argument.is_dim) return Array::number(static_cast<double>(extents.at(argument.dims[0])));
   std::uniform_real_distribution<double> draw(argument.low, argument.high);
@@ -197,7 +197,7 @@ double draw_philox(const ts::Node& node, double number, int layer, std::int64_t 
   return value;
 }
 
-/// Moves what is computed with rounding by as much as the rounding could.
+/// Changes results of rounded computations by as much as rounding could.
 class Rounding {
  public:
   explicit Rounding(std::uint32_t seed) : random_(seed) {}
@@ -207,7 +207,7 @@ class Rounding {
         row.unit == ts::UnitKind::contraction || node.op == ts::Op::sum ||
         (row.kind == ts::OpKind::elementwise && node.op != ts::Op::select && node.op != ts::Op::broadcast);
     if (!rounds || !ts::is_floating(node.dtype)) return;
-    // The oracle rounds a conversion to bf16 itself.
+    // The oracle itself rounds a conversion to bf16.
     if (node.op == ts::Op::cast && node.dtype == ts::DType::bf16) return;
     const double unit = node.dtype == ts::DType::bf16 ? 0x1p-8 : node.dtype == ts::DType::f32 ? 0x1p-23 : 0x1p-52;
     const std::vector<double> size = terms.data;
@@ -242,7 +242,7 @@ std::string difference(const Array& got, const Array& want, double tolerance) {
   return {};
 }
 
-/// What a program gives by the oracle, and what it gave before.
+/// The oracle's results of a program, and earlier results of the program.
 class Wanted {
  public:
   Wanted(const ts::CompiledProgram& program, std::vector<Array> operands, const Check& check, std::uint32_t seed)
@@ -286,8 +286,8 @@ class Wanted {
     return node.dtype == ts::DType::f64 ? check_.tolerance * 1e-7 : check_.tolerance;
   }
 
-  /// The tolerance of a result in which large values cancel: what rounding in the dense program leaves of it. Bounded,
-  /// so that a comparison that goes the other way excuses nothing.
+  /// The tolerance for a result in which large values cancel: the effect of rounding in the dense program. It is
+  /// bounded, so that a comparison with the opposite outcome excuses nothing.
   double conditioned(std::size_t k) {
     if (tolerance(k) == 0) return 0;
     if (rounded_.empty())
@@ -309,7 +309,7 @@ std::vector<Array> random_arguments(Random& random, const Check& check) {
   return made;
 }
 
-/// Arguments on a mesh, and as text. Without specs they lie in random ways.
+/// Arguments on a mesh, and their text. Without specs the shardings are random.
 std::vector<ts::Leaf> store_all(Random& random, const ts::Mesh& mesh, const Check& check,
                                 const std::vector<Array>& values, const std::vector<ts::PartitionSpec>* specs,
                                 std::string& text) {
@@ -327,7 +327,7 @@ std::vector<ts::Leaf> store_all(Random& random, const ts::Mesh& mesh, const Chec
   return leaves;
 }
 
-/// An expression: on one device first, then on two meshes.
+/// An expression: first on one device, then on two meshes.
 void run_expression(const std::function<Evaluated(const std::vector<ts::Leaf>&)>& evaluate, const Check& check,
                     std::uint32_t seed) {
   Random random(seed);
@@ -372,10 +372,10 @@ class Case {
   std::uint32_t seed_;
   Random random_;
   std::vector<Array> arguments_;
-  std::vector<Array> deterministic_;  // results of the mesh before
+  std::vector<Array> deterministic_;  // results on the previous mesh
   std::string text_;
 
-  /// What was carried out, collective by collective, is what the plan says.
+  /// The collectives that ran are those of the plan.
   void expect_ran_as_planned(const ts::CommunicationScope& ran, const ts::Plan& plan) const {
     for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k) {
       const auto kind = static_cast<ts::Collective>(k);
@@ -403,15 +403,15 @@ class Case {
     return moved;
   }
 
-  /// Every value on the way is that of one device, but for what rounding explains.
+  /// Every stored value equals that on one device, except for rounding.
   void expect_like_one_device(ts::runtime::Executable& executable, const std::vector<ts::Leaf>& leaves) const {
-    const std::vector<ts::Leaf> held = leaves;  // nothing is taken over
+    const std::vector<ts::Leaf> held = leaves;  // a second owner, so that no argument is donated
     const ts::runtime::OracleRun run = ts::runtime::run_with_oracle(executable, held);
     EXPECT_EQ(run.unknown, 0) << text_;
     for (const ts::OracleDifference& found : run.differences) ADD_FAILURE() << found.text() << "\n" << text_;
   }
 
-  /// In deterministic mode all meshes give the same bits.
+  /// In deterministic mode results have the same bits on all meshes.
   void expect_same_bits(const ts::Mesh& mesh, const std::vector<ts::ArgumentInfo>& infos,
                         const std::vector<ts::Leaf>& leaves) {
     ts::PlanOptions options;
@@ -437,7 +437,7 @@ class Case {
     text_ = ts::concat_text("case ", seed_, " on ", mesh.text(), "\n");
     const std::vector<ts::Leaf> leaves =
         store_all(random_, mesh, check_, arguments_, placed_ != nullptr ? &placed_->specs : nullptr, text_);
-    // A program may take over what nobody else holds; what is held stays as it is.
+    // A program may overwrite arguments with one owner; arguments with another owner keep their values.
     const bool held = below(random_, 2) == 0;
     const std::vector<ts::Leaf> copies = held ? leaves : std::vector<ts::Leaf>{};
     std::vector<Array> got;
