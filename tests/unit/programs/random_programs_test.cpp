@@ -211,8 +211,7 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     const InterpretedKernels kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
     const ts::runtime::StepCode& code = ts::runtime::step_code<ts::runtime::StepNeeds::everything()>();
     const ts::ProgramView view = program.view();
-    const ts::CompiledProgram compiled{view,           units.data(),          owned.kernels.data(),
-                                       kernels.code(), code.factories.data(), code.reduce};
+    const ts::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
     std::vector<ts::Leaf> leaves;
     for (std::size_t i = 0; i < c.values.size(); ++i) leaves.push_back(stored_argument(c, i));
     ts::Mesh mesh = c.mesh;
