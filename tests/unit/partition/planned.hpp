@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/graph/fuse/lower_fused.hpp>
+#include "../../support/program_units.hpp"
+
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
