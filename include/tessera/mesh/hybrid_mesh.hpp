@@ -22,13 +22,6 @@ struct DevicePlace {
   std::int32_t slice = 0;
 };
 
-/// Equal slices whose devices are numbered slice by slice, and within a slice with the first dim fastest, as TPUs are.
-/// `{{2, 2, 1}, 2}` is two slices of 2x2x1.
-struct Torus {
-  TorusDims dims;
-  std::int32_t slices = 1;
-};
-
 /// The shape of a hybrid mesh, one entry per axis, the axis with the least communication first: `inner` over the fast
 /// network of each slice (ICI), `outer` over slices (DCN). Without `axes` names, axes are 0, 1, ... With `split_dims`,
 /// axes may share a dim of the torus where whole dims don't have the size of an axis.

@@ -17,6 +17,13 @@ namespace tessera {
 inline constexpr int max_torus_dims = 4;
 using TorusDims = InlineVector<std::int32_t, max_torus_dims>;
 
+/// Equal slices whose devices are numbered slice by slice, and within a slice with the first dim fastest, as TPUs are.
+/// `{{2, 2, 1}, 2}` is two slices of 2x2x1.
+struct Torus {
+  TorusDims dims;
+  std::int32_t slices = 1;
+};
+
 namespace detail {
 
 inline std::string product_text(const std::int32_t* sizes, std::size_t count) {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
 

@@ -2,7 +2,6 @@
 #define TESSERA_TENSOR_ALLOCATE_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,15 +23,9 @@
 #include <tessera/ops/rows.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/threads/team.hpp>
+#include <tessera/tensor/extent.hpp>
 
 namespace tessera {
-
-/// One extent of a shape that is written in a call, `{batch, 64}`: any integer or a Dim. Their number is the rank.
-struct Extent {
-  std::int64_t value;
-  template <std::integral Integer> constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
-  constexpr Extent(const Dim& extent) : value(extent.value()) {}
-};
 
 namespace detail {
 

@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as the unit lists them.
+/// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as in the unit's lists.
 class FusedWriter {
   static_assert(Grouper::max_loads <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
                 Grouper::max_row_passes <= Fused::max_phases && Grouper::max_instructions <= Fused::max_instrs);
@@ -47,7 +47,7 @@ class FusedWriter {
   int uniform_of_[Grouper::max_uniforms]{};
 
   constexpr int member(int m) const { return units_.members[unit_.first_member + m]; }
-  /// Members rise, so they can be halved.
+  /// Binary search: members are in ascending order.
   constexpr int member_index(int id) const {
     const std::int32_t* const members = units_.members + unit_.first_member;
     int low = 0;
@@ -128,7 +128,7 @@ class FusedWriter {
     instr.b = operands[1];
     instr.c = operands[2];
     if (kind == OpKind::reduction) {
-      if (accumulated(id)) {  // a store of its operand
+      if (accumulated(id)) {  // becomes a store of its operand
         instr_of_[m] = operands[0];
         return;
       }
@@ -151,7 +151,7 @@ class FusedWriter {
       const int operand = graph_.operand(output.node, 0);
       store.kind = StoreKind::accumulate;
       store.reduction = row_of(graph_[output.node]).reduction;
-      // Along the row when the operand extends there and the result does not.
+      // The reduction is along the row if the operand extends there and the result does not.
       store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
                         !graph_[operand].is_unit(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
     } else {

@@ -7,134 +7,12 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/base/intrusive_ptr.hpp>
-#include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/operand.hpp>
+#include <tessera/graph/trace/operators.hpp>
+#include <tessera/graph/trace/sym.hpp>
 
 namespace tessera {
-
-template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
-
-struct AddTag;
-struct SubTag;
-struct MulTag;
-struct DivTag;
-struct NegTag;
-struct LessTag;
-struct LessEqualTag;
-struct GreaterTag;
-struct GreaterEqualTag;
-
-namespace detail {
-template <class T> constexpr auto no_branch() {
-  static_assert(std::is_void_v<T>,
-                "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
-                "use ts::select(condition, yes, no), and ts::logical_not for !");
-  return true;
-}
-}  // namespace detail
-
-/// Operators of all tensor types. They are hidden friends, so that they add no overloads to operators of other types.
-/// `==` does not compile: elementwise equality is ts::equal.
-template <class Self> struct Operators {
-  /// `if (tensor)` does not compile, since values are not known while tracing. The static_assert is in the noexcept
-  /// because compilers evaluate that where the operator is used, not only when it runs.
-  constexpr explicit operator bool() const noexcept(detail::no_branch<Self>()) { return false; }
-  template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
-    return call<AddTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator+(const B& b, At<Self> a) {
-    return call<AddTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator-(At<Self> a, const B& b) {
-    return call<SubTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator-(const B& b, At<Self> a) {
-    return call<SubTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator*(At<Self> a, const B& b) {
-    return call<MulTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator*(const B& b, At<Self> a) {
-    return call<MulTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator/(At<Self> a, const B& b) {
-    return call<DivTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator/(const B& b, At<Self> a) {
-    return call<DivTag>(a.source, b, a.value);
-  }
-  friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
-  // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
-  template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
-    return call<LessTag>(a.source, a.value, a.value);
-  }
-  template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
-    return call<LessTag>(a.source, a.value, a.value);
-  }
-  // Without these overloads, compilers would list all operators == that exist.
-  template <class B> friend constexpr auto operator==(const Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: == of tensors, element by element, is ts::equal(x, y)");
-    return call<LessTag>(Source{}, x, x);
-  }
-  template <class B> friend constexpr auto operator!=(const Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: != of tensors, element by element, is ts::not_equal(x, y)");
-    return call<LessTag>(Source{}, x, x);
-  }
-  template <class B> friend constexpr auto& operator+=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x + y");
-    return x;
-  }
-  template <class B> friend constexpr auto& operator-=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x - y");
-    return x;
-  }
-  template <class B> friend constexpr auto& operator*=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x * y");
-    return x;
-  }
-  template <class B> friend constexpr auto& operator/=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x / y");
-    return x;
-  }
-  template <class I> constexpr const auto& operator[](const I&) const {
-    static_assert(std::is_void_v<I>,
-                  "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
-                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
-                  "makes a new tensor");
-    return static_cast<const Self&>(*this);
-  }
-  template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
-    return call<LessTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator<=(At<Self> a, const B& b) {
-    return call<LessEqualTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator>(At<Self> a, const B& b) {
-    return call<GreaterTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
-    return call<GreaterEqualTag>(a.source, a.value, b);
-  }
-};
-
-/// A tensor computed by a traced function: a handle of a node, with static element type and rank.
-template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
-  using element = T;
-  static constexpr int rank = Rank;
-  Value value{};
-
-  constexpr Sym() = default;
-  constexpr explicit Sym(Value v) : value(v) {}
-  template <class S = Sym> constexpr auto shape() const {
-    static_assert(std::is_void_v<S>,
-                  "tessera: sizes are not known while a function is traced; a dim of a tensor in it is "
-                  "ts::extent<0>(x), a ts::Dim to compute with");
-    return rank;
-  }
-};
 
 namespace detail {
 template <std::size_t I, class T> struct HeldOperand {
@@ -165,8 +43,6 @@ template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Ta
 
   constexpr explicit Expr(Source at, const Operands&... list) : operands{{list}...}, source(at) {}
 };
-
-template <class T, int Rank> class ShardedTensor;
 
 namespace detail {
 template <class Tag, class... Operands>
@@ -206,60 +82,7 @@ template <class E> struct Emitted {
   template <class... Values>
   constexpr explicit Emitted(Value context, Values... values) : value(Emission<E>::emit(context, values...)) {}
 };
-
-/// Runs an expression on stored tensors. Defined in tensor/, since programs that only plan don't need it.
-template <class T, int Rank> struct Evaluate {
-  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
-};
 }  // namespace detail
-
-/// The shards of a tensor. Defined in runtime/.
-class TensorStorage;
-
-/// A tensor of static element type and rank, sharded over a mesh: an immutable value; copies share its shards. Inside a
-/// trace it is a placeholder, so that the fields of a model can be traced.
-template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
- public:
-  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
-  static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
-  using element = T;
-  static constexpr int rank = Rank;
-
-  constexpr ShardedTensor() = default;
-  constexpr explicit ShardedTensor(Value placeholder) : placeholder_(placeholder) {}
-  explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
-
-  /// A traced value, to be kept as a field of a model.
-  template <SymOperand S> constexpr ShardedTensor(const S& sym) {
-    if constexpr (LocalOperand<S>)
-      placeholder_ = sym.kept();
-    else
-      placeholder_ = sym.value;
-    static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename S::element, T>,
-                  "tessera: this value has another element type than the tensor it is assigned to; cast it");
-  }
-  /// Runs the expression; inside a trace, records it.
-  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
-    static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename E::element, T>,
-                  "tessera: this expression has another element type than the tensor it is assigned to; cast it");
-    // Tracing happens only in constant expressions, so no code is generated for it.
-    if (std::is_constant_evaluated())
-      placeholder_ = lower(trace_of(expression), expression);
-    else
-      *this = detail::Evaluate<T, Rank>::run(expression);
-  }
-
-  constexpr const Value& placeholder() const { return placeholder_; }
-  constexpr bool traced() const { return placeholder_.module != nullptr; }
-  constexpr const IntrusivePtr<RefCounted>& storage() const& { return storage_; }
-  IntrusivePtr<RefCounted> take_storage() { return std::move(storage_); }
-
- private:
-  IntrusivePtr<RefCounted> storage_;
-  Value placeholder_{};
-};
 
 /// The trace that an operand belongs to; a null module when it belongs to none.
 template <Operand X> constexpr Value trace_of(const X& x) {

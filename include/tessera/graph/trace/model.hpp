@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 
 namespace tessera {
 

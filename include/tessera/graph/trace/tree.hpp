@@ -6,7 +6,6 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tessera/graph/trace/model.hpp>
 
@@ -39,45 +38,6 @@ inline constexpr bool counts_layers_v = [] {
   return !found.tensor && !found.stack;
 }();
 }  // namespace detail
-
-/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
-/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
-template <class Block> class Stack {
- public:
-  using block = Block;
-
-  constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
-  /// Makes layer i with make(i). Errors: `structure` for n < 0.
-  template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
-    layers_.reserve(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
-  }
-
-  constexpr int size() const { return static_cast<int>(layers_.size()); }
-  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
-
-  /// Applies all layers in order: x = layer(x, extra...). Each layer returns a tensor with the element type, rank and
-  /// shape of its x; its sharding may differ.
-  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
-
-  /// The number of layers as a leaf: inside a trace, its placeholder.
-  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
-  constexpr void set_count(const Dim& count) {
-    if (count.traced())
-      count_ = count;
-    else
-      layers_.resize(static_cast<std::size_t>(count.value()));
-  }
-
- private:
-  std::vector<Block> layers_;
-  Dim count_{};  // a placeholder, in a trace of a block without tensors
-};
 
 /// Visits the leaves of a model (tensors, Dims and Scalars) in the order of their declaration, through structs, tuples,
 /// arrays and stacks: visitor.leaf(x). For a Stack it calls enter_stack(stack), enter_layer(i) before each layer, and

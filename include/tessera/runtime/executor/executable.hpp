@@ -57,6 +57,10 @@ class Executable {
     for (const auto& graph : graphs_) sum += graph->bytes();
     return sum;
   }
+  /// Calls f(layout, steps of the plan, bytes that they move between devices) for each step of each graph.
+  template <class F> void for_each_step(const F& f) const {
+    for (const auto& graph : graphs_) graph->for_each_step(f);
+  }
   /// Layers of result k; 0 where it is no tensor of a Stack.
   std::size_t result_layers(std::size_t k) const {
     const int v = k < plan_.main().outputs.size() ? plan_.main().outputs[k] : -1;

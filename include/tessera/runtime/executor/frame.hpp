@@ -18,6 +18,7 @@
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/stored_grid.hpp>
 #include <tessera/runtime/steps/step_observer.hpp>
+#include <tessera/runtime/transport/holders.hpp>
 
 namespace tessera::runtime {
 
@@ -66,6 +67,11 @@ class FrameLayout {
   const Mesh& mesh() const { return mesh_; }
   /// Whether the part of a value at a place holds anything; there is no memory for it otherwise.
   bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
+  /// The devices that hold a shard of a value.
+  Holders holders(int v, int shard) const {
+    const ShardGrid& grid = values_[static_cast<std::size_t>(v)].grid;
+    return {mesh_, value(v).sharding.used_axes(), grid.coordinates(shard % grid.count())};
+  }
   int pointer_count() const { return pointers_; }
 
   /// Points intermediates into the arena.

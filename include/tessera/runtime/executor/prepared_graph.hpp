@@ -43,6 +43,10 @@ class PreparedGraph {
       for (const auto& step : *list) sum += step->table_bytes();
     return sum;
   }
+  /// Calls f(layout, steps of the plan, bytes that they move between devices).
+  template <class F> void for_each_step(F&& f) const {
+    for (std::size_t s = 0; s < steps_.size(); ++s) f(layout_, ran_[s], steps_[s]->moved_bytes());
+  }
   void run_steps(Frame& frame) const {
     if (frame.observer != nullptr) return run_observed(frame);
     for (const auto& step : steps_) step->run(frame);

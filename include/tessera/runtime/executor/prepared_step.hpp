@@ -28,6 +28,8 @@ class PreparedStep {
   virtual std::int64_t scratch_bytes() const { return 0; }
   /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
   virtual std::int64_t table_bytes() const { return 0; }
+  /// Bytes that a run moves between devices, as CommunicationScope::moved_bytes counts them.
+  virtual std::int64_t moved_bytes() const { return 0; }
 };
 
 /// What a step is made from.

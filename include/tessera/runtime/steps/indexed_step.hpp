@@ -51,6 +51,8 @@ class IndexedStep final : public PreparedStep {
       for (std::size_t p = 0; p < places_.size(); ++p) add_parts(p, range_of(places_[p]));
   }
 
+  std::int64_t moved_bytes() const override { return sum_.moved_bytes(); }
+
   void run(Frame& frame) const override {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
