@@ -393,6 +393,32 @@ TEST(LaneMath, Atan2) {
       steep, [](auto x) { return std::atan2(3, x); }, 2.5);
 }
 
+// Remainders are exact, and shifts by all bits and more move everything out.
+TEST(LaneMath, RemaindersAndBits) {
+  expect_special_pairs<ops::FmodOp, float>(std::fmod, 0);
+  expect_special_pairs<ops::FmodOp, double>(std::fmod, 0);
+  const auto made = []<class Operation>(Operation, std::int32_t x, std::int32_t y) {
+    std::int32_t to[width];
+    store(to, apply<ops::op_v<Operation>>(splat<std::int32_t>(x), splat<std::int32_t>(y)));
+    std::int64_t wide[width];
+    store(wide, apply<ops::op_v<Operation>>(splat<std::int64_t>(x), splat<std::int64_t>(y)));
+    EXPECT_TRUE(to[0] == wide[0] || y >= 31) << x << ", " << y;
+    return to[0];
+  };
+  EXPECT_EQ(made(ops::FmodOp{}, -7, 3), -1);
+  EXPECT_EQ(made(ops::FmodOp{}, -7, 0), -7);
+  EXPECT_EQ(made(ops::FmodOp{}, std::numeric_limits<std::int32_t>::min(), -1), 0);
+  EXPECT_EQ(made(ops::BitwiseAndOp{}, -7, 12), -7 & 12);
+  EXPECT_EQ(made(ops::BitwiseOrOp{}, -7, 12), -7 | 12);
+  EXPECT_EQ(made(ops::BitwiseXorOp{}, -7, 12), -7 ^ 12);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, -7, 3), -56);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, 7, 32), 0);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, 7, -1), 0);
+  EXPECT_EQ(made(ops::RightShiftOp{}, -7, 1), -4);
+  EXPECT_EQ(made(ops::RightShiftOp{}, -7, 40), -1);
+  EXPECT_EQ(made(ops::RightShiftOp{}, 7, -1), 0);
+}
+
 // The argument p that gelu gives exp carries four roundings (coefficient, square, sum, product), so its result is off
 // by 4 |p| half units; the rest takes eight. Where exp is denormal, its last place is multiplied by x.
 TEST(LaneMath, GeluAndSilu) {
