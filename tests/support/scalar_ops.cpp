@@ -10,6 +10,7 @@ namespace oracle {
 
 double apply(Op op, DType to, DType from, double a, double b, double c) {
   if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return std::erf(a);
+  if (op == tessera::ops::op_v<tessera::ops::Atan2Op>) return std::atan2(a, b);
   switch (op) {
     case Op::neg:
       return -a;

@@ -7,6 +7,7 @@
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 #include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/elementwise/trigonometric.hpp>
 #include <tessera/ops/rows.hpp>
 
 #include <tessera/base/pop_macros.hpp>

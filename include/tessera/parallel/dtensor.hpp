@@ -183,7 +183,7 @@ DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placem
   const Placements to = normalized(placements, mesh, Rank, "distribute_tensor");
   if (detail::partial_axes(to) != 0)
     fail(errc::unsupported, "[distribute_tensor] whole value: ", text(to), " leaves it partial; redistribute it so",
-         detail::at_text(at));
+         Source::from(at));
   Placements whole(static_cast<std::size_t>(mesh.rank()), Replicate());
   const ShardedTensor<T, Rank> full = full_tensor(x, at);
   return redistribute(DTensor<T, Rank>(storage_of(x).shape(), whole, local_tensor(full)), to, at);
@@ -241,7 +241,7 @@ DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements&
     if (!(wanted == local.shape(device)))
       fail(errc::host_data, "[from_local] shape on device ", device, ": ", shape_text(dtype_v<T>, local.shape(device)),
            ", and its chunk of ", shape_text(dtype_v<T>, shape), " ", text(own), " is ", shape_text(dtype_v<T>, wanted),
-           detail::at_text(at));
+           Source::from(at));
   }
   return DTensor<T, Rank>(shape, own, local);
 }

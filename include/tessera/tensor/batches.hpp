@@ -9,7 +9,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/allocate.hpp>
@@ -36,10 +36,10 @@ struct RowRange {
 
 /// Number of batches of `size` rows. Errors: `option` for a size below 1, `not_divisible` under Ragged::error.
 inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged ragged, Here at = Here::current()) {
-  if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, detail::at_text(at));
+  if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, Source::from(at));
   if (ragged == Ragged::error && rows % size != 0)
     fail(errc::not_divisible, "[batches] whole batches: ", rows, " rows in batches of ", size,
-         "; Ragged::drop and Ragged::keep allow a rest", detail::at_text(at));
+         "; Ragged::drop and Ragged::keep allow a rest", Source::from(at));
   return rows / size + (ragged == Ragged::keep && rows % size != 0);
 }
 
@@ -54,7 +54,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at) {
   if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])
     fail(errc::dim_range, "[rows_of] range in dim 0: ", range.begin, " to ", range.end, " of ", layout_text(storage),
-         at_text(at));
+         Source::from(at));
 
   Shape shape = storage.shape();
   shape[0] = range.size();

@@ -16,7 +16,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -76,7 +76,7 @@ ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shap
   check_shape("shard", dtype_v<T>, shape, Rank, at);
   if (static_cast<std::uint64_t>(volume(shape)) != count)
     fail(errc::host_data, "[shard] element count: ", count, " values for ", shape_text(dtype_v<T>, shape),
-         ", which has ", volume(shape), at_text(at));
+         ", which has ", volume(shape), Source::from(at));
   return shard_strided<T, Rank>(data, shape, kernels::contiguous_strides(shape), mesh, spec, at);
 }
 

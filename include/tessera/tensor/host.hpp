@@ -13,7 +13,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
@@ -49,7 +49,7 @@ void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>>
   const TensorStorage& storage = storage_of(x);
   if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
     fail(errc::host_data, "[to_host] element count: room for ", out.size(), " values of ", layout_text(storage),
-         ", which has ", volume(storage.shape()), detail::at_text(at));
+         ", which has ", volume(storage.shape()), Source::from(at));
   detail::copy_to_host(storage, out.data());
 }
 
@@ -78,7 +78,7 @@ template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = H
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)
     fail(errc::shape_mismatch, "[item] one element: ", layout_text(storage), " has ", volume(storage.shape()),
-         detail::at_text(at));
+         Source::from(at));
   T value{};
   detail::copy_to_host(storage, &value);
   return value;

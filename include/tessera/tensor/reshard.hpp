@@ -7,7 +7,7 @@
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/here.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
@@ -100,9 +100,9 @@ template <class T, int Rank, std::same_as<Sharding> S>  // not of braces: those 
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
   const Mesh& mesh = storage_of(x).mesh();
   if (sharding.unreduced != 0)
-    fail(errc::unsupported, "[reshard] reduced value: ", text(sharding, mesh), detail::at_text(at));
+    fail(errc::unsupported, "[reshard] reduced value: ", text(sharding, mesh), Source::from(at));
   if (sharding.rank != Rank)
-    fail(errc::rank_mismatch, "[reshard] rank: ", layout_text(x), " to ", text(sharding, mesh), detail::at_text(at));
+    fail(errc::rank_mismatch, "[reshard] rank: ", layout_text(x), " to ", text(sharding, mesh), Source::from(at));
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 

@@ -308,6 +308,27 @@ TEST(LaneMath, Abs) { EXPECT_ACCURATE(abs, std::fabs(x), 0, 0); }
 TEST(LaneMath, Relu) { EXPECT_ACCURATE(relu, (x > 0 || std::isnan(x) ? x : 0), 0, 0); }
 TEST(LaneMath, Sign) { EXPECT_ACCURATE(sign, (x > 0 ? 1 : x < 0 ? -1 : x), 0, 0); }
 
+/// An elementwise operation as kernels compute it, with special cases bit for bit where `exact` has no rounding.
+template <class Operation, class T> void expect_special_pairs(double (*exact)(double, double), double bound) {
+  for (const T y : specials<T>())
+    for (const T x : specials<T>()) {
+      T made[width];
+      store(made, apply<ops::op_v<Operation>>(splat<T>(y), splat<T>(x)));
+      const double want = exact(static_cast<double>(y), static_cast<double>(x));
+      EXPECT_LE(ulps(made[0], static_cast<long double>(want)), bound) << y << ", " << x;
+      EXPECT_TRUE(std::isnan(want) || std::signbit(made[0]) == std::signbit(want)) << y << ", " << x;
+    }
+}
+
+// ISO C F.10.1.4: all pairs of zeros, infinities and NaN, and sizes that overflow or fade as a quotient.
+TEST(LaneMath, Atan2) {
+  expect_special_pairs<ops::Atan2Op, float>(std::atan2, 2.5);
+  expect_special_pairs<ops::Atan2Op, double>(std::atan2, 2.5);
+  const auto steep = [](const auto& x) { return apply<ops::op_v<ops::Atan2Op>>(splat<float>(3), x); };
+  expect_accurate_floats(
+      steep, [](auto x) { return std::atan2(3, x); }, 2.5);
+}
+
 // The argument p that gelu gives exp carries four roundings (coefficient, square, sum, product), so its result is off
 // by 4 |p| half units; the rest takes eight. Where exp is denormal, its last place is multiplied by x.
 TEST(LaneMath, GeluAndSilu) {

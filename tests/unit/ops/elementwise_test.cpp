@@ -39,6 +39,7 @@ TEST(Elementwise, GradientOfEveryRow) {
   two([](const auto& x, const auto& y) { return x - y * y; }, second_order);
   two([](const auto& x, const auto& y) { return x / y; }, second_order);
   two([](const auto& x, const auto& y) { return ts::pow(y, x); }, second_order);
+  two([](const auto& x, const auto& y) { return ts::atan2(x, y); }, second_order);
   two([](const auto& x, const auto& y) { return ts::minimum(x, y) * y; }, first_order);
   two([](const auto& x, const auto& y) { return ts::maximum(x, y) * x; }, first_order);
 
@@ -102,6 +103,14 @@ TEST(Elementwise, GradientOfPow) {
   expect_alike(run(program.view(), {Array({2}, {0, 3}), Array({2}, 1)})[1].data, {0, 6});
   // The slope at 0 has a slope, too.
   check_gradient<Float<1>>([](const auto& v) { return ts::pow(v, 2.0) + ts::pow(v, 3.0); }, {Array({2}, {0, 1})});
+}
+
+// torch.atan2(y, x).sum().backward(): x / (x^2 + y^2) and -y / (x^2 + y^2), which at the origin are 0 / 0.
+TEST(Elementwise, GradientOfAtan2) {
+  const Array y({5}, {0, 1, 0, -3, 0}), x({5}, {2, 0, -2, -4, 0});
+  const auto [up, along] = slopes([](const auto& a, const auto& b) { return ts::atan2(a, b); }, y, x);
+  expect_alike(up, {0.5, 0, -0.5, -0.16, NAN});
+  expect_alike(along, {0, -1, 0, 0.12, NAN});
 }
 
 // jax.grad of jnp.maximum and jnp.minimum, and torch.maximum: equal operands get half each.

@@ -40,7 +40,7 @@ TEST(Shape, IotaAndFills) {
   EXPECT_EQ(apply<Float<2>>([](const auto& v) { return ts::ones_like(v); }, {x}).data, std::vector<double>(6, 1));
   const auto full = [](const auto& v, const ts::Scalar& s) { return ts::full_like(v, s); };
   EXPECT_EQ((apply<Float<2>, ts::Scalar>(full, {x, Array::number(2.5)}).data), std::vector<double>(6, 2.5));
-  // A gradient flows into a scalar tensor, not into a shape.
+  // The gradient is that by the tensor; a shape has none.
   check_gradient<Float<0>, Float<2>>([](const auto& s, const auto& v) { return ts::broadcast_like(s * s, v) * v; },
                                      {random_array({}, 2), x});
 }

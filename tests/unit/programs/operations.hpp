@@ -39,7 +39,8 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   using enum tessera::Op;
   constexpr bool is_bool = std::is_same_v<T, bool>, floats = tessera::is_floating_v<T>;
   const bool traced = front == Front::traced;
-  if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return stands_for_others<T> || (floats && traced);
+  if (op == tessera::ops::op_v<tessera::ops::ErfOp> || op == tessera::ops::op_v<tessera::ops::Atan2Op>)
+    return stands_for_others<T> || (floats && traced);
   if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   switch (op) {
     case argument:
@@ -123,7 +124,7 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   return false;
 }
 
-/// What ran, printed when the tests end.
+/// The operations that ran, printed when the tests end.
 struct Counts : testing::Environment {
   struct Of {
     tessera::DType dtype;
@@ -150,7 +151,7 @@ struct Counts : testing::Environment {
 };
 inline Counts& counts = Counts::instance();
 
-/// An argument as what a program takes: a tensor, a Dim or a Scalar.
+/// An argument of the kind that a program takes: a tensor, a Dim or a Scalar.
 template <class X> X argument_as(const tessera::Leaf& leaf) {
   if constexpr (std::is_same_v<X, tessera::Dim>)
     return tessera::Dim(static_cast<std::int64_t>(leaf.number.real()));
@@ -190,7 +191,7 @@ template <class T> struct Layer {
   }
 };
 
-/// The programs of one element type, and what they had.
+/// The programs of one element type, and the operations that they contained.
 template <class T> class Tests {
   using Matrix = Tensor<2, T>;
   using Index = Tensor<1, std::int32_t>;
@@ -242,7 +243,7 @@ template <class T> class Tests {
     if (program != nullptr) note(Front::expression, *program, 3);
   }
 
-  /// Each operation was met that is to be.
+  /// Each operation that is to be tested occurred in a program.
   void expect_complete() const {
     for (const Front front : {Front::traced, Front::expression}) {
       const Seen& seen = seen_[static_cast<std::size_t>(front)];
@@ -295,7 +296,7 @@ template <class T> constexpr auto fractions(const auto& x, const auto& y, const 
   const auto some = std::tuple(ts::exp(x), x / y, ts::cast<float>(x) * s);
   if constexpr (stands_for_others<T> || ts::is_floating_v<T>)
     return std::tuple(some, std::tuple(ts::log(x), ts::sqrt(x), ts::rsqrt(x), ts::tanh(x), ts::sigmoid(x), ts::gelu(x),
-                                       ts::silu(x), ts::erf(x)));
+                                       ts::silu(x), ts::erf(x), ts::atan2(y, x)));
   else
     return some;
 }
@@ -343,7 +344,7 @@ template <class T> struct Everything {
   }
 };
 
-/// Gradients scatter, sum and spread.
+/// Gradients, which use scatter, sums and broadcasts.
 template <class T> struct Gradients {
   constexpr auto operator()(const auto& x, const auto& y, const auto& w, const auto& i, const auto& at, const auto&,
                             const auto&, const auto& q, const auto& layers) const {
@@ -353,7 +354,7 @@ template <class T> struct Gradients {
                           ts::sum(ts::cast<double>(ts::gather<1>(table, columns) * other)) +
                           ts::sum(ts::cast<double>(convolved(table, weight))) +
                           ts::sum(ts::cast<double>(ts::attention(heads, heads, heads)));
-      // Which of two elements is larger may depend on how bf16 rounds them.
+      // Which of two elements is larger may depend on the rounding to bf16.
       if constexpr (std::is_same_v<T, ts::bf16>)
         return smooth;
       else
@@ -364,7 +365,7 @@ template <class T> struct Gradients {
   }
 };
 
-/// Both fronts, all operations, in few programs.
+/// All operations, traced and as expressions, in few programs.
 template <class T> void check_everything(int cases = 60) {
   Tests<T> tests(cases);
   tests.trace(Everything<T>{}, 21);
@@ -374,7 +375,7 @@ template <class T> void check_everything(int cases = 60) {
     tests.evaluate(
         [](auto x, auto y, auto, auto, auto, auto, auto s, auto) {
           return ts::exp(x) + ts::log(ts::exp(x)) + ts::sqrt(ts::exp(y)) + ts::rsqrt(ts::exp(x)) + ts::tanh(x) +
-                 ts::sigmoid(x) * s + ts::gelu(x) + ts::silu(x) + ts::erf(x) + x / ts::exp(y);
+                 ts::sigmoid(x) * s + ts::gelu(x) + ts::silu(x) + ts::erf(x) + x / ts::exp(y) + ts::atan2(y, x);
         },
         23);
   if constexpr (stands_for_others<T>)
@@ -425,7 +426,7 @@ template <class T> void check_everything(int cases = 60) {
   if (!testing::Test::HasFailure()) tests.expect_complete();
 }
 
-/// One operation a program, so that it has the code for nothing else: both fronts.
+/// One operation per program, so that the program contains no other code: traced and as an expression.
 template <class T> class OneAtATime {
  public:
   explicit OneAtATime(int cases) : cases_(cases) {}
@@ -456,14 +457,14 @@ template <class T> class OneAtATime {
   }
 };
 
-/// One at a time, what every element type has, bool too.
+/// One at a time: operations that every element type has, bool too.
 template <class T> void check_moves(OneAtATime<T> one) {
   one.both([](auto x, auto, auto, auto i) { return ts::embedding(x, i); }, 1);
   one.both([](auto x, auto, auto, auto) { return ts::squeeze<1>(ts::slice<1>(x, 0, 1)); }, 2);
   one.both([](auto x, auto y, auto, auto) { return ts::concat<0>(ts::slice<0>(x, 1, 1), y); }, 3);
 }
 
-/// One at a time, what can be added and compared.
+/// One at a time: operations on types that can be added and compared.
 template <class T> void check_arithmetic(OneAtATime<T> one) {
   one.both([](auto x, auto y, auto, auto) { return x * y + ts::maximum(x, y); }, 4);
   one.both([](auto x, auto, auto, auto) { return ts::max<0>(x); }, 5);
@@ -491,7 +492,7 @@ template <class T> void check_floating(OneAtATime<T> one) {
       12);
 }
 
-/// Of lookups and of sums, the partial values are the only ones of their program.
+/// Lookups and sums, whose partial values are the only ones of their programs.
 template <class T> void check_partial(OneAtATime<T> one) {
   one.traced([](auto x, auto, auto, auto i) { return ts::embedding(x, i); }, 13);
   one.traced([](auto x, auto, auto, auto) { return ts::sum<0>(x); }, 15);

@@ -205,7 +205,7 @@ class UnitWriter {
 
 }  // namespace detail
 
-/// `spaces`, where given, are those of the nodes: what detail::NodeSpaces finds.
+/// `spaces`, where given, are those of the nodes: what detail::node_spaces finds.
 constexpr Groups find_groups(const GraphView& graph, const detail::Space* spaces = nullptr) {
   return detail::Grouper(graph, spaces).groups();
 }

@@ -2,179 +2,102 @@
 #define TESSERA_GRAPH_FUSE_GROUPER_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
-#include <tessera/graph/fuse/dim_classes.hpp>
-#include <tessera/graph/fuse/space.hpp>
+#include <tessera/graph/fuse/dependencies.hpp>
+#include <tessera/graph/fuse/groups.hpp>
+#include <tessera/graph/fuse/node_spaces.hpp>
 
 namespace tessera {
 
-/// Along which dims of the group's iteration space a node of a fused group extends.
-enum class SpaceForm : std::uint8_t {
-  element,   ///< the whole space
-  row,       ///< all but the last dim, which stays with extent 1
-  squeezed,  ///< all but the last dim
-  reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
-};
-
-/// What grouping finds out about one node.
-struct NodeGroup {
-  std::int32_t group = -1;
-  std::int32_t next = -1;      ///< member of the group, by rising id
-  std::int32_t addition = -1;  ///< of an add: the einsum that it absorbs
-  OpKind kind = OpKind::source;
-  SpaceForm form = SpaceForm::element;
-  std::uint8_t shape_only = 0;
-  bool host = false;
-  bool leaves = false;       ///< it is read outside of its group
-  bool whole_input = false;  ///< a reduction: its operand has the space of the group
-};
-
-/// Nodes that run as one step.
-struct GroupMembers {
-  std::int32_t first = -1, last = -1, count = 0;  ///< chained by NodeGroup::next
-  std::int32_t rank = 0;                          ///< of the iteration space
-  bool fused = false;
-};
-
-/// The groups of one graph, in an order in which they can run.
-struct GroupsView {
-  const NodeGroup* nodes = nullptr;
-  const GroupMembers* groups = nullptr;
-  int count = 0;
-};
-struct Groups {
-  Growable<NodeGroup> nodes;
-  Growable<GroupMembers> groups;
-  constexpr GroupsView view() const { return {nodes.data(), groups.data(), static_cast<int>(groups.size())}; }
-};
-
 namespace detail {
-
-/// The iteration space that each node of a graph has on its own.
-struct NodeSpaces {
-  Growable<Space> spaces;
-  constexpr explicit NodeSpaces(const GraphView& graph) : spaces(static_cast<std::size_t>(graph.size)) {
-    const DimClasses classes(graph);
-    Space* const made = spaces.data();
-    for (int id = 0; id < graph.size; ++id) {
-      const int rank = graph.nodes[id].rank;
-      made[id].rank = rank;
-      for (int d = 0; d < rank; ++d) made[id].dims[d] = classes.of(id, d);
-    }
-  }
-};
 
 /// Collects nodes into groups that run as one kernel. A node joins the groups of its operands when they share an
 /// iteration space, when no path leads from one to the other through a third, and while the kernel stays small.
 /// Whole programs are grouped in constant expressions, where a statement costs and an expression does not: hence plain
-/// arrays, and masks of bits.
+/// arrays.
 class Grouper {
  public:
   static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
   // What a kernel has room for (fused.hpp).
   static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
 
-  struct Group {
+  struct Group : GroupMembers {
     Space space;
-    bool fused = false, alive = true;
-    bool has_reduced = false;     ///< some member is in the form that only the finished group has
-    bool has_dependents = false;  ///< some group depends on it
-    bool alone = false;           ///< takes no other group in
-    bool all_elements = true;     ///< no member is in any other form
+    bool has_reduced = false;  ///< some member is in the form that only the finished group has
+    bool alone = false;        ///< takes no other group in
+    bool all_elements = true;  ///< no member is in any other form
     // No fewer than there are: counted anew only where that could matter.
     std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
     std::int32_t row_reductions = 0;
-    std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
 
   /// `spaces`, where given, are those of the nodes.
   constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
-      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)),
-        words_((count(graph.size) / 64 / chunk + 1) * chunk), reach_(words_ * count(graph.size)), alive_(words_),
-        scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()), bits_(reach_.data()) {
+      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)), dependencies_(graph.size),
+        scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()) {
     if (spaces != nullptr) {
       for (int id = 0; id < graph.size; ++id) place_[id].space = spaces[id];
     } else {
-      const NodeSpaces own(graph);
-      for (int id = 0; id < graph.size; ++id) place_[id].space = own.spaces.data()[id];
+      const Growable<Space> own = node_spaces(graph);
+      for (int id = 0; id < graph.size; ++id) place_[id].space = own.data()[id];
     }
     describe_nodes();
     list_reads();
     find_additions();
     for (int id = 0; id < graph.size; ++id) place(id);
     merge_readers();
-    sort_groups();
   }
   Grouper(const Grouper&) = delete;
   Grouper& operator=(const Grouper&) = delete;
 
   constexpr Groups groups() const {
-    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order_.size())};
+    const Growable<std::int32_t> order = dependencies_.order();
+    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order.size())};
     NodeGroup* const nodes = made.nodes.data();
     for (int id = 0; id < graph_.size; ++id) {
       const Place& own = place_[id];
-      nodes[id] = {own.group,
-                   own.next,
-                   own.addition,
-                   own.kind,
-                   own.form,
-                   own.shape_only,
-                   own.host,
-                   leaves_group(own),
-                   own.kind == OpKind::reduction && own.group >= 0 &&
-                       place_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space};
+      nodes[id] = own;
+      nodes[id].leaves = leaves_group(own);
+      nodes[id].whole_input = own.kind == OpKind::reduction && own.group >= 0 &&
+                              place_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space;
     }
     GroupMembers* next = made.groups.data();
-    for (std::int32_t g : order_)
-      *next++ = {group_[g].first, group_[g].last, group_[g].count, group_[g].space.rank, group_[g].fused};
+    for (std::int32_t g : order) {
+      *next = group_[g];
+      next++->rank = group_[g].space.rank;
+    }
     return made;
   }
 
  private:
   /// What is known of one node.
-  struct Place {
+  struct Place : NodeGroup {
     Space space;
     std::int32_t uses = 0;
-    std::int32_t addition = -1;  ///< of an add: the einsum that it absorbs
-    std::int32_t absorbed = -1;  ///< of an einsum: the add that absorbs it
-    std::int32_t group = -1;
-    std::int32_t next = -1;                          ///< member of the group
+    std::int32_t absorbed = -1;                      ///< of an einsum: the add that absorbs it
     std::int32_t first_read = 0, last_read = 0;      ///< values whose elements it reads, host scalars aside
     std::int32_t first_reader = 0, last_reader = 0;  ///< nodes that read it so
-    OpKind kind = OpKind::source;
-    std::uint8_t shape_only = 0;
-    SpaceForm form = SpaceForm::element;
-    bool host = false, is_output = false;
+    bool is_output = false;
   };
 
   GraphView graph_;
   Growable<Place> places_;
   Growable<Group> groups_;
-  int group_count_ = 0;
-  static constexpr std::size_t chunk = 8;  // words of a set that one expression deals with
-  std::size_t words_;                      // of a set of groups
-  Growable<std::uint64_t> reach_;          // groups that a group depends on, one bit each
-  Growable<std::uint64_t> alive_;
-  Growable<std::int32_t> reads_, readers_, order_;
+  Dependencies dependencies_;
+  Growable<std::int32_t> reads_, readers_;
   Growable<std::int32_t> scratch_;  // of two numbers a node; 0 outside of a function
-  // The same as places_, groups_ and reach_, without a call.
+  // The same as places_ and groups_, without a call.
   Place* place_;
   Group* group_;
-  std::uint64_t* bits_;
   std::int32_t merges_ = 0;
   std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that did not merge, and merges_ then
 
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
   constexpr Place& at(int id) { return place_[id]; }
   constexpr const Place& at(int id) const { return place_[id]; }
-  constexpr std::uint64_t* reach(int g) { return bits_ + words_ * static_cast<std::size_t>(g); }
-  constexpr const std::uint64_t* reach(int g) const { return bits_ + words_ * static_cast<std::size_t>(g); }
-  /// How many words of a set are in use, in whole chunks.
-  constexpr std::size_t used_words() const { return (count(group_count_) / 64 / chunk + 1) * chunk; }
-
   constexpr bool leaves_group(const Place& own) const {
     if (own.is_output) return true;
     const std::int32_t* const readers = readers_.data();
@@ -286,14 +209,13 @@ class Grouper {
     if (own.absorbed >= 0) return;  // placed with the sum that absorbs it
     if (row_of(node).unit == UnitKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
-    const int g = group_count_++;
+    const int g = dependencies_.add();
     Group& made = group_[g];
     made.first = made.last = id;
     made.count = 1;
     made.fused = own.addition < 0 &&
                  (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
     made.space = own.space;
-    alive_.data()[g / 64] |= std::uint64_t{1} << (g % 64);
     if (made.fused && own.kind == OpKind::reduction) {
       made.space = at(graph_.operands[node.first]).space;
       const Reduced reduced = Reduced::of(node);
@@ -358,52 +280,25 @@ class Grouper {
   constexpr void add_dependencies(int g, const Place& own) {
     const std::int32_t* const reads = reads_.data();
     for (std::int32_t r = own.first_read; r < own.last_read; ++r)
-      if (const int other = place_[reads[r]].group; other >= 0 && other != g && !reaches(g, other)) depend(g, other);
+      if (const int other = place_[reads[r]].group; other >= 0 && other != g && !dependencies_.reaches(g, other))
+        dependencies_.depend(g, other);
   }
-  constexpr bool reaches(int from, int to) const {
-    return (bits_[words_ * static_cast<std::size_t>(from) + static_cast<std::size_t>(to) / 64] >> (to % 64) & 1) != 0;
-  }
-  constexpr void absorb_reach(int from, int to) {
-    std::uint64_t* const b = bits_ + words_ * static_cast<std::size_t>(from);
-    const std::uint64_t* const m = bits_ + words_ * static_cast<std::size_t>(to);
-    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(group_count_); w += chunk)
-      b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
-          b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
-  }
-  /// Whether `from` depends on all that `to` depends on, the two aside.
-  constexpr bool covers(int from, int to) const {
-    const std::uint64_t *const o = reach(from), *const b = reach(to);
-    const std::size_t words = used_words();
-    const std::size_t own_word = count(from) / 64;
-    const std::uint64_t own_bit = std::uint64_t{1} << (from % 64);
-    for (std::size_t w = 0; w < words; w += chunk)
-      if (((b[w] & ~o[w]) | (b[w + 1] & ~o[w + 1]) | (b[w + 2] & ~o[w + 2]) | (b[w + 3] & ~o[w + 3]) |
-           (b[w + 4] & ~o[w + 4]) | (b[w + 5] & ~o[w + 5]) | (b[w + 6] & ~o[w + 6]) | (b[w + 7] & ~o[w + 7])) != 0)
-        for (std::size_t v = w; v < w + chunk; ++v)
-          if ((b[v] & ~o[v] & ~(v == own_word ? own_bit : 0)) != 0) return false;
-    return true;
-  }
-  constexpr void depend(int g, int other) {
-    group_[other].has_dependents = true;
-    reach(g)[other / 64] |= std::uint64_t{1} << (other % 64);
-    absorb_reach(g, other);
-  }
-
   /// Whether a path leads from group a to group b through some third group: through one that a reads, and one that
   /// reads b. The smaller of the two knows its neighbours sooner.
   constexpr bool path_between(int a, int b) const {
-    if (!reaches(a, b)) return false;
-    const auto word = static_cast<std::size_t>(b) / 64;
+    if (!dependencies_.reaches(a, b)) return false;
+    const std::uint64_t* const sets = dependencies_.of(0);
+    const std::size_t words = dependencies_.words(), word = count(b) / 64;
     if (group_[a].count <= group_[b].count) {
       const std::int32_t* const reads = reads_.data();
       for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
         for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
           if (const int t = place_[reads[r]].group;
-              t >= 0 && t != a && t != b && (bits_[words_ * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
+              t >= 0 && t != a && t != b && (sets[words * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
             return true;
       return false;
     }
-    const std::uint64_t* const from_a = reach(a);
+    const std::uint64_t* const from_a = dependencies_.of(a);
     const std::int32_t* const readers = readers_.data();
     for (std::int32_t id = group_[b].first; id >= 0; id = place_[id].next)
       for (std::int32_t r = place_[id].first_reader; r < place_[id].last_reader; ++r)
@@ -490,29 +385,9 @@ class Grouper {
     to.uniforms = needs.uniforms;
     to.outputs = outputs;
     chain_members(to, from);
-    from.alive = false;
-    alive_.data()[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
-    // Whoever depends on one of the two now depends on both, and on all that they depend on.
-    const bool grows = from.has_dependents || (to.has_dependents && (!covers(kept, gone) || !covers(gone, kept)));
-    absorb_reach(kept, gone);
-    if (grows) spread_reach(kept, gone);
-    to.has_dependents = to.has_dependents || from.has_dependents;
-    reach(kept)[kept / 64] &= ~(std::uint64_t{1} << (kept % 64));
-    reach(kept)[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
+    dependencies_.merge(kept, gone);
     ++merges_;
     return true;
-  }
-  constexpr void spread_reach(int kept, int gone) {
-    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
-    const std::size_t k = count(kept) / 64, g = count(gone) / 64, w = words_;
-    const std::uint64_t* const alive = alive_.data();
-    for (int first = 0; first < group_count_; first += 4)
-      if (const std::uint64_t* const r = reach(first);
-          first + 4 > group_count_ || (((r[k] | r[k + w] | r[k + 2 * w] | r[k + 3 * w]) & kept_bit) |
-                                       ((r[g] | r[g + w] | r[g + 2 * w] | r[g + 3 * w]) & gone_bit)) != 0)
-        for (int t = first; t < first + 4 && t < group_count_; ++t)
-          if (t != kept && (alive[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
-            depend(t, kept);
   }
   constexpr void chain_members(Group& to, const Group& from) {
     to.count += from.count;
@@ -537,8 +412,8 @@ class Grouper {
     Growable<std::int32_t> listed(count(graph_.size));
     std::int32_t* const list = listed.data();
     const std::int32_t* const reads = reads_.data();
-    for (int g = 0; g < group_count_; ++g) {
-      if (!group_[g].alive || !group_[g].fused) continue;
+    for (int g = 0; g < dependencies_.count(); ++g) {
+      if (!dependencies_.is_alive(g) || !group_[g].fused) continue;
       int members = 0;
       for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) list[members++] = id;
       for (int m = 0; m < members; ++m) {
@@ -634,37 +509,6 @@ class Grouper {
     for (int g : {own, other})
       for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) passes[id] = 0;
     return most + 1;
-  }
-
-  constexpr bool waits(int g, const std::uint64_t* waiting, std::size_t words) const {
-    const std::uint64_t *const n = reach(g), *const l = waiting;
-    for (std::size_t w = 0; w < words; w += chunk)
-      if (((n[w] & l[w]) | (n[w + 1] & l[w + 1]) | (n[w + 2] & l[w + 2]) | (n[w + 3] & l[w + 3]) |
-           (n[w + 4] & l[w + 4]) | (n[w + 5] & l[w + 5]) | (n[w + 6] & l[w + 6]) | (n[w + 7] & l[w + 7])) != 0)
-        return true;
-    return false;
-  }
-  // Runnable order: always the first group, by its first member, whose dependencies have run.
-  constexpr void sort_groups() {
-    Growable<std::uint64_t> left(alive_);
-    std::uint64_t* const waiting = left.data();
-    const std::size_t words = used_words();
-    order_.reserve(count(group_count_));
-    for (bool some = true; some;) {
-      const std::size_t before = order_.size();
-      some = false;
-      for (std::size_t w = 0; w < words; ++w)
-        for (std::uint64_t groups = waiting[w]; groups != 0; groups &= groups - 1) {
-          const int g = static_cast<int>(w * 64) + std::countr_zero(groups);
-          if (waits(g, waiting, words)) {
-            some = true;
-            continue;
-          }
-          waiting[w] &= ~(std::uint64_t{1} << (g % 64));
-          order_.push_back(g);
-        }
-      if (some && order_.size() == before) fail(errc::graph_invalid, "[group] order: groups depend on each other");
-    }
   }
 };
 

@@ -25,7 +25,6 @@ struct ReluOp : ElementwiseOperation<1> {
   }
 };
 
-/// The tanh form: x/2 (1 + tanh(c (x + k x^3))).
 struct GeluOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "gelu";
   static constexpr std::uint8_t flops = 22, lane_cost = 12;
@@ -57,14 +56,18 @@ using ActivationOperations = OperationList<ReluOp, GeluOp, SiluOp>;
 
 namespace tessera {
 
+/// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0.
 template <TensorOperand X> constexpr auto relu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ReluOp>>(Source::from(at), x);
 }
-/// The tanh form: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+/// The tanh approximation of gelu: x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))). gelu(NaN) is NaN, gelu(inf) is inf;
+/// gelu(-inf) is -0 for f32 and NaN for f64. Error for x >= 0: 3.2 ulp for f32, 2.3 ulp for f64; the relative error
+/// grows with the tail below 0, to 7.6 ulp at -2, 58 ulp at -6 and 156 ulp (f32, at -10), 1600 ulp (f64, at -21).
 template <TensorOperand X> constexpr auto gelu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::GeluOp>>(Source::from(at), x);
 }
-/// x sigmoid(x).
+/// x sigmoid(x). silu(NaN) is NaN, silu(inf) is inf; silu(-inf) is -0 for f32 and NaN for f64. Error: 3.7 ulp for f32;
+/// 3.4 ulp for f64, but up to 370 ulp for x < -707, where exp(x) is a denormal number.
 template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SiluOp>>(Source::from(at), x);
 }

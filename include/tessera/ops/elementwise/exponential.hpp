@@ -6,7 +6,7 @@
 
 namespace tessera::ops {
 
-// <cmath> would cost each unit a tenth of a second.
+// Builtins, since including <cmath> costs each translation unit a tenth of a second.
 inline double exp(double x) { return __builtin_exp(x); }
 inline double log(double x) { return __builtin_log(x); }
 inline double sqrt(double x) { return __builtin_sqrt(x); }
@@ -81,26 +81,35 @@ using ExponentialOperations = OperationList<ExpOp, LogOp, SqrtOp, RsqrtOp, TanhO
 
 namespace tessera {
 
+/// e^x. exp(-inf) is 0, exp(inf) and overflow give inf, NaN gives NaN. Error: 1.1 ulp for f32 and f64, denormal results
+/// included. Shapes, element types and communication of these functions: see `abs`.
 template <TensorOperand X> constexpr auto exp(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ExpOp>>(Source::from(at), x);
 }
+/// The natural logarithm. log(0) is -inf, log(inf) is inf; NaN for x < 0 and NaN. Error: 0.9 ulp for f32, 0.8 ulp for
+/// f64.
 template <TensorOperand X> constexpr auto log(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogOp>>(Source::from(at), x);
 }
+/// The square root, correctly rounded (0.5 ulp). sqrt(-0) is -0; NaN for x < 0 and NaN. The gradient at 0 is inf.
 template <TensorOperand X> constexpr auto sqrt(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SqrtOp>>(Source::from(at), x);
 }
+/// 1 / sqrt(x). rsqrt(0) is inf, rsqrt(-0) is -inf, rsqrt(inf) is 0; NaN for x < 0 and NaN. Error: 1.5 ulp.
 template <TensorOperand X> constexpr auto rsqrt(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::RsqrtOp>>(Source::from(at), x);
 }
+/// The hyperbolic tangent, in [-1, 1]; tanh(-0) is -0, NaN gives NaN. Error: 3.0 ulp for f32, 2.5 ulp for f64.
 template <TensorOperand X> constexpr auto tanh(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::TanhOp>>(Source::from(at), x);
 }
+/// 1 / (1 + e^-x), in [0, 1]; 0 and 1 at the infinities, NaN gives NaN. Error: 2.7 ulp for f32, 2.8 ulp for f64.
 template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SigmoidOp>>(Source::from(at), x);
 }
 
-/// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; NaN of NaN, 1 and -1 at the infinities.
+/// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; -1 and 1 at the infinities, NaN gives
+/// NaN. Error: 2.4 ulp for f32; 68 ulp for f64 (near |x| = 2.2). f64 operands beyond 1e60 in magnitude give NaN.
 template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }

@@ -8,8 +8,9 @@
 
 namespace tessera::detail {
 
-/// Rows of a fused unit that are split among devices are completed between the passes over them, in f64 as they are
-/// computed, or i64. `space` is its iteration space, `dtype` an element type of the unit.
+/// Adds the all_reduces of a fused unit that reduces rows which are split among devices, such as a softmax: one after
+/// each pass over the rows. `space` is the unit's iteration space. They are in f64, as rows are
+/// computed, or in i64; `dtype` is an element type of the unit.
 constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dtype, const Mesh& mesh, PlanStep& step) {
   const auto axes_of = [&](int d) -> const AxisList& { return step.factors[static_cast<std::size_t>(d)]; };
   if (axes_of(unit.rank - 1).empty()) return;
@@ -33,8 +34,9 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
   for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
 }
 
-/// What a scan along a split dim sends: from every device the totals of its chunk, one for each line, to all others.
-/// Each then knows what the chunks before its own add up to. `made` is the sharding of the result.
+/// Adds the all_gather of a scan along a split dim: each device sends the total of its chunk (one number for each line
+/// along the dim) to all others, which start from the total of all chunks before theirs. `made`: the sharding of the
+/// result.
 constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
                                PlanStep& step) {
   CollectiveInfo sent;

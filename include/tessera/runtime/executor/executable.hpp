@@ -221,14 +221,15 @@ class Executable {
   }
   std::unique_ptr<PreparedStep> step_of(const StepContext& context) const {
     if (context.step.kind == StepKind::reshard)
-      return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.reduce);
+      return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.steps->reduce);
     const UnitKind kind = context.units[context.step.unit].kind;
     if (kind == UnitKind::fused) return fused_step(context);
-    return compiled_.steps[static_cast<std::size_t>(kind)](context, graphs_);
+    return compiled_.steps->factories[static_cast<std::size_t>(kind)](context, graphs_);
   }
   std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
     const int kernel = context.units[context.step.unit].kernel;
-    return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel], compiled_.reduce);
+    return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel],
+                                       compiled_.steps->reduce);
   }
 
   void set_numbers(const HostNumber* given) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
 
 namespace tessera::runtime {
 

@@ -13,6 +13,7 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/steps/fused_places.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communication.hpp>
@@ -59,18 +60,16 @@ class FusedStep final : public PreparedStep, public Epilogue {
     read_uniforms(frame, uniforms);
     const Place& place = where_.places[static_cast<std::size_t>(w)];
     FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
-    auto shift = [&](FusedView& view, const FusedView& whole, char* data, std::int64_t element) {
-      view = whole;
-      std::int64_t offset = begin[begin.size() - 1] * whole.row_stride;
-      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * whole.outer_stride[d];
-      view.data = data + reinterpret_cast<std::intptr_t>(whole.data) + offset * element;
+    const auto on_box = [&](const PlacedOperand& operand, DType dtype) {
+      const FusedStrides& strides = operand.unmerged;
+      std::int64_t offset = begin[begin.size() - 1] * strides.row_stride;
+      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * strides.outer_stride[d];
+      return FusedView{strides,
+                       static_cast<char*>(operand.data(frame)) + offset * static_cast<std::int64_t>(size_of(dtype))};
     };
-    for (std::size_t i = 0; i < place.inputs.size(); ++i)
-      shift(inputs[i], place.whole_inputs[i], frame.pointers[static_cast<std::size_t>(place.input_at[i])],
-            static_cast<std::int64_t>(size_of(fused_.inputs[i])));
+    for (std::size_t i = 0; i < place.inputs.size(); ++i) inputs[i] = on_box(place.inputs[i], fused_.inputs[i]);
     for (std::size_t o = 0; o < place.outputs.size(); ++o)
-      shift(outputs[o], place.whole_outputs[o], frame.pointers[static_cast<std::size_t>(place.output_at[o])],
-            static_cast<std::int64_t>(size_of(fused_.stores[o].dtype)));
+      outputs[o] = on_box(place.outputs[o], fused_.stores[o].dtype);
     FusedCall call = place.call;
     call.outer_rank = rank_ - 1;
     call.row_end = 1;
@@ -118,6 +117,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   std::vector<std::vector<int>> row_groups_;
   std::int64_t moved_rows_ = 0;  // bytes moved by each reduction of rows that are split
 
+  using PlacedOperand = FusedPlaces::PlacedOperand;
   using Place = FusedPlaces::Place;
   using Tile = FusedPlaces::Tile;
   using Sum = FusedPlaces::Sum;
@@ -136,19 +136,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
       const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
       FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
       for (std::size_t i = 0; i < place.inputs.size(); ++i) {
-        inputs[i] = place.inputs[i];
-        if (place.input_at[i] < 0) {
-          inputs[i].data = const_cast<double*>(&zero);
-          continue;
-        }
-        inputs[i].data = frame.pointers[static_cast<std::size_t>(place.input_at[i])] +
-                         reinterpret_cast<std::intptr_t>(inputs[i].data);
+        const PlacedOperand& input = place.inputs[i];
+        inputs[i] = {input.strides, input.is_stored() ? input.data(frame) : const_cast<double*>(&zero)};
       }
       for (std::size_t o = 0; o < place.outputs.size(); ++o) {
-        outputs[o] = place.outputs[o];
-        outputs[o].data = place.output_at[o] < 0 ? frame.scratch + place.unstored
-                                                 : frame.pointers[static_cast<std::size_t>(place.output_at[o])] +
-                                                       reinterpret_cast<std::intptr_t>(outputs[o].data);
+        const PlacedOperand& output = place.outputs[o];
+        outputs[o] = {output.strides, output.is_stored() ? output.data(frame) : frame.scratch + place.unstored};
       }
       if (where_.accumulates) clear_private(frame, tile, outputs, begin == 0);
       FusedCall call = place.call;

@@ -8,6 +8,7 @@
 
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/runtime/transport/reshard_plan.hpp>
 #include <tessera/runtime/transport/transport.hpp>

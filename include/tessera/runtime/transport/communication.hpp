@@ -156,10 +156,8 @@ class CommunicationScope {
   }
   [[noreturn]] void fail_limit(std::string_view what, std::int64_t more, std::int64_t used, std::int64_t allowed,
                                const CollectiveInfo& largest) const {
-    const std::string at = largest.source.text();
-    fail(errc::policy, "[communication] ", what, ": ", more, " more after ", used, ", the scope at ", source_.text(),
-         " allows ", allowed, "; most of it is ", name_of(largest.kind), " of ", largest.payload_bytes, " bytes",
-         at.empty() ? "" : " at ", at);
+    fail(errc::policy, "[communication] ", what, ": ", more, " more after ", used, ", the scope", source_, " allows ",
+         allowed, "; most of it is ", name_of(largest.kind), " of ", largest.payload_bytes, " bytes", largest.source);
   }
 };
 
