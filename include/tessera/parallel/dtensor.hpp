@@ -154,7 +154,7 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
     for (int device = 0; device < mesh.size(); ++device) in.push_back(local[device].data);
     detail::move_pieces(dtype_v<S>, reduction_of(op), x.shape(), mesh, from, to, reduced, kept, out_axes, in, out);
     for (std::size_t shard = 0; shard < made.size(); ++shard)
-      if (out[shard] != nullptr) made[shard] = detail::narrowed<T>(moved[shard], parts, 1);
+      if (!made[shard].owner) made[shard] = detail::narrowed<T>(moved[shard], parts, 1);
     return DTensor<T, Rank>(x.shape(), to, LocalTensor<T, Rank>(mesh, [&](int device) {
                               return made[static_cast<std::size_t>(distinct.index_of(mesh.coordinates_of(device)))];
                             }));
