@@ -53,17 +53,19 @@ class ReshardStep final : public PreparedStep {
         overlay(at, kept_at, kept.unreduced);
         if (layout.holds(step.inputs[0], at)) held.push_back(p);
       }
-      for (int l = 0; l < from_.layers; ++l) {
+      const bool joins = to_.layers != from_.layers;  // layers of a Stack, into one block
+      for (int l = 0; l < to_.layers; ++l) {
         destinations.clear();
         sources.clear();
         for (const int s : targets[static_cast<std::size_t>(k)]) destinations.push_back(l * to_.grid.count() + s);
-        for (int s = 0; s < dims_grid.count(); ++s)
-          for (const int p : held) {
-            Coordinates at = dims_grid.coordinates(s);
-            overlay(at, kept_at, kept.unreduced);
-            overlay(at, parts_grid.coordinates(p), reduced);
-            sources.push_back(from_.index(at, l));
-          }
+        for (int own = joins ? 0 : l; own < (joins ? from_.layers : l + 1); ++own)
+          for (int s = 0; s < dims_grid.count(); ++s)
+            for (const int p : held) {
+              Coordinates at = dims_grid.coordinates(s);
+              overlay(at, kept_at, kept.unreduced);
+              overlay(at, parts_grid.coordinates(p), reduced);
+              sources.push_back(from_.index(at, own));
+            }
         if (held.empty())
           for (const int destination : destinations) plan_.fill_identity(destination);
         else
