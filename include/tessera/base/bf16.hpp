@@ -10,9 +10,9 @@
 
 namespace tessera {
 
-/// A float of 16 bits: the upper half of an IEEE single, 8 bits of precision and the range of float. It is for memory:
-/// arithmetic converts to float, and the result is rounded, to nearest and to even, when it is stored as bf16 again.
-/// NaN stays NaN; what is above the largest finite number by half a step or more is infinite.
+/// bfloat16: the upper half of an IEEE single, with 8 bits of precision and the range of float. A storage type:
+/// arithmetic converts to float, and storing rounds to the nearest, ties to even. NaN stays NaN; values above the
+/// largest finite number by half a step or more become infinite.
 struct bf16 {
   std::uint16_t bits;
 
@@ -35,7 +35,8 @@ struct bf16 {
     if ((single & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(single >> 16 | 0x40);
     return static_cast<std::uint16_t>((single + 0x7fff + (single >> 16 & 1)) >> 16);
   }
-  /// To float so that rounding once more gives what rounding once would: towards zero, and odd where that is inexact.
+  /// A double to float, rounded to odd (towards zero, with the last bit set if inexact): rounding that to bf16 gives
+  /// the same as rounding the double directly.
   static constexpr float to_odd(double value) {
     if (value != value) return std::numeric_limits<float>::quiet_NaN();
     constexpr double most = static_cast<double>(std::numeric_limits<float>::max());

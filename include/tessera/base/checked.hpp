@@ -10,17 +10,17 @@
 
 namespace tessera {
 
-// Arithmetic of extents, elements, bytes and operations, all of them signed 64-bit integers. A count of operations that
-// is none stops at the largest: nothing is allocated by it, and a training step of the largest models has more than
-// 2^63.
+// Arithmetic on extents and on counts of elements, bytes and operations, which are signed 64-bit integers. Sizes throw
+// on overflow; a count of operations saturates, since nothing is allocated by it and training steps of the largest
+// models exceed 2^63.
 
-/// Most elements of a tensor, 2^52: no process addresses them, and what is counted of a few such (bytes, strides,
-/// operations) stays a 64-bit integer for every element type.
+/// The most elements of a tensor, 2^52: more than any process can address, and small enough that sums of a few byte
+/// counts, strides or operation counts fit 64 bits for every element type.
 inline constexpr std::int64_t max_elements = std::int64_t{1} << 52;
-/// Most elements of all values of a program together.
+/// The most elements of all values of a program together.
 inline constexpr std::int64_t max_program_elements = max_elements << 3;
 
-/// True where the exact result is a 64-bit integer; otherwise `out` holds its last 64 bits.
+/// Whether the exact result fits a 64-bit integer; `out` gets its last 64 bits.
 constexpr bool add_fits(std::int64_t a, std::int64_t b, std::int64_t& out) {
   return !__builtin_add_overflow(a, b, &out);
 }
@@ -34,12 +34,11 @@ constexpr bool multiply_fits(std::int64_t a, std::int64_t b, std::int64_t& out) 
 namespace detail {
 [[noreturn]] inline void fail_size(std::string_view what, std::int64_t a, const char* op, std::int64_t b,
                                    const Source& at) {
-  const std::string line = at.text();
-  fail(errc::capacity, "[size] ", what, ": ", a, op, b, " is no 64-bit integer", line.empty() ? "" : " at ", line);
+  fail(errc::capacity, "[size] ", what, ": ", a, op, b, " is no 64-bit integer", at);
 }
 }  // namespace detail
 
-/// a + b and a * b, or `capacity`: the message says what they count, and names the user's line where it is known.
+/// a + b and a * b. Errors: `capacity` on overflow; the message says `what` overflows, and the user's line if known.
 constexpr std::int64_t checked_sum(std::int64_t a, std::int64_t b, std::string_view what, const Source& at = {}) {
   std::int64_t sum = 0;
   if (!add_fits(a, b, sum)) detail::fail_size(what, a, " + ", b, at);
@@ -51,7 +50,7 @@ constexpr std::int64_t checked_product(std::int64_t a, std::int64_t b, std::stri
   return product;
 }
 
-/// a + b and a * b of numbers that are not negative, or the largest there is.
+/// a + b and a * b of nonnegative integers; INT64_MAX on overflow.
 constexpr std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
   std::int64_t sum = 0;
   return add_fits(a, b, sum) ? sum : INT64_MAX;
@@ -61,7 +60,7 @@ constexpr std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
   return multiply_fits(a, b, product) ? product : INT64_MAX;
 }
 
-/// total += a * times, or `capacity`.
+/// total += a * times. Errors: `capacity` on overflow.
 constexpr void add_times(std::int64_t& total, std::int64_t a, std::int64_t times, std::string_view what,
                          const Source& at = {}) {
   total = checked_sum(total, checked_product(a, times, what, at), what, at);

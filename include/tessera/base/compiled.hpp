@@ -2,10 +2,10 @@
 #define TESSERA_BASE_COMPILED_HPP
 #include <tessera/base/push_macros.hpp>
 
-/// Functions marked TESSERA_ONCE, and all that they call, are most of the machine code of a small program: the planner,
-/// the executor, redistribution. As a rule they are inline. Units of a target that links tessera::compiled, which
-/// defines TESSERA_COMPILED for them, have declarations only. The one unit of that library defines TESSERA_DEFINITIONS
-/// as well.
+// TESSERA_ONCE marks functions that don't depend on a program: the planner, the executor, redistribution; they and
+// their callees are most of a small program's machine code. Header-only, they are inline. With tessera::compiled, which
+// defines TESSERA_COMPILED for its users, translation units only see declarations; the one translation unit of that
+// library defines TESSERA_DEFINITIONS too.
 #ifdef TESSERA_COMPILED
 #define TESSERA_ONCE
 #else
@@ -18,9 +18,9 @@
 #define TESSERA_HAS_DEFINITIONS 0
 #endif
 
-// A program with units of both kinds does not link: both define this symbol. In header-only units it is in a COMDAT
-// group, so that they may be many, and yet no weak symbol, which would give way to the library's. Link-time
-// optimisation puts the text of several units into one assembly, hence .ifndef.
+// Linking translation units with and without TESSERA_COMPILED into one program fails: both kinds define this symbol.
+// Header-only units define it in a COMDAT group, so that there may be many of them; it is not weak, since a weak symbol
+// would yield to the library's. `.ifndef` is for LTO, which puts the text of several units into one assembly.
 #ifdef __ELF__
 #define TESSERA_BOTH_KINDS "tessera_units_with_and_without_TESSERA_COMPILED_are_linked_together"
 #ifndef TESSERA_COMPILED

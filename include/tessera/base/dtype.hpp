@@ -11,8 +11,8 @@
 
 namespace tessera {
 
-/// Element type of a tensor. `bool_` takes one byte an element. bf16 is computed with as f32; f16 is named, and
-/// has no arithmetic.
+/// The element type of a tensor. `bool_` takes one byte per element. bf16 is computed in f32; f16 has a name and a
+/// size, but no arithmetic.
 enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
 inline constexpr int dtype_count = 10;
 
@@ -28,7 +28,7 @@ constexpr std::string_view name_of(DType type) {
   return names[static_cast<std::size_t>(type)];
 }
 
-/// The element type that sums and products have before they are stored: f32 for bf16.
+/// The element type in which sums and products are computed before they are stored: f32 for bf16.
 constexpr DType computed_as(DType type) { return type == DType::bf16 ? DType::f32 : type; }
 
 constexpr bool is_floating(DType type) {
@@ -111,7 +111,7 @@ template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
 /// float, double or bf16.
 template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
 
-/// A set of element types, one bit each: what a program computes with, so that only code for those is generated.
+/// A set of element types, one bit each. Code is generated only for the set that a program computes with.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
@@ -119,8 +119,8 @@ inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(all_dtypes & ~se
 inline constexpr DTypeSet floating_dtypes =
     static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16));
 
-/// Calls `f.template operator()<T>()` with the C++ type that `type` names, if it is in the set. For others, bf16 and
-/// f16 among them, `otherwise()` is called.
+/// Calls `f.template operator()<T>()` with the C++ type of `type` if that is in the set; for f16 and for types outside
+/// of the set calls `otherwise()`.
 template <DTypeSet Set = all_dtypes, class F, class G>
 constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 #define TESSERA_DISPATCH(name, T)                 \

@@ -8,11 +8,13 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/base/source.hpp>
+
 namespace tessera {
 
 /// Stable ids of the errors that the library throws; docs/errors.md explains each.
 enum class errc : int {
-  capacity = 1,         ///< a fixed limit of the library was passed
+  capacity = 1,         ///< a fixed limit of the library was exceeded
   mesh_axis = 2,        ///< an axis is unknown, named twice, or of a size below one
   mesh_devices = 3,     ///< device ids don't fit the mesh
   spec_axis = 4,        ///< a spec uses an axis twice, or one that the mesh lacks
@@ -24,30 +26,35 @@ enum class errc : int {
   dim_range = 10,       ///< a dim or an index out of range
   mesh_mismatch = 11,   ///< tensors of two meshes in one operation
   not_divisible = 12,   ///< a size that must divide another and does not
-  empty_tensor = 13,    ///< a tensor that holds nothing was used
-  graph_invalid = 14,   ///< a graph or a plan broke its own rules (a defect of the library)
-  policy = 15,          ///< a reshard or a budget that the caller forbade
+  empty_tensor = 13,    ///< an empty tensor handle was used
+  graph_invalid = 14,   ///< a graph or a plan violates an invariant (a bug of the library)
+  policy = 15,          ///< a reshard, or a budget exceeded, that the caller forbids
   host_data = 16,       ///< host data whose size doesn't fit the tensor
-  file = 17,            ///< a file is missing, can't be read, or holds something else
-  option = 18,          ///< an option of a program that makes no sense
+  file = 17,            ///< a file is missing, can't be read, or has other contents than expected
+  option = 18,          ///< an invalid option of a program
   structure = 19,       ///< models, states or lists of layers whose structures differ
   unsupported = 20,     ///< something the library does not do
-  annotation = 21,      ///< a tensor is laid out, or is not, where the operation wants the opposite
-  oracle = 22,          ///< a program on a mesh and on one device differ by more than rounding
+  annotation = 21,      ///< a tensor is annotated with a sharding, or is not, where the operation requires the opposite
+  oracle = 22,          ///< a program's results on a mesh and on one device differ by more than rounding
 };
 
-/// What every error of the library derives from. `id()` is stable, what() is for people.
+/// Base class of all errors of the library. `id()` is stable; the text of what() may change.
 class error : public std::runtime_error {
  public:
-  error(errc id, const std::string& message) : std::runtime_error(message), id_(id) {}
+  /// `source`: the line that the message names.
+  error(errc id, const std::string& message, Source source = {})
+      : std::runtime_error(message), id_(id), source_(source) {}
   errc id() const noexcept { return id_; }
+  /// The user's line that what() names, the last one of several; its `line` is 0 when what() names none.
+  Source source() const noexcept { return source_; }
 
  private:
   errc id_;
+  Source source_;
 };
 
 namespace detail {
-/// One piece of a message. A class of its own keeps every message out of line: one function joins them all.
+/// One argument of a message. It converts every type to one class, so that one out-of-line function joins all messages.
 class TextPart {
  public:
   TextPart(std::string_view text) : text_(text) {}
@@ -59,11 +66,15 @@ class TextPart {
   template <class T>
     requires(std::is_integral_v<T>)
   TextPart(T number) : TextPart(static_cast<long long>(number)) {}
+  TextPart(const Source& source) : number_(source.line == 0 ? "" : " at " + source.text()), source_(&source) {}
   std::string_view view() const { return number_.empty() ? text_ : std::string_view(number_); }
+  /// Null for a piece that is no line.
+  const Source* source() const { return source_; }
 
  private:
   std::string_view text_;
   std::string number_;
+  const Source* source_ = nullptr;
 };
 
 inline std::string join_text(std::initializer_list<TextPart> parts) {
@@ -72,16 +83,19 @@ inline std::string join_text(std::initializer_list<TextPart> parts) {
   return out;
 }
 [[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
-  throw error(id, join_text(parts));
+  Source source;
+  for (const TextPart& part : parts)
+    if (part.source() != nullptr && part.source()->line != 0) source = *part.source();
+  throw error(id, join_text(parts), source);
 }
 }  // namespace detail
 
-/// Joins texts and numbers into one string.
+/// Joins strings and numbers into one string.
 template <class... Parts> std::string concat_text(const Parts&... parts) {
   return detail::join_text({detail::TextPart(parts)...});
 }
 
-/// Throws tessera::error with the joined message. It is not constexpr on purpose: reached in a constant expression, it
+/// Throws tessera::error with the joined message. Deliberately not constexpr: a constant expression that reaches it
 /// ends the compilation at the line that holds the message.
 template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
   detail::fail_with(id, {detail::TextPart(message)...});

@@ -19,7 +19,7 @@ template <std::size_t N> struct FixedString {
 };
 
 namespace detail {
-/// Takes constants: `requires { typename Constant<f()>; }` asks whether f() is one.
+/// Tests whether an expression is constant: `requires { typename Constant<f()>; }`.
 template <auto> struct Constant {};
 }  // namespace detail
 

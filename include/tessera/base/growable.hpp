@@ -11,20 +11,21 @@
 namespace tessera {
 
 namespace detail {
-/// Growing and copying at run time, compiled once for all types: `used` bytes of `old` in new memory.
+/// Copies `used` bytes of `old` into `bytes` of new memory; compiled once for all element types.
 [[gnu::noinline]] inline void* copy_plain(const void* old, std::size_t used, std::size_t bytes) {
   void* const made = ::operator new(bytes);
   if (used > 0) __builtin_memcpy(made, old, used);
   return made;
 }
-/// Not a call of operator delete where a constexpr destructor sees it: clang takes the destruction of an empty array
-/// for what happens to every local one, and leaves the destructor out.
+/// A function of its own since clang would drop a constexpr destructor that calls operator delete directly, when it
+/// destroys an empty local array.
 inline void free_plain(void* items) { ::operator delete(items); }
 }  // namespace detail
 
-/// A growing array for the constant expressions of the library. std::vector takes several times as many of the steps
-/// that compilers bound, and several times as much machine code for what plans at run time: here growth is one function
-/// for all plain types. The interface is a part of std::vector's; spare items are T{} when T is not plain.
+/// A growing array for constant expressions. std::vector needs several times as many constexpr steps, which compilers
+/// limit, and several times as much machine code in planning, where growth here is one function for all trivially
+/// copyable types. The interface is a subset of std::vector's. Unused capacity holds T{} when T is not trivially
+/// copyable.
 template <class T> class Growable {
   static constexpr bool plain = std::is_trivially_copyable_v<T>;
 
@@ -32,8 +33,8 @@ template <class T> class Growable {
   using value_type = T;
 
   constexpr Growable() = default;
-  /// n values, all T{}.
-  // Once there is an empty array, its destructor frees what a later step throws over.
+  // Constructors delegate to Growable(), so that the destructor frees the memory when a later step throws. Growable(n)
+  // holds n values T{}.
   constexpr explicit Growable(std::size_t n) : Growable() { resize(n); }
   constexpr Growable(std::size_t n, const T& value) : Growable() { resize(n, value); }
   constexpr Growable(std::initializer_list<T> list) : Growable() {
@@ -53,7 +54,7 @@ template <class T> class Growable {
   constexpr Growable(Growable&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
-  // Not one that takes its operand by value: it would say that copying does not throw.
+  // Not by value (copy and swap), which would declare copying noexcept.
   constexpr Growable& operator=(const Growable& other) {
     Growable copy(other);
     swap(copy);
@@ -87,15 +88,15 @@ template <class T> class Growable {
   constexpr T& back() { return data_[size_ - 1]; }
   constexpr const T& back() const { return data_[size_ - 1]; }
 
-  // Out of line: a plan is made once a program, and each of these would be in it a hundred times.
+  // Out of line: planning would otherwise contain a hundred copies of these.
   [[gnu::noinline]] constexpr void push_back(const T& value) {
     if (size_ == capacity_) {
-      T copy = value;  // it may be one of the items
+      T copy = value;  // `value` may refer to an element of this array
       grow();
       data_[size_++] = std::move(copy);
     } else {
       data_[size_] = value;
-      ++size_;  // after what may throw
+      ++size_;  // last, since the lines above may throw
     }
   }
   constexpr void push_back(T&& value)
@@ -134,7 +135,7 @@ template <class T> class Growable {
  private:
   static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
 
-  /// The first `used` items in memory for n: moved there, where they are not plain.
+  /// The first `used` items in new memory for n; items that are not trivially copyable are moved.
   static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
     if constexpr (plain)
       if (!std::is_constant_evaluated())

@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// Mixes one more word into a hash. Order matters; not for adversarial input.
+/// Mixes one more word into a hash. The order of words matters. Not resistant to adversarial input.
 constexpr std::uint64_t hash_mix(std::uint64_t hash, std::uint64_t word) {
   hash ^= word + 0x9e3779b97f4a7c15ull + (hash << 6) + (hash >> 2);
   hash *= 0xff51afd7ed558ccdull;

@@ -2,7 +2,7 @@
 #define TESSERA_BASE_INLINE_HPP
 #include <tessera/base/push_macros.hpp>
 
-// Values of a kernel stay in registers only when every step of it is inlined.
+// Values of a kernel stay in registers only if all of its functions are inlined.
 #define TESSERA_INLINE inline __attribute__((always_inline))
 #define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
 

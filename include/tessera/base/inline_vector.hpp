@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// A vector with its storage inside and a fixed capacity. A structural literal type: usable as a template argument.
+/// A vector of fixed capacity with its storage inside. A structural type: usable as a template argument.
 template <class T, std::size_t Capacity> struct InlineVector {
   T items[Capacity]{};
   std::uint32_t count = 0;
@@ -53,7 +53,7 @@ template <class T, std::size_t Capacity> struct InlineVector {
     while (count > n) pop_back();
     while (count < n) push_back(value);
   }
-  constexpr void insert(std::size_t at, T value) {  // by value: it may be one of the items
+  constexpr void insert(std::size_t at, T value) {  // by value, since it may be one of the items
     push_back(value);
     for (std::size_t i = count - 1; i > at; --i) items[i] = items[i - 1];
     items[at] = value;
@@ -70,7 +70,7 @@ template <class T, std::size_t Capacity> struct InlineVector {
     return i;
   }
 
-  // Only the live items count: the rest may hold anything a resize left behind.
+  // Only items below size() count: those beyond may hold what a resize left behind.
   friend constexpr bool operator==(const InlineVector& a, const InlineVector& b) {
     if (a.count != b.count) return false;
     for (std::size_t i = 0; i < a.count; ++i)

@@ -7,7 +7,7 @@
 
 namespace tessera {
 
-/// Base of shared run-time objects. The virtual destructor lets handles live in headers that know no storage.
+/// Base of shared run-time objects. The destructor is virtual, so that headers can hold handles of incomplete types.
 class RefCounted {
  public:
   RefCounted() = default;
@@ -15,10 +15,10 @@ class RefCounted {
   RefCounted& operator=(const RefCounted&) = delete;
   virtual ~RefCounted() = default;
 
-  // The operations of the compilers: <atomic> would cost each unit a tenth of a second.
+  // Compiler builtins, since including <atomic> costs each translation unit a tenth of a second.
   void retain() noexcept { __atomic_fetch_add(&count_, 1, __ATOMIC_RELAXED); }
   void release() noexcept {
-    // The last owner need not count down: nobody is left to add a reference.
+    // The last owner need not count down: no other owner is left that could add a reference.
     if (unique() || __atomic_fetch_sub(&count_, 1, __ATOMIC_ACQ_REL) == 1) delete this;
   }
   bool unique() const noexcept { return __atomic_load_n(&count_, __ATOMIC_ACQUIRE) == 1; }
@@ -38,7 +38,7 @@ template <class T> class IntrusivePtr {
     if (object_) object_->retain();
   }
   constexpr IntrusivePtr(IntrusivePtr&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-  /// Takes over a reference to a class derived from T.
+  /// Takes over the reference of a pointer to a class derived from T.
   template <class U>
     requires std::is_convertible_v<U*, T*>
   IntrusivePtr(IntrusivePtr<U>&& other) noexcept : object_(other.give_up()) {}
@@ -51,7 +51,7 @@ template <class T> class IntrusivePtr {
   }
 
   constexpr T* get() const { return object_; }
-  /// The object, with the reference to it: the pointer is null then.
+  /// Returns the object with its reference, and leaves this pointer null.
   constexpr T* give_up() noexcept { return std::exchange(object_, nullptr); }
   T* operator->() const { return object_; }
   T& operator*() const { return *object_; }

@@ -14,7 +14,7 @@
 
 namespace tessera {
 
-/// How many values become one: along a dim, in a scan, and over devices that each hold a part of a value.
+/// How values combine: in reductions along dims, in scans, and in partial values of which each device holds a part.
 enum class Reduction : std::uint8_t { sum, max, min, product, bit_and, bit_or };
 
 namespace monoids {
@@ -23,22 +23,22 @@ inline constexpr DTypeSet computed_dtypes = static_cast<DTypeSet>(all_dtypes & ~
 inline constexpr DTypeSet computed_numbers = static_cast<DTypeSet>(computed_dtypes & ~set_of(DType::bool_));
 inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floating_dtypes);
 
-/// What a monoid has unless it says something else. It adds
-///   kind, name, partial   its enumerator, and what texts and plans call it and its partial values
-///   identity<T>()         what combines with every value to that value, and so what a reduction of nothing gives
-///   join(x, y)            x becomes x combined with y: of scalars, doubles that stand for any element type, lanes and
-///                         masks of kernels, and the compiler's own vectors, which can't be passed by value
-///   moved(...)            how far x and y combined may be off where x and y are: the oracle's rounding of reductions
+/// Defaults of a monoid. Each monoid adds
+///   kind, name, partial   its enumerator, and its names in texts and plans
+///   identity<T>()         the neutral element, which is the result of reducing no elements
+///   join(x, y)            x = x combined with y: for scalars, doubles that stand for any element type, lanes and masks
+///                         of kernels, and compiler vectors (by reference, since these can't be passed by value)
+///   moved(...)            an error bound of x combined with y from those of x and y: the oracle's bound for reductions
 struct Monoid {
-  static constexpr DTypeSet dtypes = computed_dtypes;  ///< element types that it combines
+  static constexpr DTypeSet dtypes = computed_dtypes;  ///< element types that it can combine
   static constexpr bool idempotent = false;            ///< x combined with x is x
-  static constexpr bool rounds = false;                ///< floating results depend on the order of the terms
-  static constexpr bool linear = false;                ///< its partial values may pass through linear operations
-  static constexpr bool widens = false;                ///< of bools and integers below 32 bits results are i32
+  static constexpr bool rounds = false;                ///< floating results depend on the order of combination
+  static constexpr bool linear = false;  ///< partial values may pass through linear operations before they are reduced
+  static constexpr bool widens = false;  ///< reductions of bools and of integers below 32 bits give i32
   static constexpr double moved(double, double x_off, double, double y_off) { return x_off > y_off ? x_off : y_off; }
 };
 
-/// Arithmetic of signed integers wraps: it is computed without a sign.
+/// Signed integers wrap: they are computed as unsigned.
 template <class X>
 using unsigned_of =
     std::common_type_t<unsigned, std::make_unsigned_t<std::conditional_t<std::is_same_v<X, bool>, char, X>>>;
@@ -58,7 +58,7 @@ struct Sum : Monoid {
   static constexpr double moved(double, double x_off, double, double y_off) { return x_off + y_off; }
 };
 
-/// NaN where either value is.
+/// NaN if either value is.
 struct Max : Monoid {
   static constexpr Reduction kind = Reduction::max;
   static constexpr std::string_view name = "max", partial = "partial extreme";
@@ -77,7 +77,7 @@ struct Max : Monoid {
   }
 };
 
-/// NaN where either value is.
+/// NaN if either value is.
 struct Min : Monoid {
   static constexpr Reduction kind = Reduction::min;
   static constexpr std::string_view name = "min", partial = "partial extreme";
@@ -113,7 +113,7 @@ struct Product : Monoid {
   }
 };
 
-/// Of integers and bools, bit by bit. They reduce arrays of devices; no operation makes partial values of them.
+/// Bitwise, for integers and bools. Only collectives called as functions use it, no operation.
 struct BitAnd : Monoid {
   static constexpr Reduction kind = Reduction::bit_and;
   static constexpr std::string_view name = "bit_and", partial = "partial bits";
@@ -134,8 +134,8 @@ struct BitOr : Monoid {
 
 template <class... M> struct MonoidList {};
 
-/// All monoids of the library, in the order of their enumerators. A new one is a struct above, its entry here, and its
-/// enumerator.
+/// All monoids of the library, in the order of their enumerators. A new monoid needs its struct, an enumerator and an
+/// entry here.
 using Monoids = MonoidList<Sum, Max, Min, Product, BitAnd, BitOr>;
 
 template <class M> inline constexpr bool takes_doubles = (M::dtypes & set_of(DType::f64)) != 0;
@@ -148,7 +148,7 @@ template <class M, class X> TESSERA_INLINE constexpr X combined(X x, const X& y)
 
 }  // namespace monoids
 
-/// What is known of a monoid at run time, and what it makes of doubles; null of those that are of integers alone.
+/// A monoid at run time. The functions are null for monoids of integers only.
 struct ReductionFacts {
   std::string_view name, partial;
   DTypeSet dtypes = 0;
@@ -209,7 +209,7 @@ constexpr const ReductionFacts& facts_of(Reduction reduction) {
 constexpr std::string_view name_of(Reduction reduction) { return facts_of(reduction).name; }
 constexpr bool combines(Reduction reduction, DType type) { return (facts_of(reduction).dtypes & set_of(type)) != 0; }
 
-/// The element type of a reduction of elements of type x, and what it is kept in while it is partial.
+/// The element type of a reduction's result, and that of its partial values (f32 for bf16).
 constexpr DType reduced_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? sum_type(x) : x; }
 constexpr DType partial_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? summed_as(x) : x; }
 
@@ -218,12 +218,12 @@ template <Reduction R>
 using monoid_of =
     typename decltype(detail::find_monoid<R>(static_cast<detail::MonoidMap<monoids::Monoids>*>(nullptr)))::type;
 
-/// Calls `f.template operator()<M>()` with the monoid that `reduction` names.
+/// Calls `f.template operator()<M>()` with the monoid of `reduction`.
 template <class F> constexpr decltype(auto) with_monoid(Reduction reduction, F&& f) {
   return detail::with_monoid(reduction, f, monoids::Monoids{});
 }
 
-/// A set of element types for each reduction: what a program combines, so that only code for those is generated.
+/// A set of element types for each reduction. Code is generated only for the combinations that a program uses.
 struct ReducedTypes {
   DTypeSet of[static_cast<std::size_t>(reduction_count)]{};
 
@@ -234,11 +234,17 @@ struct ReducedTypes {
   }
 };
 
-/// The reductions that operations make partial values of, and those that they scan with, of all types that they have.
+/// All combinations of reduction and element type that operations can have: for partial values, and for scans.
 inline constexpr ReducedTypes all_partial_types = [] {
   ReducedTypes all;
   for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})
     all.add(reduction, all_dtypes);
+  return all;
+}();
+/// All that there are: those of collectives that are called as functions.
+inline constexpr ReducedTypes all_combined_types = [] {
+  ReducedTypes all;
+  for (int r = 0; r < static_cast<int>(reduction_count); ++r) all.add(static_cast<Reduction>(r), all_dtypes);
   return all;
 }();
 inline constexpr ReducedTypes all_scanned_types = [] {

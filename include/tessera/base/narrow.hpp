@@ -8,7 +8,7 @@
 
 namespace tessera {
 
-/// An integer in a narrower type. `what` is what there are too many of where it does not fit: capacity.
+/// Converts an integer to a narrower type. Errors: `capacity` if it does not fit; `what` says what is too many.
 template <class To, class From> constexpr To narrow(From value, const char* what) {
   const To made = static_cast<To>(value);
   if (static_cast<From>(made) != value || (made < To{}) != (value < From{}))

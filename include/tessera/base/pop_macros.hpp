@@ -1,4 +1,4 @@
-// Gives a program its macros of one letter back: see push_macros.hpp.
+// Restores the program's one-letter macros: see push_macros.hpp.
 
 #pragma pop_macro("TESSERA_MACROS_ARE_ASIDE")
 #ifndef TESSERA_MACROS_ARE_ASIDE

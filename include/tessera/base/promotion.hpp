@@ -4,18 +4,19 @@
 
 #include <tessera/base/dtype.hpp>
 
-// Which element type operands of different types are computed in. JAX's "Type promotion semantics", with 32-bit default
-// types for what has no width of its own: a plain number, a mean of integers, a quotient of integers.
+// The element type in which operands of different types are computed. JAX's "Type promotion semantics", with 32-bit
+// default types for C++ literals and Scalars, means of integers and quotients of integers.
 
 namespace tessera {
 
-/// A plain number has no width: it takes the type of the tensor it meets, unless that is of a lower kind.
+/// A literal, Dim or Scalar has no width: it takes the type of the tensor operand, unless it is floating and that is
+/// not.
 enum class NumberKind : std::uint8_t { integer, floating };
 
 constexpr bool is_integer(DType type) { return !is_floating(type) && type != DType::bool_; }
 
 namespace detail {
-/// The edges of JAX's lattice, upwards, as the set of types that a type may become; each holds the type itself.
+/// JAX's lattice of types: the set of types to which `type` may be promoted, itself included.
 constexpr DTypeSet becomes(DType type) {
   constexpr DTypeSet f64 = set_of(DType::f64), f32 = f64 | set_of(DType::f32), f16 = f32 | set_of(DType::f16),
                      bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
@@ -31,7 +32,7 @@ constexpr int count_of(DTypeSet set) {
 }
 }  // namespace detail
 
-/// The least type that both may become: i8 and u8 meet in i16, bf16 and f16 in f32, i64 and bf16 in bf16.
+/// The least common promotion of x and y: i16 for i8 and u8, f32 for bf16 and f16, bf16 for i64 and bf16.
 constexpr DType promote(DType x, DType y) {
   const unsigned both = detail::becomes(x) & detail::becomes(y);
   for (int t = 0; t < dtype_count; ++t)
@@ -39,24 +40,24 @@ constexpr DType promote(DType x, DType y) {
   return x;  // not reached: every two types have a least upper bound
 }
 
-/// The type of a tensor that meets a plain number: its own, but f32 where an integer or bool meets a floating number,
-/// and i32 where a bool meets a whole one.
+/// The promotion of a tensor's type with a literal, Dim or Scalar: x, but f32 for an integer or bool with a floating
+/// value, and i32 for a bool with an integer.
 constexpr DType promote(DType x, NumberKind number) {
   if (number == NumberKind::floating) return is_floating(x) ? x : DType::f32;
   return x == DType::bool_ ? DType::i32 : x;
 }
 
-/// What functions are computed in that have no integer results, such as quotients, roots and means: f32 for integers
-/// and bools.
+/// The type in which functions without integer results (quotients, roots, means) are computed: f32 for integers and
+/// bools.
 constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32; }
 
-/// What a sum of elements gives: i32 for bools and integers of fewer bits.
+/// The type of a sum: i32 for bools and for integers below 32 bits.
 constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
 
-/// What a sum is kept in while it is partial: as it is, but sums of bf16 are f32 until they are whole.
+/// The type of partial sums: that of the sum, but f32 for bf16 until the sum is complete.
 constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
 
-/// Whether a whole number is one of the values of an integer type.
+/// Whether an integer type has this value.
 constexpr bool holds(DType type, double number) {
   if (is_floating(type)) return true;
   if (type == DType::bool_) return number == 0 || number == 1;

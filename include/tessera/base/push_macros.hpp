@@ -1,9 +1,7 @@
-// Every header includes this file first and pop_macros.hpp last. In between, a program's macros of one letter are set
-// aside:
-// `#define N 4` in a program, or the I of <complex.h>, changes nothing in the headers. Neither file has an include
-// guard.
+// Every header includes this file first and pop_macros.hpp last, so that one-letter macros of a program (`#define N 4`,
+// or the I of <complex.h>) don't affect the header. Neither file has an include guard.
 
-// Defined inside the outermost header: headers that it includes have nothing left to set aside.
+// Only the outermost header saves the macros; headers that it includes find them saved.
 #pragma push_macro("TESSERA_MACROS_ARE_ASIDE")
 #ifndef TESSERA_MACROS_ARE_ASIDE
 #define TESSERA_MACROS_ARE_ASIDE

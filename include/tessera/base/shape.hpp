@@ -10,15 +10,15 @@
 
 namespace tessera {
 
-/// Most dims a tensor can have.
+/// The most dims of a tensor.
 inline constexpr int max_rank = 8;
 
 /// Extents of a tensor, outermost first.
 using Shape = InlineVector<std::int64_t, max_rank>;
 
-/// Product of the extents, 1 for a scalar; -1 where no tensor may have this shape: an extent is negative, or those
-/// above 0 multiply to more than max_elements. Empty tensors are no exception (the rule of NumPy), so that no stride
-/// and no reduced, sliced or transposed shape overflows.
+/// The product of the extents, 1 for rank 0; -1 for shapes that no tensor may have: with a negative extent, or with
+/// nonzero extents whose product exceeds max_elements. That holds for empty tensors too (as in NumPy), so that strides
+/// and reduced, sliced or transposed shapes can't overflow.
 constexpr std::int64_t elements_of(const Shape& shape) {
   std::int64_t n = 1;
   bool empty = false;
@@ -37,7 +37,7 @@ namespace detail {
 }
 }  // namespace detail
 
-/// Product of the extents; 1 for a scalar. Errors: `capacity` where no tensor may have this shape.
+/// The product of the extents; 1 for rank 0. Errors: `capacity` for a shape that no tensor may have.
 constexpr std::int64_t volume(const Shape& shape) {
   const std::int64_t n = elements_of(shape);
   if (n < 0) detail::fail_volume(shape);

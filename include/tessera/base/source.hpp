@@ -7,11 +7,10 @@
 #include <string>
 #include <string_view>
 
-#include <tessera/base/error.hpp>
-
 namespace tessera {
 
-/// The user's line behind a node, a collective or an error.
+/// The user's line that a node, a collective or an error comes from. As part of a message it reads " at train.cpp:41";
+/// it is empty where the line is unknown.
 struct Source {
   const char* file = "";
   std::uint32_t line = 0;
@@ -23,7 +22,7 @@ struct Source {
     if (line == 0) return {};
     std::string_view path(file);
     if (auto slash = path.rfind('/'); slash != std::string_view::npos) path.remove_prefix(slash + 1);
-    return concat_text(path, ":", line);
+    return std::string(path) + ":" + std::to_string(line);
   }
 };
 

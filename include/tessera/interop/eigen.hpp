@@ -11,7 +11,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
@@ -101,7 +101,7 @@ auto to_eigen(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
         !fits(Matrix::ColsAtCompileTime, Matrix::MaxColsAtCompileTime, cols))
       fail(errc::host_data, "[to_eigen] shape: ", layout_text(storage), " in a matrix of ",
            static_cast<int>(Matrix::RowsAtCompileTime), "x", static_cast<int>(Matrix::ColsAtCompileTime), " (-1: any)",
-           detail::at_text(at));
+           Source::from(at));
     Matrix out;
     out.resize(static_cast<Eigen::Index>(rows), static_cast<Eigen::Index>(cols));
     detail::copy_to_host(storage, out.data(), detail::eigen_strides(out, Rank));

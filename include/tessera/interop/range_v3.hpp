@@ -17,7 +17,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/tensor/allocate.hpp>
@@ -41,7 +41,7 @@ struct Device {
 
 namespace detail {
 inline int index_count(std::int64_t count, Here at) {
-  if (count > INT32_MAX) fail(errc::capacity, "[batches] count: ", count, " is above 2^31", at_text(at));
+  if (count > INT32_MAX) fail(errc::capacity, "[batches] count: ", count, " is above 2^31", Source::from(at));
   return static_cast<int>(count);
 }
 }  // namespace detail
@@ -91,7 +91,7 @@ auto batches(Values&& values, const Extent (&shape)[Rank], std::int64_t size, co
   detail::check_shape("batches", dtype_v<T>, whole, static_cast<int>(Rank), at);
   if (static_cast<std::uint64_t>(volume(whole)) != data.size())
     fail(errc::host_data, "[batches] element count: ", data.size(), " values for ", shape_text(dtype_v<T>, whole),
-         ", which has ", volume(whole), detail::at_text(at));
+         ", which has ", volume(whole), Source::from(at));
   return batches(whole[0], size, ragged, at) | ranges::views::transform([=](RowRange range) {
            Shape own = whole;
            own[0] = range.size();

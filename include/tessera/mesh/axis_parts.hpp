@@ -15,15 +15,15 @@
 
 namespace tessera {
 
-/// A part of an axis: the `size` that comes after parts of `before` in all, major first. Shardy writes
-/// `"x":(before)size`; a mesh that has the part for an axis calls it `x:(before)size`.
+/// A sub-axis: `size` devices of an axis, after (more significant) sub-axes of `before` devices in all. Shardy writes
+/// `"x":(before)size`; a mesh that has this sub-axis as an axis calls it `x:(before)size`.
 struct AxisPart {
   std::string_view axis;
   std::int32_t before = 1, size = 0;  ///< size 0: the whole axis
   friend constexpr bool operator==(const AxisPart&, const AxisPart&) = default;
 };
 
-/// What part of which axis a name of a mesh stands for; of size 0 where it is a name like any other.
+/// The sub-axis that an axis name of a mesh stands for; of size 0 for an ordinary name.
 constexpr AxisPart axis_part(std::string_view name) {
   const std::size_t base = detail::axis_part_at(name);
   if (base == name.size()) return {name};
@@ -33,8 +33,9 @@ constexpr AxisPart axis_part(std::string_view name) {
   return part;
 }
 
-/// The mesh with an axis cut into parts of these sizes, major first: the same devices in the same order. Errors:
-/// `mesh_axis` for an unknown axis and for one without a name, `not_divisible` for sizes that don't make it up.
+/// The mesh with one axis cut into sub-axes of these sizes, the most significant first; devices and their order stay.
+/// Errors: `mesh_axis` for an unknown axis and for an axis without a name, `not_divisible` for sizes whose product is
+/// not that of the axis.
 ///
 ///     ts::split_axis(ts::Mesh({{"x", 16}}), "x", {2, 4, 2})       // mesh(x:(1)2=2,x:(2)4=4,x:(8)2=2)
 constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {
@@ -65,9 +66,9 @@ constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, std::initiali
   return split_axis(mesh, axis, sizes.begin(), sizes.size());
 }
 
-/// The mesh with its axes cut where these parts begin and end, so that each part is made of axes of it. Errors:
-/// `mesh_axis` for an axis that the mesh lacks, `not_divisible` for parts that don't divide it or cut across each
-/// other.
+/// The mesh with its axes cut where these sub-axes begin and end, so that each sub-axis consists of axes of the result.
+/// Errors: `mesh_axis` for an axis that the mesh lacks, `not_divisible` for sub-axes that don't divide their axis or
+/// overlap partly.
 constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t count) {
   Mesh refined = mesh;
   for (int a = 0; a < mesh.rank(); ++a) {
@@ -107,7 +108,7 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t
     if (parts[p].size > 0) {
       bool known = false;
       for (const Axis& axis : mesh.axes()) known = known || axis.name.view() == parts[p].axis;
-      if (!known) (void)mesh.axis_index(parts[p].axis);  // says so
+      if (!known) (void)mesh.axis_index(parts[p].axis);  // throws with the axis
     }
   return refined;
 }

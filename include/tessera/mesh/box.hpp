@@ -29,7 +29,7 @@ constexpr Shape extents(const Box& box) {
   return shape;
 }
 
-/// The indices that both hold. Extents are never negative: boxes apart meet in an empty box.
+/// The intersection of two boxes. Extents are never negative: disjoint boxes give an empty box.
 constexpr Box intersect(const Box& a, const Box& b) {
   if (a.begin.size() != b.begin.size())
     fail(errc::rank_mismatch, "[intersect] ranks differ: ", a.begin.size(), " and ", b.begin.size());

@@ -15,17 +15,17 @@
 
 namespace tessera {
 
-/// One digit of a mixed-radix counter: `size` ids, `stride` apart.
+/// One digit of a mixed-radix number: `size` ids, `stride` apart.
 struct Digit {
   std::int32_t size = 1;
   std::int32_t stride = 1;
   friend constexpr bool operator==(const Digit&, const Digit&) = default;
 };
 
-/// Most devices whose ids are listed to change an order that is not changed wheel by wheel.
+/// An order that is not kept as digits is transposed or sorted as a list of ids; this is the most ids of such a list.
 inline constexpr std::int64_t max_listed_devices = std::int64_t{1} << 22;
 
-/// Most wheels an order of devices is kept in before it becomes a list.
+/// The most digits of an order; an order with more is kept as a list.
 inline constexpr int max_digits = 12;
 using DigitList = InlineVector<Digit, max_digits>;
 
@@ -38,10 +38,10 @@ struct KeptIds {
   const KeptIds* next;
 };
 
-/// Keeps a long list of ids for the life of the process, once each, so that an order stays a plain value. After the ids
-/// come the positions of 0, 1, ... count-1 in the list, -1 for one that it lacks.
+/// Keeps a long list of ids for the life of the process, each list once, so that an order can be a plain value. After
+/// the ids come the positions of 0, 1, ... count-1 in the list, -1 for an id that it lacks.
 inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) {
-  static const KeptIds* first = nullptr;  // shared among threads
+  static const KeptIds* first = nullptr;  // shared by all threads
   std::uint64_t hash = count;
   for (std::size_t i = 0; i < count; ++i) hash = hash_mix(hash, static_cast<std::uint64_t>(ids[i]));
   const KeptIds* head = __atomic_load_n(&first, __ATOMIC_ACQUIRE);
@@ -65,8 +65,8 @@ inline const std::int32_t* keep_ids(const std::int32_t* ids, std::size_t count) 
   return kept->ids;
 }
 
-/// Splits digits, minor first, where the axes of an array of these sizes begin: groups[a] is axis a, major first.
-/// False where an axis begins inside a digit that it does not divide.
+/// Splits digits at the borders of the axes of an array of these sizes: groups[a] has the digits of axis a, the most
+/// significant first. False where an axis ends inside a digit that it does not divide.
 constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, std::size_t axes, DigitList* groups) {
   std::size_t next = digits.size();
   Digit digit;
@@ -89,13 +89,13 @@ constexpr bool split_digits(const DigitList& digits, const std::int64_t* sizes, 
 
 }  // namespace detail
 
-/// Device ids in the order of a grid of devices: a counter with wheels where there is one, which takes no memory and no
-/// time per device, or a list. Each order has one form, so that equality and hashes are by meaning.
+/// The device ids of a mesh in row-major order of its axes: as digits of a mixed-radix number if possible, which takes
+/// no memory or time per device, otherwise as a list. Each order has exactly one form, so equality and hashes compare
+/// meanings.
 ///
-/// A counter is what XLA writes as `<=[dims]T(order)`: a range reshaped to dims, then transposed. The order without ids
-/// stands for 0, 1, 2, ... of whatever mesh it is given to.
-/// Errors: `capacity` for a list of more than 64 ids in a constant expression, unless it is a counter, and for more
-/// than max_listed_devices where a transpose or a sort is no counter.
+/// Digits are XLA's iota tile assignment `<=[dims]T(order)`: a range reshaped to dims, then transposed. An order
+/// without ids is 0, 1, 2, ... of any mesh that has it. Errors: `capacity` for a list of more than 64 ids in a constant
+/// expression that is no digits, and for transposes and sorts of more than max_listed_devices that are no digits.
 class DeviceOrder {
  public:
   static constexpr std::size_t inline_ids = 64;
@@ -121,7 +121,7 @@ class DeviceOrder {
     if (count > 1) order.digits_.push_back({static_cast<std::int32_t>(count), 1});
     return order;
   }
-  /// The order that a counter makes, major wheel first. The strides must make each id come once.
+  /// The order with these digits, the most significant first. The strides must give each id exactly once.
   static constexpr DeviceOrder of_digits(const DigitList& digits) {
     DeviceOrder order;
     order.size_ = 1;
@@ -141,7 +141,7 @@ class DeviceOrder {
   constexpr bool empty() const { return size_ == 0; }
   constexpr std::int64_t size() const { return size_; }
   constexpr bool is_range() const { return is_counter() && (digits_.empty() || digits_ == DigitList{{size32(), 1}}); }
-  /// Whether it is kept as a counter, of digits(); a list otherwise.
+  /// Whether the order is kept as digits (else as a list).
   constexpr bool is_counter() const { return size_ <= 1 ? few_[0] == 0 && !many_ : !digits_.empty(); }
   constexpr const DigitList& digits() const { return digits_; }
 
@@ -153,7 +153,7 @@ class DeviceOrder {
       id += position % digits_[d].size * digits_[d].stride;
     return static_cast<std::int32_t>(id);
   }
-  /// Where an id stands; size() where it does not.
+  /// The position of an id; size() if the order lacks it.
   constexpr std::int64_t position_of(std::int32_t id) const {
     std::int64_t position = 0;
     if (!is_counter()) {
@@ -166,11 +166,11 @@ class DeviceOrder {
     return position;
   }
 
-  /// The position of an id that stands at another position too; size() where all ids differ.
+  /// The second position of an id that occurs twice; size() if all ids differ.
   constexpr std::int64_t repeated() const {
-    if (is_counter()) return size_;  // a counter gives each id once
+    if (is_counter()) return size_;  // digits give each id once
     Growable<bool> seen(static_cast<std::size_t>(size_));
-    Growable<std::int32_t> outside;  // of 0 to size() - 1
+    Growable<std::int32_t> outside;  // not in 0 ... size() - 1
     for (std::int64_t i = 0; i < size_; ++i) {
       const std::int32_t id = (*this)[i];
       if (id < 0 || id >= size_) {
@@ -186,9 +186,9 @@ class DeviceOrder {
     return size_;
   }
 
-  /// Seen as an array of these sizes: its transpose, of which axis i is axis order[i] of this one.
+  /// The transpose of the order as an array of these sizes: axis i of the result is axis order[i].
   constexpr DeviceOrder transposed(const std::int64_t* sizes, const int* order, std::size_t axes) const {
-    bool moves = false;  // axes in their order, those of size 1 aside, are no transpose
+    bool moves = false;  // axes of size 1 may move without a transpose
     int last = -1;
     for (std::size_t i = 0; i < axes; ++i) {
       if (sizes[order[i]] == 1) continue;
@@ -213,7 +213,7 @@ class DeviceOrder {
     });
   }
 
-  /// The same with the ids of each run of `group` positions ascending.
+  /// The order with the ids of each group of `group` consecutive positions sorted.
   constexpr DeviceOrder ascending_in_groups(std::int64_t group) const {
     if (group <= 1) return *this;
     if (is_counter()) {
@@ -260,7 +260,7 @@ class DeviceOrder {
     for (std::int64_t i = 0; i < size_; ++i) out += concat_text(i ? "," : "", (*this)[i]);
     return out;
   }
-  /// "[4,2]T(1,0)", or "[8]" for a range; empty where there is no counter.
+  /// "[4,2]T(1,0)", or "[8]" for a range; empty for a list.
   std::string counter_text() const {
     if (!is_counter() || empty()) return {};
     if (digits_.size() < 2) return concat_text("[", size_, "]");
@@ -269,7 +269,8 @@ class DeviceOrder {
       std::size_t wider = 0;
       for (const Digit& digit : digits_) wider += digit.stride > digits_[place].stride;
       order += concat_text(place ? "," : "", wider);
-      for (const Digit& digit : digits_) {  // the dim at `place` is the digit that as many others are wider than
+      // the dim at `place` is the digit that has this many digits of larger stride
+      for (const Digit& digit : digits_) {
         std::size_t others = 0;
         for (const Digit& other : digits_) others += other.stride > digit.stride;
         if (others == place) dims += concat_text(place ? "," : "", digit.size);
@@ -288,7 +289,7 @@ class DeviceOrder {
     }
     return true;
   }
-  static constexpr void sort(std::int32_t* ids, std::int64_t count) {  // heap sort: no header, n log n
+  static constexpr void sort(std::int32_t* ids, std::int64_t count) {  // heap sort: n log n, and needs no header
     const auto sink = [&](std::int64_t root, std::int64_t end) {
       for (std::int64_t child = 2 * root + 1; child < end; root = child, child = 2 * root + 1) {
         if (child + 1 < end && ids[child + 1] > ids[child]) ++child;
@@ -323,7 +324,7 @@ class DeviceOrder {
     return true;
   }
 
-  /// From minor to major, each digit is as long as its ids keep one stride: digits that could merge have merged.
+  /// Finds the digits of a list of ids: from the least significant on, each is as long as the stride stays equal.
   constexpr bool find_digits(const std::int32_t* ids) {
     if (ids[0] != 0) return false;
     DigitList minor_first;
@@ -337,7 +338,7 @@ class DeviceOrder {
       block *= digit.size;
       minor_first.push_back(digit);
     }
-    // Each id once: a stride is what the narrower digits count, and no two digits have the same.
+    // Each id must occur once: the stride of a digit is the number of ids that digits of smaller strides count.
     for (std::size_t d = 0; d < minor_first.size(); ++d) {
       const std::int32_t stride = minor_first[d].stride;
       std::int64_t narrower = 1;
@@ -367,7 +368,7 @@ class DeviceOrder {
 
 namespace detail {
 
-/// `[dims]T(order)`: false where the order is no permutation of the dims, or the product passes 2^31.
+/// The order `[dims]T(order)`; false where `order` is no permutation of the dims, or the product exceeds 2^31.
 constexpr bool transposed_range(const std::int32_t* dims, std::size_t rank, const std::int32_t* order,
                                 std::size_t order_size, DeviceOrder& out) {
   if (rank != order_size) return false;

@@ -16,22 +16,15 @@
 
 namespace tessera {
 
-/// Where a device is: its slice, and its place in the torus of the slice.
+/// Where a device is: its slice, and its coordinates in the torus of the slice.
 struct DevicePlace {
   TorusDims coordinates;
   std::int32_t slice = 0;
 };
 
-/// Slices of one shape whose devices are numbered slice by slice, and in a slice with the first dim fastest, as TPUs
-/// number them. `{{2, 2, 1}, 2}` is two slices of 2x2x1.
-struct Torus {
-  TorusDims dims;
-  std::int32_t slices = 1;
-};
-
-/// Shapes of a hybrid mesh, one entry an axis, least talkative axis first: `inner` is laid on the fast network of each
-/// slice (ICI), `outer` over the slices (DCN). Without names the axes are 0, 1, ... With `split_dims` a dim of the
-/// torus may be shared among axes, where whole dims don't make them up.
+/// The shape of a hybrid mesh, one entry per axis, the axis with the least communication first: `inner` over the fast
+/// network of each slice (ICI), `outer` over slices (DCN). Without `axes` names, axes are 0, 1, ... With `split_dims`,
+/// axes may share a dim of the torus where whole dims don't have the size of an axis.
 struct HybridShape {
   std::vector<std::int32_t> inner;
   std::vector<std::int32_t> outer{};
@@ -41,7 +34,7 @@ struct HybridShape {
 
 namespace detail {
 
-/// The shape with its checks: outer of ones where it is left out. Gives the sizes of the whole mesh.
+/// Checks the shape and fills in a missing `outer` with ones. Returns the sizes of the whole mesh.
 inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice) {
   if (shape.outer.empty()) shape.outer.assign(shape.inner.size(), 1);
   if (shape.inner.size() != shape.outer.size())
@@ -79,11 +72,12 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
 
 }  // namespace detail
 
-/// A mesh over slices of devices with a fast network inside each and a slow one between them: each axis goes over the
-/// slices first, then over dims of the torus, so that the last axes get the fastest links. Device ids are not laid
-/// row-major. The shape is the product of inner and outer shape, axis by axis. Takes neither time nor memory per
-/// device. Errors: `mesh_devices` for an outer shape of a single slice, for devices or slices that are not as many as
-/// the shapes say, and for an axis that no whole dims of the torus make up, unless `split_dims` is set; `mesh_axis` for
+/// A mesh over slices with a fast network inside each and a slow network between them (create_hybrid_device_mesh of
+/// JAX): each axis goes over slices first, then over dims of the torus; the last axes get the fastest links. The size
+/// of an axis is the product of its inner and outer size. Device ids are not row-major. Takes no time or memory per
+/// device.
+/// Errors: `mesh_devices` for an outer shape of a single slice, for numbers of devices or slices that the shapes don't
+/// match, and for an axis whose size no whole dims of the torus have, unless `split_dims` is set; `mesh_axis` for
 /// shapes and names that don't match.
 ///
 ///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
@@ -113,9 +107,9 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
   return Mesh(axes, detail::order_of(digits));
 }
 
-/// The same for devices at explicit places, in the order of their ids. Slices may be numbered and placed anyhow, as
-/// long as each is a full box of the same shape. Errors: also `mesh_devices` for two devices at one place, and for a
-/// slice that is not a full box.
+/// hybrid_mesh for devices at explicit places, in the order of their ids. Slices may have any numbers and places, as
+/// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
+/// an incomplete slice.
 inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devices) {
   if (devices.empty()) fail(errc::mesh_devices, "[hybrid_mesh] devices: none");
   const std::size_t rank = devices[0].coordinates.size();
@@ -124,7 +118,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
     TorusDims low, high;
     std::vector<std::int32_t> ids;  // row-major over the box
   };
-  std::vector<Slice> slices;  // ascending
+  std::vector<Slice> slices;  // in ascending order of numbers
   for (const DevicePlace& device : devices) {
     if (device.coordinates.size() != rank)
       fail(errc::mesh_devices, "[hybrid_mesh] coordinates: ", device.coordinates.size(), " and ", rank,
@@ -174,7 +168,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
   const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice);
   const detail::TorusParts laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims);
 
-  // The order on a row-major torus, whose positions then stand for ids.
+  // The order on a row-major torus; its positions are then replaced by ids.
   std::vector<std::int32_t> ids(devices.size());
   for (std::size_t position = 0; position < ids.size(); ++position) {
     auto rest = static_cast<std::int64_t>(position);

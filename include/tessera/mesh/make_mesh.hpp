@@ -13,10 +13,10 @@
 
 namespace tessera {
 
-/// A mesh of device ids, laid row-major over sizes, with one name an axis or none at all: the constructor that Python
-/// users know. `device_count` is the number of devices that there are, if that is known.
-/// Errors, checked in this order: `mesh_devices` where the ids are not as many as the devices; `mesh_axis` where names
-/// don't match the sizes, or repeat; `mesh_devices` where the ids don't fill the mesh, repeat, or are out of range.
+/// A mesh from device ids in row-major order, sizes and names (one per axis, or none), as the constructors of JAX and
+/// PyTorch take them. `device_count`: the number of existing devices, if known.
+/// Errors, checked in this order: `mesh_devices` for another number of ids than of devices; `mesh_axis` for names that
+/// don't match the sizes, or repeat; `mesh_devices` for ids that don't fill the mesh, repeat, or are out of range.
 inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::vector<int>& sizes,
                       const std::vector<Name>& names = {}, std::int64_t device_count = -1) {
   const auto given = static_cast<std::int64_t>(device_ids.size());
@@ -32,7 +32,7 @@ inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::ve
   return Mesh(axes, DeviceOrder(device_ids.data(), device_ids.size()));
 }
 
-/// The device ids as nested lists, an axis a level: "[[0, 1], [2, 3]]".
+/// The device ids as nested lists, one level per axis: "[[0, 1], [2, 3]]".
 inline std::string logical_mesh_text(const Mesh& mesh) {
   std::string out;
   const auto print = [&](const auto& self, int axis, Coordinates& place) -> void {

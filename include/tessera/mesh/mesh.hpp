@@ -17,10 +17,10 @@
 
 namespace tessera {
 
-/// Most axes a mesh can have.
+/// The most axes of a mesh.
 inline constexpr int max_axes = 6;
 
-/// One direction of a mesh. An axis without a name has its index, in decimal digits, for a name.
+/// An axis of a mesh. An axis without a name is named by its index in decimal digits.
 struct Axis {
   Name name;
   int size = 1;
@@ -35,16 +35,16 @@ constexpr void check_axis_count(std::size_t count) {
 }
 }  // namespace detail
 
-/// A place in a mesh: one index an axis, in mesh order.
+/// The coordinates of a device: one index per axis, in mesh order.
 using Coordinates = InlineVector<int, max_axes>;
 
 class SubMesh;  // mesh/sub_mesh.hpp
 
-/// Devices arranged in a grid of axes. A mesh without axes is one device.
+/// Devices arranged in a grid of named axes. A mesh without axes is one device.
 ///
-/// Device ids are 0 to size()-1, laid row-major over the axes unless an order says otherwise; a mesh without axes may
-/// be one device of another mesh, by its id. A mesh is a plain value of a fixed size, however many devices it has.
-/// Errors: `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
+/// Device ids are 0 to size()-1 in row-major order of the axes, unless an order is given; a mesh without axes can be
+/// one device of another mesh, by its id. A mesh is a plain value of fixed size, for any number of devices. Errors:
+/// `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
@@ -72,19 +72,18 @@ class Mesh {
   constexpr Name axis_name(int axis) const { return at(axis).name; }
   constexpr bool is_named(int axis) const { return detail::index_of_digits(at(axis).name.view()) < 0; }
   constexpr bool has_axis(std::string_view name) const { return find(name) < rank(); }
-  /// The place of an axis by its name, or by its index in digits; `mesh_axis` with the names that there are when it is
-  /// unknown.
+  /// The index of an axis, from its name or from its index in digits. Errors: `mesh_axis`, with the names of the mesh.
   constexpr int axis_index(std::string_view name) const {
     const int axis = find(name);
     if (axis == rank()) fail_axis_is_not_in_the_mesh(name);
     return axis;
   }
 
-  /// The part of the mesh along some of its axes, as DeviceMesh slices by name; in mesh/sub_mesh.hpp.
+  /// The part of the mesh along some of its axes, as in DeviceMesh; defined in mesh/sub_mesh.hpp.
   constexpr SubMesh operator[](std::string_view axis) const;
   constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
 
-  /// The device ids, row-major over the axes; empty where they are 0, 1, 2, ...
+  /// The device ids in row-major order of the axes; empty where they are 0, 1, 2, ...
   constexpr const DeviceOrder& order() const { return order_; }
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
@@ -119,8 +118,8 @@ class Mesh {
     return order_.empty() ? hash : hash_mix(hash, order_.hash());
   }
 
-  /// "mesh(data=2,model=4)"; where ids are not laid row-major with ";order=3,2,1,0", or with ";order=[2,4]T(1,0)" for
-  /// more than eight devices in the transposed order of an array. parse_mesh reads it back.
+  /// "mesh(data=2,model=4)"; ids that are not row-major follow as ";order=3,2,1,0", or ";order=[2,4]T(1,0)" for more
+  /// than eight devices in the order of a transposed array. parse_mesh reads this text.
   std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
@@ -170,7 +169,7 @@ class Mesh {
     for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
       if (order_[i] < 0 || order_[i] >= ids)
         fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[i]);
-    // One spelling for one mesh: equality and hashes are keys of the plan cache.
+    // Each mesh has one form: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
   [[noreturn]] void fail_axis_is_not_in_the_mesh(std::string_view name) const {
@@ -182,7 +181,7 @@ class Mesh {
   std::int64_t size_ = 1;
 };
 
-/// Reads "data=2,model=4", with or without "mesh( )" around it, as Mesh::text() prints it and a command line gives it.
+/// Reads "data=2,model=4", with or without "mesh( )" around it: the text of Mesh::text(), and what command lines take.
 constexpr Mesh parse_mesh(std::string_view text) {
   detail::TextReader reader{text};
   const bool wrapped = reader.take("mesh(");
@@ -234,7 +233,7 @@ constexpr Mesh parse_mesh(std::string_view text) {
   return Mesh(axes, order);
 }
 
-/// A mesh of axes without names: a spec calls them 0, 1, ...
+/// A mesh of axes without names: specs call them 0, 1, ...
 constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder& order = {}) {
   detail::check_axis_count(sizes.size());
   AxisTable axes;
@@ -242,7 +241,7 @@ constexpr Mesh unnamed_mesh(std::initializer_list<int> sizes, const DeviceOrder&
   return Mesh(axes, order);
 }
 
-/// All devices along one axis, which has no name unless one is given.
+/// All devices along one axis, by default without a name.
 constexpr Mesh mesh_1d(int devices, const Name& axis = detail::name_of_index(0)) { return Mesh({{axis, devices}}); }
 
 }  // namespace tessera

@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-/// Most mesh axes that can split one dim.
+/// The most mesh axes that can split one dim.
 inline constexpr int max_axes_per_dim = 4;
 
 namespace detail {
@@ -35,7 +35,7 @@ struct NoAxis {};
 /// The entry of a dim that no mesh axis splits.
 inline constexpr NoAxis none{};
 
-/// A mesh axis in a spec: its name, or its index.
+/// A mesh axis in a spec, by name or by index.
 struct AxisRef {
   Name name;
 
@@ -60,19 +60,19 @@ struct AxisRef {
   }
 };
 
-/// A sub-axis of a mesh axis, for a spec: the `size` devices that come after parts of `before` in all, major first, as
-/// Shardy's `"x":(before)size`. Of an axis x of 4 devices, sub_axis("x", 1, 2) is the major half of its coordinate and
-/// sub_axis("x", 2, 2) the minor one. "x:(1)2" spells the same. Errors: `spec_axis`.
+/// A sub-axis of a mesh axis, for a spec: `size` devices, after more significant sub-axes of `before` devices in all,
+/// as Shardy's `"x":(before)size`. Of an axis x of 4 devices, sub_axis("x", 1, 2) is the more significant half of the
+/// coordinate and sub_axis("x", 2, 2) the less significant. "x:(1)2" means the same. Errors: `spec_axis`.
 constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_t size) {
   if (before < 1 || size < 2)
     fail(errc::spec_axis, "[spec] sub_axis: '", axis.name.view(), "' has no part of ", size, " after ", before);
   return AxisRef(detail::name_of_part(axis.name.view(), before, size));
 }
 
-/// How one dim is split: by nothing, by an axis, or by a list of axes, major first.
+/// How one dim is split: not at all, by an axis, or by a list of axes, the most significant first.
 struct SpecEntry {
   InlineVector<Name, max_axes_per_dim> axes;
-  std::uint8_t priority = 0;  ///< 0: used in computations; above: for storage only, and gathered where it is used
+  std::uint8_t priority = 0;  ///< 0: split for computing too; above 0: only stored split, and gathered where it is used
 
   constexpr SpecEntry() = default;
   constexpr SpecEntry(NoAxis) {}
@@ -87,10 +87,10 @@ struct SpecEntry {
   friend constexpr bool operator==(const SpecEntry&, const SpecEntry&) = default;
 };
 
-/// How a tensor is sharded over a mesh: an entry for each dim, of axes by name or by index. Dims past the last entry
-/// are not split; a scalar takes `{}`. Each axis splits one dim at most. The order in a list matters: the first axis is
-/// the major one. Errors: `spec_axis` for a negative index; names and repetitions are checked against a mesh, by
-/// resolve.
+/// How a tensor is sharded over a mesh: an entry for each dim, of axes by name or by index. Dims beyond the last entry
+/// are not split; the spec of a rank-0 tensor is `{}`. Each axis splits at most one dim. In a list the first axis is
+/// the most significant. Errors: `spec_axis` for a negative index; `resolve` checks names and repetitions against a
+/// mesh.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
 ///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in parts
@@ -101,13 +101,13 @@ struct PartitionSpec {
   constexpr PartitionSpec(std::initializer_list<SpecEntry> list)
       : entries((detail::check_entry_count(list.size()), list)) {}
 
-  /// The same spec as a way to store only: the tensor is gathered where it is used, as FSDP does with weights.
+  /// This spec for storage only: the tensor is gathered where it is used, as FSDP does with weights.
   constexpr PartitionSpec gathered_on_use() const {
     PartitionSpec spec = *this;
     for (SpecEntry& entry : spec.entries) entry.priority = entry.axes.empty() ? 0 : 1;
     return spec;
   }
-  /// The same for one entry: the axes of the others keep splitting the computation.
+  /// The same for one entry: the axes of other entries also split computations.
   constexpr PartitionSpec gathered_on_use(int dim) const {
     if (dim < 0 || dim >= static_cast<int>(entries.size()))
       fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of ", entries.size(), " entries");
@@ -117,7 +117,7 @@ struct PartitionSpec {
     return spec;
   }
 
-  /// "{data,-,(x,y)}"; a star marks an entry that is gathered on use. parse_spec reads it back.
+  /// "{data,-,(x,y)}"; `*` marks an entry that is gathered on use. parse_spec reads this text.
   std::string text() const {
     std::string out = "{";
     for (const SpecEntry& entry : entries) {
@@ -136,7 +136,7 @@ struct PartitionSpec {
   friend constexpr bool operator==(const PartitionSpec&, const PartitionSpec&) = default;
 };
 
-/// Reads "{data,-,(x,y)}", with or without the braces, as PartitionSpec::text() prints it.
+/// Reads "{data,-,(x,y)}", with or without the braces: the text of PartitionSpec::text().
 constexpr PartitionSpec parse_spec(std::string_view text) {
   detail::TextReader reader{text};
   const auto expect = [&](bool matches) {

@@ -18,14 +18,14 @@ namespace tessera {
 
 namespace detail {
 
-/// Columns that a text of narrow UTF-8 characters takes.
+/// The number of columns of a text of narrow UTF-8 characters.
 inline std::size_t width_of(std::string_view text) {
   std::size_t width = 0;
   for (char c : text) width += (static_cast<unsigned char>(c) & 0xc0) != 0x80;
   return width;
 }
 
-/// One table; a cell is a text and the shard that colors it, or -1.
+/// One table; a cell has a text and the shard that colors it, or -1.
 struct TextTable {
   struct Cell {
     std::string text;
@@ -84,9 +84,10 @@ inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
 
 }  // namespace detail
 
-/// Draws which devices hold which shard, as a table of the first two dims; one dim is one row. Devices in one cell hold
-/// replicas of it. Where later dims are split, there is a titled table for each of their shards. `device_count` matters
-/// where the sharding names no devices. What is manual or unreduced says so. Large meshes are summarized.
+/// Draws which devices hold which shard, as a table of the first two dims; a tensor of one dim is one row. Devices in
+/// one cell hold replicas. Where later dims are split, there is a table with a title for each of their shards.
+/// `device_count` is used where the sharding names no devices. Manual and unreduced parts are named. Large meshes are
+/// abbreviated.
 ///
 ///     ┌────────────┬────────────┐
 ///     │ CPU [0, 1] │ CPU [2, 3] │

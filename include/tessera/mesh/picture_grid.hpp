@@ -15,19 +15,19 @@
 
 namespace tessera {
 
-/// How a picture of a sharding looks. What is longer than its limit is shown by its beginning and its end.
+/// Options of a picture of a sharding. What exceeds a limit is abbreviated to its beginning and end.
 struct PictureOptions {
   std::string_view device_kind = "CPU";
   bool color = false;    ///< ANSI colors in text; an SVG always has colors
   int max_rows = 16;     ///< of a table
   int max_columns = 16;  ///< of a table
-  int max_planes = 4;    ///< tables, one for each shard of the dims past the second
+  int max_planes = 4;    ///< tables, one for each shard of the dims beyond the second
   int max_ids = 16;      ///< device ids in a cell
 };
 
 namespace detail {
 
-/// The cells of a picture: the shards of the first two dims, a plane for each shard of the others.
+/// The cells of a picture: the shards of the first two dims, with a plane for each shard of the other dims.
 class PictureGrid {
  public:
   PictureGrid(const HloSharding& sharding, std::int64_t device_count, const PictureOptions& options)
@@ -47,7 +47,7 @@ class PictureGrid {
     devices_ = devices_.ascending_in_groups(group_);
   }
 
-  /// One dim is one row.
+  /// Numbers of rows and columns; a tensor of one dim is one row.
   std::int64_t rows() const { return tile_.size() < 2 ? 1 : tile_[0]; }
   std::int64_t columns() const { return tile_.empty() ? 1 : tile_.size() < 2 ? tile_[0] : tile_[1]; }
   std::int64_t planes() const {
@@ -56,7 +56,7 @@ class PictureGrid {
     return count;
   }
   std::int64_t device_count() const { return devices_.size(); }
-  /// The dim that the columns, or the rows, are cut from; -1 for none.
+  /// The dim that the columns (the rows) show, -1: none.
   int column_dim() const { return static_cast<int>(tile_.size() < 2 ? tile_.size() : 2) - 1; }
   int row_dim() const { return tile_.size() < 2 ? -1 : 0; }
 
@@ -103,7 +103,7 @@ class PictureGrid {
 
  private:
   static std::int64_t limit(int given) { return given < 3 ? 3 : given; }
-  /// 0, 1, ..., with -1 for what is left out.
+  /// 0, 1, ..., with -1 in place of those that are left out.
   static std::vector<std::int64_t> shown(std::int64_t count, int given) {
     std::vector<std::int64_t> places;
     for (std::int64_t i = 0; i < count && i < limit(given); ++i) places.push_back(i);
@@ -121,7 +121,7 @@ class PictureGrid {
   std::string role_;
 };
 
-/// A light color for each shard, apart from those next to it: red, green, blue from 0 to 255.
+/// A light color for each shard that differs from those next to it; red, green and blue from 0 to 255.
 struct Color {
   int red, green, blue;
 };

@@ -20,22 +20,22 @@
 
 namespace tessera {
 
-/// Mesh axes that split one dim, as indices into the mesh, major first. Where a sharding cuts axes, they are indices
-/// into its sub-axes.
+/// The mesh axes that split one dim, as indices into the mesh, the most significant first. In a sharding with cuts they
+/// are indices into its sub-axes.
 using AxisList = InlineVector<std::uint8_t, max_axes_per_dim>;
 
-/// How a tensor of a known rank is sharded over a mesh: a spec with its axis names looked up, plus the axes that a
-/// value is still to be reduced over. Axes in neither place hold replicas. A sharding that takes axes in parts has
-/// `cuts`, and its indices are those of the mesh cut so: see refined_mesh.
+/// How a tensor of known rank is sharded over a mesh: a spec with its axis names resolved to indices, plus the axes
+/// over which the value is partial (unreduced). Over all other axes it is replicated. A sharding by sub-axes has
+/// `cuts`; its indices are then those of the mesh with these cuts: see refined_mesh.
 struct Sharding {
   std::uint8_t rank = 0;
   AxisList dims[max_rank]{};
   std::uint16_t unreduced = 0;           ///< one bit a mesh axis
   Reduction reduction = Reduction::sum;  ///< how the parts of an unreduced value combine
-  std::uint8_t priority[max_rank]{};     ///< 0: a sharding to compute in; above: to store in, gathered on use
-  AxisCuts cuts{};                       ///< of the mesh's axes into the sub-axes that it uses; mostly none
+  std::uint8_t priority[max_rank]{};     ///< 0: split for computing too; above 0: only stored split, gathered on use
+  AxisCuts cuts{};                       ///< of the mesh's axes into the sub-axes that it uses; usually none
 
-  /// Mesh axes that make shards differ, one bit each.
+  /// The mesh axes over which shards differ, one bit each.
   constexpr std::uint16_t used_axes() const {
     std::uint16_t mask = unreduced;
     for (int dim = 0; dim < rank; ++dim)
@@ -81,7 +81,7 @@ constexpr Sharding replicated(int rank) {
 
 namespace detail {
 
-/// A sharding by sub-axes: what a sharding says in indices that hold for its cuts alone.
+/// A sharding by sub-axes, in a form that does not depend on the cuts of a mesh.
 class SubAxisSharding {
  public:
   SubAxisList dims[max_rank], unreduced;
@@ -94,15 +94,15 @@ class SubAxisSharding {
     for (std::size_t axis = 0; axis < table.size(); ++axis)
       if (sharding.unreduced >> axis & 1) add_sub_axis(unreduced, table[axis]);
   }
-  /// The cuts that it needs. Errors: `capacity`.
+  /// The cuts that this sharding needs. Errors: `capacity`.
   constexpr AxisCuts cuts(const Mesh& mesh) const {
     AxisCuts found;
     for (const SubAxisList& list : dims) add_cuts(list, mesh, found);
     add_cuts(unreduced, mesh, found);
     return found;
   }
-  /// The axes of a sharding, as indices into a mesh with these cuts. False where a dim has more of them than there is
-  /// room for, and where the cuts lack some that it needs.
+  /// Writes the axes as indices into a mesh with the cuts `cut`. False where a dim has more axes than an AxisList
+  /// holds, or where a cut is missing.
   constexpr bool write(Sharding& sharding, const Mesh& mesh, const AxisCuts& cut) const {
     const SubAxisTable table = sub_axes(mesh, cut);
     bool room = true;
@@ -130,7 +130,7 @@ class SubAxisSharding {
   }
 };
 
-/// The same placement with no cuts but those that it needs.
+/// The same sharding with only the cuts that it needs.
 constexpr Sharding with_fewest_cuts(const Sharding& sharding, const Mesh& mesh) {
   const SubAxisSharding parts(sharding, mesh);
   const AxisCuts cuts = parts.cuts(mesh);
@@ -140,8 +140,8 @@ constexpr Sharding with_fewest_cuts(const Sharding& sharding, const Mesh& mesh) 
 }
 }  // namespace detail
 
-/// The same placement on the mesh with these cuts, which have its own: a sharding of refined_mesh(mesh, cuts). Errors:
-/// `capacity` for a dim split by more of its axes than there is room for.
+/// The same sharding on the mesh with these cuts, which include its own: a sharding of refined_mesh(mesh, cuts).
+/// Errors: `capacity` for a dim that more axes split than an AxisList holds.
 constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, const AxisCuts& cuts) {
   Sharding made = sharding;
   if (!(cuts == sharding.cuts) && !detail::SubAxisSharding(sharding, mesh).write(made, mesh, cuts))
@@ -150,8 +150,9 @@ constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, 
   return made;
 }
 
-/// The same placement without what splits nothing, axes of size 1, and with no more cuts than it needs. Two shardings
-/// on one mesh mean the same where these are equal. Plans are made of them, tensors keep what was written.
+/// The canonical form of a sharding: without axes of size 1, which split nothing, and with only the cuts that it needs.
+/// Two shardings of a mesh mean the same if their canonical forms are equal. Plans use canonical shardings; tensors
+/// keep what the user wrote.
 constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty()) {
     const Sharding fewest = detail::with_fewest_cuts(sharding, mesh);
@@ -180,7 +181,7 @@ namespace detail {
                                    int rank) {
   fail(id, "[spec] ", rule, ": ", spec.text(), " for a tensor of rank ", rank, " on ", mesh.text());
 }
-// Their names are what a compiler shows of a mistake in a constant.
+// The names of these functions appear in compilers' messages about constants.
 [[noreturn]] inline void fail_axis_of_spec_is_not_in_the_mesh(const Name& axis, const PartitionSpec& spec,
                                                               const Mesh& mesh, int rank) {
   fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is unknown"), spec, mesh, rank);
@@ -197,7 +198,7 @@ constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
 }  // namespace detail
 
 namespace detail {
-/// resolve() for a spec that names sub-axes, or axes that the mesh was cut at.
+/// resolve() for a spec that names sub-axes, or axes that were cut in the mesh.
 constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, int rank) {
   SubAxisSharding parts;
   Sharding sharding = replicated(rank);
@@ -227,9 +228,9 @@ constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, in
 }
 }  // namespace detail
 
-/// Looks the axis names of a spec up in a mesh, for a tensor of the given rank.
-/// Errors: `spec_axis` for an axis that is unknown or used twice, `spec_rank` for a spec longer than the rank,
-/// `not_divisible` for sub-axes that divide neither their axis nor each other.
+/// Looks up the axis names of a spec in a mesh, for a tensor of the given rank. Errors: `spec_axis` for an axis that is
+/// unknown or used twice, `spec_rank` for a spec with more entries than the rank, `not_divisible` for sub-axes that
+/// don't divide their axis or each other.
 constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
   if (rank < 0 || rank > max_rank)
     detail::fail_spec(errc::capacity, concat_text("rank from 0 to ", max_rank), spec, mesh, rank);
@@ -251,8 +252,8 @@ constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank
   return sharding;
 }
 
-/// The spec that resolves to a sharding, less what a spec can't say: unreduced axes. Parts of an axis that follow each
-/// other are one.
+/// The spec that resolves to a sharding; unreduced axes are lost, since specs can't express them. Consecutive sub-axes
+/// of one axis are joined.
 constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty())
     return spec_of(refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
@@ -269,7 +270,7 @@ constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
   return spec;
 }
 
-/// "{data,-}", with "+sum(model)" after it for a value still to be summed over the axis "model".
+/// "{data,-}", followed by "+sum(model)" for a value that is partial over the axis "model".
 inline std::string text(const Sharding& sharding, const Mesh& mesh) {
   std::string out = spec_of(sharding, mesh).text();
   if (sharding.unreduced == 0) return out;
@@ -282,7 +283,7 @@ inline std::string text(const Sharding& sharding, const Mesh& mesh) {
   return out + ")";
 }
 
-/// Number of shards that a dim is split into.
+/// The number of shards into which a dim is split.
 constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
   if (dim < 0 || dim >= sharding.rank)
     fail(errc::dim_range, "[shard_count] dim in range: ", dim, " of rank ", sharding.rank);
@@ -294,11 +295,11 @@ constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
 }
 
 namespace detail {
-/// The devices that come after a sub-axis in its axis: the stride of its coordinate in that of the axis.
+/// The number of devices behind (less significant than) a sub-axis in its axis: the stride of its coordinate.
 constexpr int devices_after(const SubAxis& part, const Mesh& mesh) {
   return mesh.axis_size(part.axis) / part.before / part.size;
 }
-/// A place in a mesh as one in the mesh with these cuts.
+/// Coordinates in a mesh as coordinates in the mesh with these cuts.
 constexpr Coordinates refined_coordinates(const Coordinates& coordinates, const Mesh& mesh, const AxisCuts& cuts) {
   Coordinates place;
   for (const SubAxis& part : sub_axes(mesh, cuts))
@@ -307,8 +308,9 @@ constexpr Coordinates refined_coordinates(const Coordinates& coordinates, const 
 }
 }  // namespace detail
 
-/// The indices that the device at `coordinates` holds. A dim of n indices over k shards is cut every ceil(n/k);
-/// trailing shards are shorter, or empty at [n, n). The axes of a dim count as one, major first.
+/// The indices of the shard that the device at `coordinates` holds. A dim of n indices is cut into k shards of
+/// ceil(n/k); trailing shards are shorter, or empty at [n, n). The axes of a dim count as one axis, the first being the
+/// most significant.
 constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh,
                         const Coordinates& coordinates) {
   detail::check_same_rank(shape, sharding);
@@ -334,19 +336,19 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
   return box;
 }
 
-/// The indices that a device holds.
+/// The indices of the shard that a device holds.
 constexpr Box device_box(const Shape& shape, const Sharding& sharding, const Mesh& mesh, int device) {
   return shard_box(shape, sharding, mesh, mesh.coordinates_of(device));
 }
 
-/// Numbers the distinct shards of a tensor: mixed radix over the mesh axes that the sharding uses, in mesh order.
-/// A tensor stores one buffer a shard, however many devices hold a replica of it.
+/// Numbers the distinct shards of a tensor by the coordinates along the axes that the sharding uses, in mesh order. A
+/// tensor stores one buffer per distinct shard, however many devices hold a replica of it.
 class ShardGrid {
  public:
   constexpr ShardGrid() = default;
   constexpr ShardGrid(const Mesh& mesh, const Sharding& sharding)
       : ShardGrid(mesh, unsigned{sharding.used_axes()}, sharding.cuts) {}
-  /// The grid over axes given by a bit each, of the mesh with cuts.
+  /// The grid over the given axes, one bit each, of the mesh with these cuts.
   constexpr ShardGrid(const Mesh& mesh, unsigned used, const AxisCuts& cuts = {})
       : rank_(mesh.rank()), used_(static_cast<std::uint16_t>(used)) {
     if (!cuts.empty()) parts_ = sub_axes(mesh, cuts);
@@ -363,14 +365,14 @@ class ShardGrid {
     for (SubAxis& part : parts_) part.before = detail::devices_after(part, mesh);
   }
 
-  /// Number of distinct shards.
+  /// The number of distinct shards.
   constexpr int count() const { return count_; }
-  /// Number of devices that hold each shard.
+  /// The number of devices that hold each shard.
   constexpr int replicas() const { return replicas_; }
   constexpr int index_of(const Coordinates& coordinates) const { return digits(coordinates, used_); }
-  /// Which replica of its shard is at `coordinates`, counted in mesh order.
+  /// Which replica of its shard the device at `coordinates` holds, counted in mesh order.
   constexpr int replica_of(const Coordinates& coordinates) const { return digits(coordinates, ~unsigned{used_}); }
-  /// The coordinates of a shard on the mesh; of its first replica by default.
+  /// The mesh coordinates of a shard, by default of its first replica.
   constexpr Coordinates coordinates(int index, int replica = 0) const {
     Coordinates place(static_cast<std::size_t>(rank_), 0);
     const auto digit = [&](int axis) { return (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis]; };
@@ -398,10 +400,10 @@ class ShardGrid {
   int replicas_ = 1;
   int sizes_[max_axes]{};
   int strides_[max_axes]{};
-  SubAxisTable parts_;  ///< where axes are cut; `before` is the stride of each in the coordinate of its axis
+  SubAxisTable parts_;  ///< where axes are cut; `before` is the stride of a sub-axis in the coordinate of its axis
 };
 
-/// The replica that a device holds: how many devices of lower id hold the same shard.
+/// Which replica a device holds: the number of devices of lower id that hold the same shard.
 constexpr int replica_id(const Mesh& mesh, const Sharding& sharding, int device) {
   const ShardGrid grid(mesh, sharding);
   const Coordinates place = mesh.coordinates_of(device);
@@ -413,16 +415,16 @@ constexpr int replica_id(const Mesh& mesh, const Sharding& sharding, int device)
   return lower;
 }
 
-/// Where one element of a tensor is: in a shard, numbered as in ShardGrid, at an index of its own.
+/// Where one element of a tensor is: a shard, numbered as in ShardGrid, and the index in that shard.
 struct ElementPlace {
   int shard = 0;
   Shape index;
   friend constexpr bool operator==(const ElementPlace&, const ElementPlace&) = default;
 };
 
-/// Which shard holds the element at an index of the whole tensor, and where in it. Of a value still to be reduced it is
-/// the first of the shards that hold parts of the element.
-/// Errors: `rank_mismatch`, and `dim_range` for an index outside the tensor.
+/// Finds the shard that holds the element at a global index, and the element's index in the shard. For a partial value,
+/// the first of the shards that hold parts of the element. Errors: `rank_mismatch`, and `dim_range` for an index
+/// outside of the tensor.
 constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   detail::check_same_rank(shape, sharding);
   if (index.size() != shape.size())

@@ -14,12 +14,12 @@
 
 namespace tessera {
 
-/// A mesh and a spec for tensors of one rank, as loaders of batches carry it.
+/// A mesh and a spec for tensors of one rank, as data loaders use them (ShardingSpec of PyTorch/XLA).
 ///
-/// With `minibatch`, what a host holds is its own part of the batch: its rows are split over its own devices, and the
-/// whole tensor has the rows of all hosts, host after host. Devices are numbered host by host.
-/// Errors: `rank_mismatch` for a tensor of another rank, `not_divisible` for rows that do not divide over the devices
-/// of a host, `mesh_devices` for a mesh that gives a host rows of another.
+/// With `minibatch`, each host has its own part of the batch: the rows of a host are split over its devices, and the
+/// global tensor has the rows of all hosts in order. Devices are numbered host by host. Errors: `rank_mismatch` for a
+/// tensor of another rank; `not_divisible` for rows that the devices of a host don't divide; `mesh_devices` for a mesh
+/// that gives one host's rows to another.
 struct ShardingSpec {
   Mesh mesh;
   PartitionSpec spec;
@@ -33,7 +33,7 @@ struct ShardingSpec {
            " entries, the tensor ", rank, " dims");
     return tessera::resolve(spec, mesh, rank);
   }
-  /// The shape of the whole tensor, of which each of `hosts` holds `local`.
+  /// The shape of the global tensor, of which each of `hosts` hosts has `local`.
   constexpr Shape global_shape(const Shape& local, int hosts) const {
     if (!minibatch) return local;
     check_minibatch(local, hosts);
@@ -41,7 +41,7 @@ struct ShardingSpec {
     shape[0] *= hosts;
     return shape;
   }
-  /// The indices of what its host holds that a device gets.
+  /// The indices, within what its host has, of the shard that a device gets.
   constexpr Box local_box(const Shape& local, int hosts, int device) const {
     const Sharding sharding = resolve(static_cast<int>(local.size()));
     const Shape shape = global_shape(local, hosts);

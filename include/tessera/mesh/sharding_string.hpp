@@ -20,10 +20,10 @@
 
 namespace tessera {
 
-/// Two spellings of the devices in an HLO sharding: a transposed range where there is one, or every id.
+/// Two spellings of the devices in an HLO sharding: as a transposed iota where possible, or as a list of ids.
 enum class HloForm : std::uint8_t { iota, v1 };
 
-/// What a sharding is, in one word.
+/// The kind of an HLO sharding.
 enum class ShardingType : std::uint8_t {
   unannotated,
   replicated,
@@ -40,35 +40,35 @@ constexpr std::string_view name_of(ShardingType type) {
   return names[static_cast<std::size_t>(type)];
 }
 
-/// An HLO sharding string, taken apart: what XLA programs and their tools exchange.
+/// A parsed HLO sharding string, the text that XLA and its tools exchange.
 ///
-/// Two of them are equal where they mean the same: each device holds the same tile, in the same role. Their hashes
-/// agree with that. Devices in the transposed order of a range take neither time nor memory, however many there are.
-/// Errors: `capacity` from ==, canonical() and replica_id() where sizes of the tile don't divide those of the
-/// transposed range and there are more than max_listed_devices; from text() where it would list more than these.
+/// Two shardings are equal where they mean the same: each device holds the same tile in the same role; hashes agree
+/// with that. Devices that are a transposed iota take no time or memory each. Errors: `capacity` from ==, canonical()
+/// and replica_id() where the sizes of the tile don't divide those of the transposed iota and there are more than
+/// max_listed_devices devices; from text() where it would have to list more.
 struct HloSharding {
   enum class Kind : std::uint8_t { unannotated, replicated, maximal, manual, unreduced, tiled };
   enum class Subgroup : std::uint8_t { manual, unreduced, replicated };
 
   Kind kind = Kind::unannotated;
-  InlineVector<std::int64_t, max_rank + 4> tile;  ///< tiles a dim, then the size of each subgroup
-  InlineVector<Subgroup, 4> subgroups;            ///< what the last dims of the tile mean
-  DeviceOrder devices;                            ///< row-major over the tile; of a maximal sharding, the one device
+  InlineVector<std::int64_t, max_rank + 4> tile;  ///< number of tiles per dim, then the size of each subgroup
+  InlineVector<Subgroup, 4> subgroups;            ///< the meaning of the last dims of the tile
+  DeviceOrder devices;                            ///< row-major over the tile; of a maximal sharding, its one device
 
-  /// Dims of the tensor that the tile covers.
+  /// The number of the tensor's dims that the tile covers.
   constexpr std::size_t rank() const { return tile.size() - subgroups.size(); }
-  /// Tiles that the dims of the tensor are cut into.
+  /// The number of tiles that the dims of the tensor are cut into.
   constexpr std::int64_t tile_count() const {
     std::int64_t count = 1;
     for (std::size_t dim = 0; dim < rank(); ++dim) count *= tile[dim];
     return count;
   }
   constexpr ShardingType type() const;
-  /// The one spelling of a sharding: subgroups of one kind merged and in the order manual, unreduced, replicated, none
-  /// of size one; replicas in ascending order; `replicated` by its name.
+  /// The canonical form: subgroups merged by kind and in the order manual, unreduced, replicated, without those of size
+  /// one; replicas in ascending order; `replicated` as such.
   constexpr HloSharding canonical() const;
   constexpr std::uint64_t hash() const;
-  /// As XLA prints it; empty when unannotated. parse_hlo_sharding reads it back.
+  /// As XLA prints it; empty for an unannotated value. parse_hlo_sharding reads this text.
   std::string text(HloForm form = HloForm::iota) const;
 
   friend constexpr bool operator==(const HloSharding& a, const HloSharding& b) {
@@ -80,7 +80,7 @@ struct HloSharding {
 
  private:
   static constexpr std::size_t max_tile_dims = max_rank + 4;
-  /// canonical() without the devices of its tile; `order` says which dim of this tile each of its dims was.
+  /// canonical() without the devices; `order` gets, for each dim of the canonical tile, the dim of this tile.
   constexpr HloSharding canonical_tile(int* order, std::size_t& axes) const;
   constexpr HloSharding canonical_tile() const {
     int order[max_tile_dims]{};
@@ -96,7 +96,7 @@ constexpr std::string_view name_of(HloSharding::Subgroup subgroup) {
   return names[static_cast<std::size_t>(subgroup)];
 }
 
-/// Reads one sharding string; a member a production.
+/// A parser of one sharding string, with a member function for each production of the grammar.
 class HloParser {
  public:
   constexpr explicit HloParser(std::string_view source) : source_(source), reader_{source} {}
@@ -262,7 +262,7 @@ constexpr HloSharding HloSharding::canonical() const {
 
 constexpr std::uint64_t HloSharding::hash() const {
   HloSharding one = canonical_tile();
-  // Where devices can't be listed, shardings that differ in nothing else share a hash.
+  // Shardings that differ only in devices which can't be listed share a hash.
   if (one.kind == Kind::tiled && devices.size() <= max_listed_devices) one = canonical();
   std::uint64_t hash = hash_mix(0, static_cast<std::uint64_t>(one.kind));
   for (std::int64_t size : one.tile) hash = hash_mix(hash, static_cast<std::uint64_t>(size));
@@ -315,18 +315,18 @@ inline std::string HloSharding::text(HloForm form) const {
   return out + "}";
 }
 
-/// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; empty is unannotated.
-/// Errors: `sharding_string` for anything else, and for tiles that their devices don't fill.
+/// Reads a sharding string: both forms of tiles, replicated, maximal, manual, unreduced; an empty text is unannotated.
+/// Errors: `sharding_string` for any other text, and for devices that don't fill the tile.
 constexpr HloSharding parse_hlo_sharding(std::string_view source) { return detail::HloParser(source).parse(); }
 
-/// The tile assignment of a sharding, canonical: the mesh transposed to the axes of the dims, then unreduced axes,
-/// then the rest, which replicate. HLO has no word for the kind of reduction.
+/// The HLO sharding of a Sharding, canonical: the mesh transposed to the axes of the dims, then unreduced axes, then
+/// replicated axes. HLO can't express the kind of reduction.
 constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty())
     return hlo_sharding(refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
   HloSharding out;
   out.kind = HloSharding::Kind::tiled;
-  int axes[max_axes]{};  // of the transposed mesh, major first
+  int axes[max_axes]{};  // of the transposed mesh, the most significant first
   std::int64_t sizes[max_axes]{};
   std::size_t count = 0;
   for (int axis = 0; axis < mesh.rank(); ++axis) sizes[axis] = mesh.axis_size(axis);
@@ -350,8 +350,8 @@ constexpr HloSharding hlo_sharding(const Sharding& sharding, const Mesh& mesh) {
   return out.canonical();
 }
 
-/// The indices that a device holds under an HLO sharding: all where it does not tile, none beside the one device of a
-/// maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
+/// The indices that a device holds under an HLO sharding: all where it does not tile; none on devices other than that
+/// of a maximal sharding. Errors: `rank_mismatch`, and `mesh_devices` for a device that the tile lacks.
 constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int device) {
   Box box{Shape(shape.size(), 0), shape};
   if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
@@ -371,8 +371,8 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
   return box;
 }
 
-/// Which replica of its shard a device holds: 0 where each device has a tile of its own, the place in the group of
-/// replicas where there are groups, the device's id where all hold everything.
+/// Which replica of its shard a device holds: 0 where each device has its own tile; its index in the group of replicas
+/// where there are groups; the device's id where all hold everything.
 constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
   using Kind = HloSharding::Kind;
   const HloSharding one = sharding.canonical();
@@ -382,7 +382,7 @@ constexpr std::int64_t replica_id(const HloSharding& sharding, int device) {
   return one.devices.position_of(device) % one.tile.back();
 }
 
-/// Whether two shardings, on whatever meshes, put the same part of a tensor on each device, still to be reduced alike.
+/// Whether two shardings, of any meshes, put the same indices on each device, with the same reduction pending.
 constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Sharding& b, const Mesh& mesh_b) {
   if (a.rank != b.rank || mesh_a.size() != mesh_b.size()) return false;
   const HloSharding one = hlo_sharding(a, mesh_a);

@@ -18,10 +18,10 @@
 
 namespace tessera {
 
-/// A sharding as Shardy writes it. Beside ours it has dims that propagation may split further, and axes that are
-/// promised to replicate. Its priority of a dim is kept as ours, a way to store.
+/// A Shardy sharding: a Sharding, plus dims that propagation may split further (open dims) and axes that are declared
+/// replicated. Priorities of dims are kept as `Sharding::priority`.
 struct ShardySharding {
-  Name mesh_name{"mesh"};  ///< empty where the text holds the mesh itself: `<mesh<["x"=2]>, [{"x"}]>`
+  Name mesh_name{"mesh"};  ///< empty where the text contains the mesh itself: `<mesh<["x"=2]>, [{"x"}]>`
   Sharding sharding;
   std::uint8_t open_dims = 0;    ///< one bit a dim: `{"x", ?}`
   std::uint16_t replicated = 0;  ///< one bit a mesh axis: `replicated={"y"}`
@@ -30,7 +30,7 @@ struct ShardySharding {
 };
 
 namespace detail {
-/// Axes of a mesh from one on that are all parts of one axis, in order.
+/// Consecutive axes of a mesh that are all sub-axes of one axis, in order.
 struct AxisRun {
   AxisPart part;
   int end = 0;
@@ -75,8 +75,8 @@ inline std::string shardy_mesh_body(const Mesh& mesh) {
 }
 }  // namespace detail
 
-/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, axes that were cut into parts as one, with `device_ids=[...]` where ids
-/// are not laid row-major.
+/// `sdy.mesh @mesh = <["data"=2, "model"=4]>`, with sub-axes joined to their axis, and `device_ids=[...]` where ids are
+/// not row-major.
 inline std::string shardy_mesh_text(const Mesh& mesh, std::string_view name = "mesh") {
   return concat_text("sdy.mesh @", name, " = <", detail::shardy_mesh_body(mesh), ">");
 }
@@ -130,14 +130,14 @@ inline std::string shardy_text(const Sharding& sharding, const Mesh& mesh) {
 
 namespace detail {
 
-/// Reads Shardy's text; a member a production.
+/// A parser of Shardy's text, with a member function for each production of the grammar.
 class ShardyParser {
  public:
   constexpr explicit ShardyParser(std::string_view source) : source_(source), reader_{source} {}
 
   constexpr Mesh mesh() {
     (void)reader_.take("#");
-    if (reader_.take("sdy.sharding<")) {  // the mesh that a sharding holds
+    if (reader_.take("sdy.sharding<")) {  // a sharding that contains its mesh
       expect(reader_.take("mesh"));
       return mesh_body();
     }
@@ -232,7 +232,7 @@ class ShardyParser {
   }
 
  private:
-  /// The mesh before its axes were cut into parts.
+  /// The mesh before its axes were cut into sub-axes.
   static constexpr Mesh joined(const Mesh& mesh) {
     AxisTable axes;
     for (int axis = 0; axis < mesh.rank();) {
@@ -268,7 +268,8 @@ class ShardyParser {
     while (reader_.take(","));
     expect(reader_.take("}"));
   }
-  /// What an axis of the text is: an axis of the mesh, those that it was cut into, or a part of one.
+  /// The axes of the mesh that an axis of the text stands for: an axis, the sub-axes that it was cut into, or a
+  /// sub-axis.
   constexpr void axes(const Mesh& mesh, SubAxisList& list) {
     const Name name = quoted();
     AxisPart wanted{name.view()};
@@ -289,7 +290,7 @@ class ShardyParser {
            " is not made of axes of ", mesh.text(), " in '", source_, "'; ts::shardy_mesh(mesh, {text}) has it");
     fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
   }
-  /// Marks what a list takes, entry by entry of the table.
+  /// Marks the axes in a list as used.
   constexpr void use(const SubAxisList& list, const Mesh& mesh, const SubAxisTable& table, unsigned& used) const {
     for (const SubAxis& part : list)
       for_each_index(part, table, [&](std::uint8_t axis) {
@@ -319,8 +320,8 @@ class ShardyParser {
 
 }  // namespace detail
 
-/// The mesh on which shardings that take axes in parts, `"x":(1)2`, can be read: its axes are cut where these texts cut
-/// them. Devices and placements stay. Errors: those of refined_mesh.
+/// The mesh on which shardings by sub-axes such as `"x":(1)2` can be read: its axes are cut where these texts cut them.
+/// Devices and their order stay. Errors: those of refined_mesh.
 constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_view> texts) {
   Growable<AxisPart> parts;
   for (std::string_view text : texts)
@@ -335,16 +336,15 @@ constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_v
   return refined_mesh(mesh, parts.data(), parts.size());
 }
 
-/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, as shardy_text prints it. A part of an axis, `"x":(1)2`, is
-/// that axis of a mesh that has it, see shardy_mesh, and a sub-axis of x otherwise. A mesh in the text must be this
-/// one. Errors: `mesh_mismatch`; `sharding_string` for other text, `spec_axis` for an axis that is unknown or used
-/// twice, and for a part that the axes of the mesh don't make up; `not_divisible` for a part that does not divide its
-/// axis.
+/// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, the text of shardy_text. A sub-axis, `"x":(1)2`, is that axis
+/// of a mesh that has it (see shardy_mesh), otherwise a sub-axis of x. A mesh in the text must be this mesh. Errors:
+/// `mesh_mismatch`; `sharding_string` for other text; `spec_axis` for an axis that is unknown or used twice, and for a
+/// sub-axis that the axes of the mesh don't make up; `not_divisible` for a sub-axis that does not divide its axis.
 constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh) {
   return detail::ShardyParser(source).sharding(mesh);
 }
-/// Reads `sdy.mesh @mesh = <["x"=2]>`, the part from `<` on, or the mesh that a sharding holds in place of a name. The
-/// mesh of a tensor that is on one device, `<[], device_ids=[3]>`, has that device alone.
+/// Reads `sdy.mesh @mesh = <["x"=2]>`, that text from `<` on, or the mesh that a sharding contains in place of a name.
+/// The mesh of a tensor on one device, `<[], device_ids=[3]>`, has that device alone.
 constexpr Mesh parse_shardy_mesh(std::string_view source) { return detail::ShardyParser(source).mesh(); }
 
 }  // namespace tessera

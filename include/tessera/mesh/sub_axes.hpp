@@ -14,19 +14,19 @@
 
 namespace tessera {
 
-/// A sub-axis by the index of its axis: `size` devices, in an axis whose parts before it, the major ones, make up
-/// `before`. Shardy writes `"x":(before)size`. A whole axis is one, after 1.
+/// A sub-axis, by the index of its axis: `size` devices, after more significant sub-axes of `before` devices in all.
+/// Shardy writes `"x":(before)size`. A whole axis has before = 1.
 struct SubAxis {
   std::uint8_t axis = 0;
   std::int32_t before = 1, size = 1;
   friend constexpr bool operator==(const SubAxis&, const SubAxis&) = default;
 };
 
-/// The sub-axes that the axes of a mesh are cut into, in mesh order, major first.
+/// The sub-axes into which the axes of a mesh are cut, in mesh order, the most significant of an axis first.
 using SubAxisTable = InlineVector<SubAxis, max_axes>;
 
-/// Where axes of a mesh are cut into sub-axes: at most four places in all, each after less than 8192 devices of its
-/// axis. One word, which is 0 on most meshes, and in one order: equal cuts are equal words.
+/// Where the axes of a mesh are cut into sub-axes: at most four cuts, each at a `before` below 8192. One word, 0 for no
+/// cuts, with the cuts in ascending order, so that equal cuts are equal words.
 struct AxisCuts {
   static constexpr int capacity = 4;
   static constexpr std::int32_t max_before = (1 << 13) - 1;
@@ -40,7 +40,7 @@ struct AxisCuts {
   }
   constexpr int axis(int i) const { return static_cast<int>(word >> (16 * i + 13) & 7) - 1; }
   constexpr std::int32_t before(int i) const { return static_cast<std::int32_t>(word >> 16 * i & 0x1fff); }
-  /// One more cut, unless it is there. False where there is no room for it.
+  /// Adds a cut, unless it exists. False where there is no room for it.
   constexpr bool add(int cut_axis, std::int32_t cut_before) {
     if (cut_before > max_before) return false;
     const auto made = static_cast<std::uint64_t>(cut_axis + 1) << 13 | static_cast<std::uint64_t>(cut_before);
@@ -61,8 +61,8 @@ struct AxisCuts {
   friend constexpr bool operator==(const AxisCuts&, const AxisCuts&) = default;
 };
 
-/// Whether a mesh can be cut so: each cut divides the next one of its axis and the axis, and there is room for as many
-/// axes.
+/// Whether a mesh can be cut in this way: each cut of an axis divides the next one and the axis, and the number of
+/// sub-axes is at most max_axes.
 constexpr bool can_cut(const Mesh& mesh, const AxisCuts& cuts) {
   int last = 1;
   for (int i = 0; i < cuts.size(); ++i) {
@@ -76,7 +76,7 @@ constexpr bool can_cut(const Mesh& mesh, const AxisCuts& cuts) {
 }
 
 /// The sub-axes of a mesh. Errors: `not_divisible` for cuts that don't divide an axis or each other; `capacity` for
-/// more sub-axes than a mesh has axes.
+/// more than max_axes sub-axes.
 constexpr SubAxisTable sub_axes(const Mesh& mesh, const AxisCuts& cuts) {
   detail::check_axis_count(static_cast<std::size_t>(mesh.rank() + cuts.size()));
   if (!can_cut(mesh, cuts))
@@ -97,7 +97,7 @@ constexpr SubAxisTable sub_axes(const Mesh& mesh, const AxisCuts& cuts) {
 }
 
 /// The mesh with its axes cut: the same devices in the same order, and an axis for each sub-axis, in the order of the
-/// table. A part of an axis without a name is a part of its index, `0:(1)2`.
+/// table. Sub-axes of an axis without a name are named by its index, `0:(1)2`.
 constexpr Mesh refined_mesh(const Mesh& mesh, const AxisCuts& cuts) {
   if (cuts.empty()) return mesh;
   AxisTable axes;
@@ -117,7 +117,7 @@ namespace detail {
 
 using SubAxisList = InlineVector<SubAxis, 3 * max_axes>;
 
-/// Sub-axes are as large as they can be: one that follows the last becomes part of it.
+/// Appends a sub-axis to a list; joins it with the last one if it continues that.
 constexpr void add_sub_axis(SubAxisList& list, const SubAxis& part) {
   if (part.before > 1 && !list.empty() && list.back().axis == part.axis &&
       std::int64_t{list.back().before} * list.back().size == part.before)
@@ -125,7 +125,7 @@ constexpr void add_sub_axis(SubAxisList& list, const SubAxis& part) {
   else
     list.push_back(part);
 }
-/// The same sub-axes in mesh order: of a set, which has no order of its own.
+/// The sub-axes of a set, whose order has no meaning, in mesh order.
 constexpr SubAxisList in_mesh_order(SubAxisList list) {
   for (std::size_t i = 1; i < list.size(); ++i)
     for (std::size_t k = i; k > 0; --k) {
@@ -138,7 +138,7 @@ constexpr SubAxisList in_mesh_order(SubAxisList list) {
   for (const SubAxis& part : list) add_sub_axis(made, part);
   return made;
 }
-/// The cuts that these sub-axes begin and end at. Errors: `capacity`.
+/// Adds the cuts at which these sub-axes begin and end. Errors: `capacity`.
 constexpr void add_cuts(const SubAxisList& list, const Mesh& mesh, AxisCuts& cuts) {
   for (const SubAxis& part : list) {
     const std::int64_t end = std::int64_t{part.before} * part.size;
@@ -149,7 +149,7 @@ constexpr void add_cuts(const SubAxisList& list, const Mesh& mesh, AxisCuts& cut
            ", each after less than ", AxisCuts::max_before + 1, " devices of its axis");
   }
 }
-/// Calls f(index) for the entries of a table that a sub-axis is made of.
+/// Calls f(index) for the entries of a table that a sub-axis consists of.
 template <class F> constexpr void for_each_index(const SubAxis& part, const SubAxisTable& table, F&& f) {
   for (std::size_t i = 0; i < table.size(); ++i)
     if (table[i].axis == part.axis &&
@@ -158,8 +158,8 @@ template <class F> constexpr void for_each_index(const SubAxis& part, const SubA
       f(static_cast<std::uint8_t>(i));
 }
 
-/// A list of axes of a mesh as they are written: parts that follow each other are one, all parts of an axis are the
-/// axis. Calls f(part) for each, of size 0 for a whole axis.
+/// A list of axes of a mesh as the user would write it: consecutive sub-axes of an axis are joined, to the axis itself
+/// if they are all of it. Calls f(part) for each, of size 0 for a whole axis.
 class JoinedAxes {
  public:
   constexpr explicit JoinedAxes(const Mesh& mesh) : mesh_(mesh) {}
@@ -199,7 +199,7 @@ constexpr Name name_of(const AxisPart& part) {
 }
 }  // namespace detail
 
-/// The names of some axes of a mesh, one bit each, as messages give them: parts that make up an axis as that axis.
+/// The names of some axes of a mesh, one bit each, for messages: the sub-axes of a whole axis as that axis.
 constexpr InlineVector<Name, max_axes> axis_names(const Mesh& mesh, unsigned axes) {
   InlineVector<Name, max_axes> names;
   detail::JoinedAxes list(mesh);
@@ -213,8 +213,8 @@ constexpr InlineVector<Name, max_axes> axis_names(const Mesh& mesh, unsigned axe
 /// Axes of a mesh, by their indices.
 using AxisSet = InlineVector<std::uint8_t, max_axes>;
 
-/// The axes of a mesh that a name stands for, major first: that axis, or those that an axis or a part of one was cut
-/// into. None where the mesh has no such axes.
+/// The axes of a mesh that a name stands for, the most significant first: the axis, or those that this axis or sub-axis
+/// was cut into. Empty where the mesh has no such axes.
 constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
   AxisSet found;
   if (mesh.has_axis(name)) {
@@ -238,9 +238,9 @@ constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
   return found;
 }
 
-/// What a name stands for that is a sub-axis of an axis of the mesh, `x:(1)2` of x; of size 0 where it is none. All
-/// sub-axes of an axis of size 1 have size 1, and split nothing, as the axis. Errors: `not_divisible` for one that does
-/// not divide its axis, or has fewer than two devices.
+/// The sub-axis of an axis of the mesh that a name stands for, such as `x:(1)2` of x; of size 0 where it stands for
+/// none. All sub-axes of an axis of size 1 have size 1 and split nothing. Errors: `not_divisible` for a sub-axis that
+/// does not divide its axis, or has fewer than two devices.
 constexpr SubAxis sub_axis_named(const Mesh& mesh, std::string_view name) {
   const AxisPart part = axis_part(name);
   if (part.size == 0 || !mesh.has_axis(part.axis)) return {0, 1, 0};
@@ -252,8 +252,8 @@ constexpr SubAxis sub_axis_named(const Mesh& mesh, std::string_view name) {
   return {static_cast<std::uint8_t>(axis), part.before, part.size};
 }
 
-/// The axes of the mesh cut so that a name stands for, one bit each: of an axis all of its parts. None of a sub-axis
-/// that no cuts make up. Errors: `mesh_axis` for an axis that the mesh lacks.
+/// The axes of the mesh with these cuts that a name stands for, one bit each: for an axis all of its sub-axes; 0 for a
+/// sub-axis that the cuts don't make up. Errors: `mesh_axis` for an axis that the mesh lacks.
 constexpr unsigned axes_mask(const Mesh& given, const AxisCuts& cuts, std::string_view name) {
   unsigned mask = 0;
   if (given.has_axis(name)) {
@@ -264,7 +264,7 @@ constexpr unsigned axes_mask(const Mesh& given, const AxisCuts& cuts, std::strin
     return mask;
   }
   for (std::uint8_t axis : axes_named(refined_mesh(given, cuts), name)) mask |= 1u << axis;
-  if (mask == 0 && sub_axis_named(given, name).size == 0) (void)given.axis_index(name);  // says that there is none
+  if (mask == 0 && sub_axis_named(given, name).size == 0) (void)given.axis_index(name);  // throws for an unknown axis
   return mask;
 }
 

@@ -15,10 +15,10 @@
 
 namespace tessera {
 
-/// The devices of a mesh along some of its axes, at one place along the others: `mesh["data"]`, or
-/// `mesh[{"model", "data"}]` in that order of axes. Device ids stay those of the whole mesh, and so do axis names: a
-/// spec for the part resolves against parent() to the layout that is replicated along the other axes. Errors:
-/// `mesh_axis` for an axis that is unknown or named twice, `mesh_devices` for a place outside the mesh.
+/// The devices of a mesh along some of its axes, at fixed coordinates along the others: `mesh["data"]`, or
+/// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names stay those of the whole mesh: a spec for
+/// the part resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for an
+/// axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
 ///
 ///     mesh["model"].devices()                  // of the part that holds device 0
 ///     mesh["model"].containing(5).devices()    // of the part that holds device 5
@@ -39,10 +39,10 @@ class SubMesh {
   constexpr std::int64_t size() const { return size_; }
   /// Indices of the axes in the parent.
   constexpr const Coordinates& axes() const { return axes_; }
-  /// How many such parts the mesh falls into.
+  /// The number of parts along these axes in the mesh.
   constexpr std::int64_t siblings() const { return parent_.size() / size_; }
 
-  /// The part along the same axes that holds a device.
+  /// The part along the same axes that contains a device.
   constexpr SubMesh containing(int device) const {
     SubMesh other = *this;
     other.place_ = parent_.coordinates_of(device);
@@ -51,7 +51,7 @@ class SubMesh {
   }
   constexpr bool contains(int device) const { return containing(device).place_ == place_; }
 
-  /// The id, in the whole mesh, of the device at coordinates along the axes of the part.
+  /// The id, in the whole mesh, of the device at these coordinates in the part.
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
       fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
@@ -59,7 +59,7 @@ class SubMesh {
     for (std::size_t i = 0; i < axes_.size(); ++i) place[static_cast<std::size_t>(axes_[i])] = coordinates[i];
     return parent_.device_at(place);
   }
-  /// The coordinates of a device of this part along its axes.
+  /// The coordinates of a device along the axes of the part.
   constexpr Coordinates coordinates_of(int device) const {
     if (!contains(device))
       fail(errc::mesh_devices, "[mesh] device: ", device, " is not in this part of ", parent_.text());
@@ -68,7 +68,7 @@ class SubMesh {
     for (int axis : axes_) coordinates.push_back(place[static_cast<std::size_t>(axis)]);
     return coordinates;
   }
-  /// The ids, row-major over the axes of the part.
+  /// The device ids, in row-major order of the axes of the part.
   constexpr DeviceOrder devices() const {
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t i = 0; i < size_; ++i) {
@@ -83,7 +83,7 @@ class SubMesh {
     }
     return DeviceOrder(ids.data(), ids.size());
   }
-  /// A mesh of its own of the same axes, with its devices numbered from 0.
+  /// A separate mesh with the same axes, whose devices are numbered from 0.
   constexpr Mesh mesh() const {
     AxisTable axes;
     for (int axis : axes_) {

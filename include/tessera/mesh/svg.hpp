@@ -38,7 +38,7 @@ inline std::string escape_xml(std::string_view text) {
   return out;
 }
 
-/// Draws a PictureGrid: a captioned table for each plane, one below the other. Lengths are in pixels.
+/// Draws a PictureGrid: a table with a caption for each plane, one below the other. Lengths are in pixels.
 class SvgPicture {
  public:
   SvgPicture(const PictureGrid& grid, std::string title, std::string row_caption, std::string column_caption,
@@ -87,7 +87,7 @@ class SvgPicture {
   static void widen(int& width, std::string_view line, int padding) {
     if (const int needed = line.empty() ? 0 : text_width(line) + padding; needed > width) width = needed;
   }
-  /// "3:6", the indices of a shard of a dim; empty without a shape.
+  /// "3:6", the indices of a shard along a dim; empty if the shape is not known.
   std::string range(int dim, std::int64_t shard, std::int64_t count) const {
     if (!shape_ || dim < 0) return {};
     const std::int64_t n = (*shape_)[static_cast<std::size_t>(dim)];
@@ -159,7 +159,7 @@ class SvgPicture {
   int cell_width_ = 64, left_ = 0;
 };
 
-/// "dim 0 over data, model", or nothing for a dim that is not split.
+/// "dim 0 over data, model"; empty for a dim that is not split.
 inline std::string dim_caption(const Sharding& sharding, const Mesh& mesh, int dim) {
   if (dim < 0 || sharding.dims[dim].empty()) return {};
   const PartitionSpec spec = spec_of(sharding, mesh);
@@ -171,8 +171,8 @@ inline std::string dim_caption(const Sharding& sharding, const Mesh& mesh, int d
 
 }  // namespace detail
 
-/// The picture of visualize_sharding as an SVG document, with captions. Where it knows the shape it shows the indices
-/// of each shard, and which shards are empty.
+/// The picture of visualize_sharding as an SVG document, with captions. If the shape is known, it shows the indices of
+/// each shard, and which shards are empty.
 inline std::string sharding_svg(const HloSharding& sharding, std::int64_t device_count,
                                 const PictureOptions& options = {}) {
   const detail::PictureGrid grid(sharding, device_count, options);

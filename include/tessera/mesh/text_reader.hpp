@@ -9,13 +9,12 @@
 
 namespace tessera::detail {
 
-/// Whether `c` may stand in an axis name: what separates the parts of meshes and specs may not.
+/// Whether `c` may be in an axis name: separators of the text forms of meshes and specs may not.
 constexpr bool is_name_char(char c) {
   return static_cast<unsigned char>(c) > ' ' && std::string_view("{}()[]=,;*'\"").find(c) == std::string_view::npos;
 }
 
-/// How many characters of a text are ":(12)34", with which the name of a part of an axis ends; 0 where it is other
-/// text.
+/// The length of a suffix ":(12)34", with which the name of a sub-axis ends; 0 for any other text.
 constexpr std::size_t part_suffix(std::string_view text) {
   if (!text.starts_with(":(")) return 0;
   const auto digits = [&](std::size_t from) {
@@ -27,15 +26,15 @@ constexpr std::size_t part_suffix(std::string_view text) {
   const std::size_t end = digits(before + 1);
   return end == before + 1 ? 0 : end;
 }
-/// Where the suffix of a part begins in a name; its size where there is none.
+/// The position of a sub-axis suffix in a name; the size of the name where there is none.
 constexpr std::size_t axis_part_at(std::string_view name) {
-  std::size_t colon = 0;  // g++ 12 takes no find() in some constants
+  std::size_t colon = 0;  // g++ 12 can't evaluate find() in some constants
   while (colon < name.size() && !(name[colon] == ':' && colon + 1 < name.size() && name[colon + 1] == '(')) ++colon;
   const bool part = colon > 0 && part_suffix(name.substr(colon)) == name.size() - colon;
   return part ? colon : name.size();
 }
 
-/// An axis name that the text forms of meshes and specs can carry. "-" is taken: it spells an unsharded dim.
+/// Whether a text can be an axis name. "-" can't: it stands for a dim that is not split.
 constexpr bool is_axis_name(std::string_view whole) {
   const std::string_view name = whole.substr(0, axis_part_at(whole));
   for (char c : name)
@@ -62,7 +61,7 @@ constexpr Name name_of_index(int index) {
   return Name(std::string_view(digits + begin, sizeof(digits) - begin));
 }
 
-/// "x:(before)size", the name of a part of axis x.
+/// "x:(before)size", the name of a sub-axis of x.
 constexpr Name name_of_part(std::string_view axis, std::int64_t before, std::int64_t size) {
   char text[64]{};
   std::size_t at = 0;
@@ -77,7 +76,7 @@ constexpr Name name_of_part(std::string_view axis, std::int64_t before, std::int
   return Name(std::string_view(text, at));
 }
 
-/// Reads a short text from left to right. Each step skips spaces and takes nothing where it does not match.
+/// Reads a short text from left to right. Each step skips spaces, and consumes nothing where it does not match.
 struct TextReader {
   std::string_view rest;
 
@@ -94,7 +93,7 @@ struct TextReader {
     rest.remove_prefix(word.size());
     return true;
   }
-  /// A decimal number that fits 32 bits, with an optional minus.
+  /// Reads a decimal number of 32 bits, with an optional minus.
   constexpr bool take(std::int32_t& value) {
     skip_spaces();
     std::size_t at = rest.starts_with('-') ? 1 : 0;
@@ -110,7 +109,7 @@ struct TextReader {
     value = static_cast<std::int32_t>(negative ? -number : number);
     return true;
   }
-  /// The longest run of name characters; empty when there is none.
+  /// Reads the longest run of name characters; empty if there is none.
   constexpr std::string_view take_name() {
     skip_spaces();
     std::size_t n = 0;

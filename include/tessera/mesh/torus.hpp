@@ -13,9 +13,16 @@
 
 namespace tessera {
 
-/// Most dims of the network inside a slice, such as x, y, z and the core of a chip.
+/// The most dims of the network inside a slice, such as x, y, z and the core of a chip.
 inline constexpr int max_torus_dims = 4;
 using TorusDims = InlineVector<std::int32_t, max_torus_dims>;
+
+/// Equal slices whose devices are numbered slice by slice, and within a slice with the first dim fastest, as TPUs are.
+/// `{{2, 2, 1}, 2}` is two slices of 2x2x1.
+struct Torus {
+  TorusDims dims;
+  std::int32_t slices = 1;
+};
 
 namespace detail {
 
@@ -25,16 +32,17 @@ inline std::string product_text(const std::int32_t* sizes, std::size_t count) {
   return out;
 }
 
-/// What an axis has of a dim of the torus: `size` places, each `step` from the next.
+/// A part of a torus dim that an axis uses: `size` devices, `step` apart.
 struct TorusPart {
   int dim = 0;
   std::int32_t size = 1, step = 1;
 };
-/// By axis: its parts, major first.
+/// By axis: its parts, the most significant first.
 using TorusParts = std::vector<std::vector<TorusPart>>;
 
-/// For each axis of `shape`, last first, the dims that it is laid on: as many as possible whose sizes multiply to the
-/// axis, and of those the first. This is the assignment of JAX's mesh_utils. -1, or the axis that no dims make up.
+/// Assigns whole dims to each axis of `shape`, the last axis first: the largest set of dims whose sizes multiply to the
+/// axis, and of equally large sets the first (mesh_utils of JAX). Returns -1, or the axis for which there is no such
+/// set.
 inline int lay_on_whole_dims(const std::vector<std::int32_t>& shape, const TorusDims& dims, TorusParts& laid) {
   const auto rank = static_cast<unsigned>(dims.size());
   unsigned taken = 0;
@@ -45,7 +53,7 @@ inline int lay_on_whole_dims(const std::vector<std::int32_t>& shape, const Torus
       if (mask & taken) continue;
       std::int64_t product = 1;
       int count = 0;
-      // Dims first to last, major first: the set that comes first among those of its size is largest.
+      // A number that is larger for sets whose dims come first.
       unsigned order = 0;
       for (unsigned dim = 0; dim < rank; ++dim) {
         order = order << 1 | (mask >> dim & 1);
@@ -66,14 +74,15 @@ inline int lay_on_whole_dims(const std::vector<std::int32_t>& shape, const Torus
   return -1;
 }
 
-/// One way to make up an axis: a size of each dim, which it shares with other axes.
+/// One way to make up an axis: how much of each dim it uses, where axes share dims.
 struct TorusShare {
   TorusDims sizes;
-  std::int64_t whole = 1, begun = 1;  ///< product of the sizes that are whole dims; of those in dims already used
+  /// products of its sizes: those that are whole dims, and those in dims that are in use already
+  std::int64_t whole = 1, begun = 1;
   int whole_count = 0;
 
-  /// Whole dims first, many of them; then what stays in dims that are in use; then the first dims. The rule, and so the
-  /// mesh, is that of mesh_utils with allow_split_physical_axes.
+  /// Order of preference: more in whole dims, more of these, more in dims that are in use already, then the first dims.
+  /// This rule, and so the mesh, is that of mesh_utils with allow_split_physical_axes.
   bool before(const TorusShare& other) const {
     if (whole != other.whole) return whole > other.whole;
     if (whole_count != other.whole_count) return whole_count > other.whole_count;
@@ -110,7 +119,8 @@ inline void find_share(const TorusDims& dims, const TorusDims& left, std::int32_
   }
 }
 
-/// Axes that share dims. Of a dim, the last axes have the places next to each other, the first those far apart.
+/// Assigns parts of dims to axes. In a shared dim, the devices of later axes are neighbours, those of earlier ones far
+/// apart.
 inline TorusParts lay_on_parts_of_dims(const std::vector<std::int32_t>& shape, const TorusDims& dims) {
   TorusParts laid(shape.size());
   TorusDims left = dims;
@@ -126,7 +136,7 @@ inline TorusParts lay_on_parts_of_dims(const std::vector<std::int32_t>& shape, c
   return laid;
 }
 
-/// The axes of a mesh of as many devices as the torus has, laid on its dims.
+/// Assigns dims of the torus to the axes of a mesh with as many devices.
 inline TorusParts lay_on_torus(const std::vector<std::int32_t>& shape, const TorusDims& dims, bool split_dims) {
   TorusParts laid(shape.size());
   const int missing = lay_on_whole_dims(shape, dims, laid);
@@ -140,7 +150,7 @@ inline TorusParts lay_on_torus(const std::vector<std::int32_t>& shape, const Tor
   return lay_on_parts_of_dims(shape, dims);
 }
 
-/// The order of devices that a counter makes, of whatever length the list of its digits is.
+/// The order of devices with these digits: as digits if they are few enough, otherwise as a list.
 inline DeviceOrder order_of(const std::vector<Digit>& digits) {
   DigitList few;
   std::int64_t count = 1;

@@ -8,7 +8,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/layout/rearrange.hpp>

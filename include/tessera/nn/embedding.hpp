@@ -6,7 +6,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/layout.hpp>
 #include <tessera/nn/mixed.hpp>
 #include <tessera/ops/indexing/embedding.hpp>

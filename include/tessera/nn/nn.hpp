@@ -8,6 +8,7 @@
 #include <tessera/nn/layer_norm.hpp>
 #include <tessera/nn/layout.hpp>
 #include <tessera/nn/linear.hpp>
+#include <tessera/nn/losses.hpp>
 #include <tessera/nn/mixed.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/parameters.hpp>

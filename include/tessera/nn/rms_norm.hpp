@@ -5,7 +5,7 @@
 #include <array>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/layout.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/tensor/creation.hpp>

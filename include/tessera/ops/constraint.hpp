@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace detail {
 
-/// The spec of a value of this rank, for its node, in the table of the trace.
+/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
 constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
   if (static_cast<int>(spec.entries.size()) > rank)
     context.refuse(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
@@ -44,30 +44,30 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout 
 
 }  // namespace detail
 
-/// Inside a traced function: x, laid out as the spec says from here on, and its cotangent too. The value is that of x.
-/// Errors: spec_rank when the spec is longer than the rank; spec_axis, when the program is planned, for axes that the
-/// mesh lacks. Communication: whatever brings x into that layout.
+/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
+/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
 template <TensorOperand X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentLayout::alike, nullptr, Source::from(at));
 }
-/// The same with a layout of its own for the cotangent.
+/// with_sharding with a different spec for the cotangent.
 template <TensorOperand X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
                              Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentLayout::own_spec, &cotangent, Source::from(at));
 }
 
-/// Inside a traced function: x, sharded as the spec says. Its cotangent may be sharded in any way.
+/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
 template <TensorOperand X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
   return detail::constrain(x, spec, CotangentLayout::free, nullptr, Source::from(at));
 }
 
-/// Inside a traced function: x and y, laid out alike, in whatever way the program finds best. Their values stay.
-/// Errors: shape_mismatch when their shapes differ. Communication: what brings one of them into the layout of the
-/// other, where they differ.
+/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
+/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
+/// they differ.
 ///
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {

@@ -54,7 +54,7 @@ struct RepeatOp {
   };
 };
 
-// The repeat reads the cotangents of its projections.
+// No gradient rule: that of the repeat reads the cotangents of its projections.
 struct ProjectOp {
   static constexpr OpRow row{
       .name = "project", .unit = UnitKind::repeat, .arity = 1, .linear = Linearity::first, .flops = 0};

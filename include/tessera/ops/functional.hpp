@@ -10,17 +10,17 @@
 
 namespace tessera {
 
-// Compositions. Each is one node of an expression, and inside a trace a few nodes that fuse into one kernel: rows are
-// reduced with keepdims, and scales are applied before the last reduction rather than after it. Of bf16 they are
-// computed in f32 and rounded at the end; losses stay f32.
+// Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
+// into one kernel: rows are reduced with keepdims, and means scale before the last reduction rather than after it. bf16
+// operands are computed in f32, and results rounded once; losses of bf16 stay f32.
 
 namespace build {
 
 constexpr Value row_sum(Value x, int dim) { return reduce(Op::sum, x, 1u << dim, true); }
 constexpr Value row_mean(Value x, int dim) { return row_sum(x, dim) / cast(extent(x, dim), x.dtype()); }
 
-/// A reduction over the dims in the bit set that counts as a constant to gradients: a shift that cancels in what it is
-/// used for.
+/// A reduction over a bit set of dims that has no gradient: for a shift that cancels in its use, such as the maximum in
+/// a softmax.
 constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
   Node made = reduce(op, x, dims, true).node();
   Reduced reduced = Reduced::of(made);
@@ -28,7 +28,7 @@ constexpr Value constant_reduce(Op op, Value x, unsigned dims) {
   made.labels = reduced.pack();
   return x.make(made, {x.id});
 }
-/// x less its largest element along a dim.
+/// x minus its maximum along a dim.
 constexpr Value shifted(Value x, int dim) { return x - constant_reduce(Op::max, x, 1u << dim); }
 constexpr Value log_sum_exp_of_shifted(Value x, int dim) { return unary(Op::log, row_sum(unary(Op::exp, x), dim)); }
 constexpr Value softmax(Value x, int dim) {
@@ -36,14 +36,14 @@ constexpr Value softmax(Value x, int dim) {
   return e / row_sum(e, dim);
 }
 
-/// 1 over the number of elements along the dims in the bit set.
+/// 1 over the number of elements along a bit set of dims.
 constexpr Value inverse_count(Value x, unsigned dims) {
   Value count = x.number(1, DType::i64);
   for (int d = 0; d < x.rank(); ++d)
     if ((dims >> d & 1) != 0) count = count * extent(x, d);
   return cast(x.number(1, DType::f64) / cast(count, DType::f64), x.dtype());
 }
-/// The mean over all dims but the leading ones.
+/// The mean over all dims but the first `lead`.
 constexpr Value mean_of_all(Value x, int lead) {
   const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
   return reduce(Op::sum, x * inverse_count(x, dims), dims, false);
@@ -85,7 +85,7 @@ template <bool Keep, int... Dims> struct LogSumExp {
     const DType type = x.dtype();
     set <<= x.rank() - rank;
     x = build::cast(x.at(context.source), computed_as(type));
-    // An infinite extreme is no shift: infinity less itself is NaN.
+    // Rows whose maximum is infinite are not shifted: infinity minus infinity would be NaN.
     const Value most = build::constant_reduce(Op::max, x, set),
                 infinity = x.number(std::numeric_limits<double>::infinity());
     const Value shift =
@@ -114,8 +114,8 @@ struct LayerNormTag {
     x = build::cast(x.at(context.source), computed_as(type));
     gain = build::cast(gain, x.dtype()), bias = build::cast(bias, x.dtype());
     const int dim = x.rank() - 1;
-    // A mean far from 0 is rounded by more than what it is subtracted to find. The rest of it is the mean of what is
-    // left, which costs no pass of its own; its slope is 0.
+    // Rounding of a mean far from 0 leaves a second mean, which is subtracted as well: it shares a pass over the row
+    // with the variance, and has no gradient.
     const Value count = build::cast(build::extent(x, dim), x.dtype());
     const Value near = x - build::row_sum(x, dim) / count;
     const Value rest = build::constant_reduce(Op::sum, near, 1u << dim) / count;
@@ -149,7 +149,7 @@ template <int Rank> struct CrossEntropyTag {
                     "tessera: the targets of cross_entropy have the dims of the logits but the last");
     });
   };
-  // The picked logit is found by comparing positions: nothing is gathered when the classes are sharded.
+  // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
   static constexpr Value emit(Value context, Value logits, Value targets) {
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
@@ -181,18 +181,19 @@ template <int Rank> struct MseTag {
 
 }  // namespace detail
 
-/// exp(x) over its sum along one dim, the last when none is named; stable for large x. Communication: along a sharded
-/// dim, one all-reduce of the maxima and one of the sums.
+/// exp(x) over its sum along one dim, by default the last, computed without overflow. x is floating; the result has its
+/// shape and element type. A row with NaN or +infinity gives NaN. Communication: along a sharded dim, one all_reduce of
+/// the maxima and one of the sums.
 template <int D = -1, TensorOperand X> constexpr auto softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
 }
-/// The logarithm of softmax, without computing it. Communication: as softmax.
+/// The logarithm of softmax, accurate where softmax underflows. Communication: as softmax.
 template <int D = -1, TensorOperand X> constexpr auto log_softmax(const X& x, Here at = Here::current()) {
   return call<detail::SoftmaxTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x);
 }
 
-/// The logarithm of the sum of exponentials over the named dims (all when none is named), `logsumexp<-1>(x)`; stable
-/// for large x, -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as of `max`.
+/// The logarithm of the sum of exponentials over the named dims, by default all: `logsumexp<-1>(x)`, computed without
+/// overflow. -infinity where all elements are, NaN where any is. The gradient is softmax. Shapes as `max`.
 /// Communication: as softmax.
 template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::LogSumExp<false, Dims...>>(x, at);
@@ -201,26 +202,29 @@ template <int... Dims, TensorOperand X> constexpr auto logsumexp(const X& x, Kee
   return detail::reduce_by<detail::LogSumExp<true, Dims...>>(x, at);
 }
 
-/// Rows (the last dim) with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
+/// Layer norm of rows (the last dim): (x - mean) / sqrt(variance + eps) * gain + bias; gain and bias are vectors. The
+/// result has the shape and element type of x. Errors: shape_mismatch. Communication: all_reduces of row sums where
+/// rows are split. Source: Ba, Kiros, Hinton, 1607.06450.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
 constexpr auto layer_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::LayerNormTag>(Source::from(at), x, gain, bias, eps);
 }
-/// Rows over the root of their mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
+/// RMS norm of rows (the last dim): x / sqrt(mean of squares + eps) * gain. Otherwise as layer_norm. Source: Zhang,
+/// Sennrich, 1910.07467.
 template <TensorOperand X, TensorOperand Gain, NumberOperand Eps = double>
 constexpr auto rms_norm(const X& x, const Gain& gain, const Eps& eps = 1e-5, Here at = Here::current()) {
   return call<detail::RmsNormTag>(Source::from(at), x, gain, eps);
 }
 
-/// Mean over all positions of -log softmax(logits)[target]: logits [..., classes], integer targets [...]; a scalar.
-/// A target outside the classes counts as a loss of 0. Communication: with sharded classes, all-reduces of one value a
-/// position; logits are never gathered.
+/// The mean over all positions of -log softmax(logits)[target], for logits [..., classes] and integer targets [...];
+/// rank 0. A target outside of the classes adds 0. Errors: shape_mismatch. Communication: with sharded classes,
+/// all_reduces of one value per position; logits are never gathered.
 template <TensorOperand Logits, TensorOperand Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
-/// Mean of the squared difference; a scalar.
+/// The mean of the squared difference of x and y, which have one shape; rank 0. Errors: shape_mismatch.
 template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }

@@ -14,23 +14,23 @@ namespace tessera {
 namespace ops {
 
 /// An operation is a struct in ops/ with
-///   row       all that passes ask of it (graph/ir/row.hpp); elementwise operations say it in parts
-///   (elementwise_operation.hpp)
-///   gradient  a GradientRule, if there is one
-///   simplify  a SimplifyRule, if there is one
-/// and stands in the list of its family, which rows.hpp joins.
+///   row       what passes need to know (graph/ir/row.hpp); elementwise operations give parts of it
+///             (elementwise_operation.hpp)
+///   gradient  a GradientRule, if it has a gradient
+///   simplify  a SimplifyRule, if it has one
+/// It is in the list of its family; rows.hpp joins these lists.
 template <class... Operation> struct OperationList {};
 
-/// How a function works on values with leading dims in front of those that the user sees: one for each mesh axis along
-/// which the devices of a shard_map hold different values. A function says it as `leading_dims`.
+/// How a function (its `leading_dims`) works on local values of a shard_map, which in the graph have a leading dim for
+/// each mesh axis along which they differ.
 enum class LeadingDims : std::uint8_t {
-  counted,   ///< its dims are counted from the rank that it knows, and those in front of them are left alone
-  aligned,   ///< its operands meet with trailing dims aligned
-  extended,  ///< all operands have all of them, of their true extents
-  labels,    ///< they are labels of the contraction that it is, see its `labels`
-  like,      ///< the first operand is spread over them where the second has them
-  table,     ///< the first operand has none
-  batch,     ///< they are merged into the first dim
+  counted,   ///< it works on trailing dims, counted from the static rank; leading dims pass through
+  aligned,   ///< operands are broadcast against each other, trailing dims aligned
+  extended,  ///< all operands need all leading dims in their full extents
+  labels,    ///< leading dims become labels of the contraction, see its `labels`
+  like,      ///< the first operand is broadcast to the leading dims of the second
+  table,     ///< the first operand must not have leading dims
+  batch,     ///< leading dims are merged into the first dim
 };
 template <class Function>
 inline constexpr LeadingDims leading_dims_v = [] {
@@ -52,7 +52,7 @@ constexpr OpRow row_of_rules(OpRow row, bool simplifies) {
   row.simplifies = simplifies;
   return row;
 }
-/// The row of an operation, an object of its own: a program refers to the rows of the operations that it has.
+/// The row of an operation. It is a variable of its own, so that a program contains only the rows of its operations.
 template <class Operation>
 inline constexpr OpRow row_v = row_of_rules(
     Operation::row, requires { Operation::simplify; });
@@ -84,14 +84,13 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));
   }
-  const std::string at = c.node().source.text();
-  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, at.empty() ? "" : " at ", at);
+  fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, c.node().source);
 }
-/// shape_mismatch. Not constexpr on purpose.
+/// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
 [[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
   fail_operation(errc::shape_mismatch, c, why, name);
 }
-/// capacity, for a result that no tensor can be.
+/// Throws capacity, for a result that exceeds the limits of tensors.
 [[noreturn]] inline void fail_large(const ShapeContext& c, const Shape& result) {
   fail_operation(errc::capacity, c, concat_text("more than 2^52 elements in ", shape_text(c.node().dtype, result)), {});
 }

@@ -8,8 +8,7 @@ namespace tessera {
 
 namespace build {
 
-/// Random numbers shaped like `like`, in the type that its elements are computed as; see RandomDraw for what a node
-/// says.
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16); see RandomDraw.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
@@ -21,7 +20,7 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                    {shape.id, cast(key, DType::f64).id});
 }
 
-/// 1 / (1 - rate). At a rate of 1 nothing is kept: 0, since infinity times nothing would be the gradient's NaN.
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
 constexpr Value dropout_scale(Value rate) {
   if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
   const Value kept = 1.0 - rate, zero = rate.number(0);
@@ -46,7 +45,7 @@ template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   }
 };
 
-/// A key that is none is said here, and replaced.
+/// Reports a key of the wrong type and replaces it, so that no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
   static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
@@ -78,10 +77,10 @@ template <std::uint32_t Stream> struct DropoutTag {
 
 }  // namespace detail
 
-/// Counter-based random numbers of the shape and element type of `like`: uniform in [0, 1), or normal. They depend on
-/// the key, the stream and the global index alone: equal on every mesh, and equal for equal calls. Calls that must
-/// differ differ in the key or in the stream, a template argument; inside a ts::Stack each layer draws its own. No
-/// communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// Random values of the shape and element type of `like` (float, double, bf16): uniform in [0, 1), or standard normal.
+/// A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh and in
+/// every equal call. Calls with one key that should give different values need different streams; inside a ts::Stack
+/// each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
@@ -91,8 +90,8 @@ constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::cur
   return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
 
-/// Zero with probability `rate`, and x / (1 - rate) otherwise: zeros at a rate of 1. Two dropouts of one key need two
-/// streams. Errors: option for a rate outside of [0, 1].
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
 template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));

@@ -28,7 +28,7 @@ using Operations = JoinedLists<SourceOperations, ElementwiseOperations, Reductio
 
 namespace detail {
 
-/// What an operation says besides its row. Null: nothing.
+/// What an operation has besides its row. Null: it has none.
 struct OperationRules {
   GradientRule gradient = nullptr;
   SimplifyRule simplify = nullptr;
@@ -43,8 +43,8 @@ template <class Operation> constexpr OperationRules rules_of() {
   return rules;
 }
 
-/// What is known of operations, found by id: open addressing. Only constant expressions ask it, so that a program holds
-/// the code of its own operations alone.
+/// The rules of operations by id: a hash table with open addressing. It is read only in constant expressions, so that a
+/// program contains only the code of its own operations.
 template <class Entry> class OperationTable {
  public:
   constexpr void add(Op op, Entry entry) {
@@ -78,7 +78,7 @@ template <class... Operation> constexpr auto make_row_table(OperationList<Operat
   (table.add(op_v<Operation>, &row_v<Operation>), ...);
   return table;
 }
-/// One kind of rule: a program that asks for the texts of attributes holds no gradients.
+/// A table of one kind of rule: a program that reads the texts of attributes contains no gradients.
 template <class Rule, class... Operation>
 constexpr auto make_rule_table(OperationList<Operation...>, Rule OperationRules::*rule) {
   OperationTable<Rule> table;

@@ -46,7 +46,7 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
     }
 }
 
-/// A number that is computed on the host: no device holds it.
+/// Whether a value is a source computed on the host.
 constexpr bool is_host_number(const Value& v) {
   const Node& node = v.node();
   if (node.rank != 0) return false;
@@ -61,9 +61,7 @@ constexpr HostNumber number_of_argument(const HostContext& c) {
   return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
 }
 [[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  const std::string at = node.source.text();
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(),
-       at.empty() ? "" : " at ", at);
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(), node.source);
 }
 constexpr HostNumber size_of_axis(const HostContext& c) {
   if (c.mesh == nullptr) return c.numbers[c.id];
@@ -228,7 +226,7 @@ struct IotaOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-// Operands: what to be shaped like, and the key.
+// Operands: a tensor of which only the shape is used, and the key.
 struct RandomOp {
   static constexpr OpRow row{.name = "random",
                              .unit = UnitKind::random,
@@ -259,7 +257,7 @@ struct ConstraintOp {
     Node made = r.node();
     const Constraint own = Constraint::of(made);
     if (own.cotangent == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (own.cotangent == CotangentLayout::own_spec)  // whose cotangent is sharded as the value is
+    if (own.cotangent == CotangentLayout::own_spec)  // the cotangent's own cotangent has the spec of the value
       Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
   };
@@ -269,7 +267,7 @@ struct ConstraintOp {
   };
 };
 
-// The result is sharded as the second operand is, whose elements are never read.
+// The first operand with the sharding of the second, whose elements are not read.
 struct AlikeOp {
   static constexpr OpRow row{.name = "alike",
                              .unit = UnitKind::constraint,
@@ -280,7 +278,7 @@ struct AlikeOp {
                                  [](const GraphView& graph, int id, FactorRule& rule) {
                                    like_sharding(graph, id, rule);
                                    rule.operands[1] = rule.operands[0];
-                                   rule.operands[0] = {};  // it is brought to where the result is
+                                   rule.operands[0] = {};  // operand 0 is resharded to the sharding of the result
                                  },
                              .flops = 0,
                              .shape_only = 2,

@@ -8,7 +8,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
 

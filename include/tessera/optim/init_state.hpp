@@ -4,6 +4,7 @@
 
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/optim/adamw.hpp>
+#include <tessera/optim/lion.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -39,6 +40,8 @@ template <class Model> AdamWState<Model> init_state(const Model& model) {
 }
 /// The state of gradient descent with momentum before the first step.
 template <class Model> SgdState<Model> init_momentum(const Model& model) { return {detail::zeros_of(model)}; }
+/// The state of Lion before the first step.
+template <class Model> LionState<Model> init_lion(const Model& model) { return {detail::zeros_of(model)}; }
 
 }  // namespace tessera::optim
 

@@ -5,6 +5,7 @@
 #include <tessera/optim/adamw.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/init_state.hpp>
+#include <tessera/optim/lion.hpp>
 #include <tessera/optim/schedule.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>

@@ -5,7 +5,7 @@
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
 

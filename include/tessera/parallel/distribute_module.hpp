@@ -25,7 +25,7 @@ template <class Rule> struct DistributeLeaves {
       const Sharding sharding = sharding_of(wanted, mesh, Leaf::rank);
       if (sharding.unreduced != 0)
         fail(errc::unsupported, "[distribute_module] whole values: ", text(wanted), " would leave tensor ", next - 1,
-             " partial", at_text(at));
+             " partial", Source::from(at));
       x = reshard(x, mesh, spec_of(sharding, mesh), at);
     }
   }

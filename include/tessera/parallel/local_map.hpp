@@ -49,8 +49,8 @@ void compare_local_map(const DTensor<T, Rank>& made, const LocalArray<T, Rank>& 
   found.source = source;
   found.elements = volume(whole.shape);
   if (!(made.shape() == whole.shape))
-    fail(errc::oracle, "[oracle] values differ: ", found.what, source.line == 0 ? "" : " at ", source.text(),
-         ": on one device it is ", shape_text(dtype_v<T>, whole.shape));
+    fail(errc::oracle, "[oracle] values differ: ", found.what, source, ": on one device it is ",
+         shape_text(dtype_v<T>, whole.shape));
   double most = 0, distance = -1;
   for (const T& x : whole.values())
     if (std::isfinite(static_cast<double>(x))) most = std::max(most, std::fabs(static_cast<double>(x)));

@@ -2,7 +2,6 @@
 #define TESSERA_TENSOR_ALLOCATE_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -24,15 +23,9 @@
 #include <tessera/ops/rows.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/threads/team.hpp>
+#include <tessera/tensor/extent.hpp>
 
 namespace tessera {
-
-/// One extent of a shape that is written in a call, `{batch, 64}`: any integer or a Dim. Their number is the rank.
-struct Extent {
-  std::int64_t value;
-  template <std::integral Integer> constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
-  constexpr Extent(const Dim& extent) : value(extent.value()) {}
-};
 
 namespace detail {
 
@@ -43,28 +36,25 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
   return shape;
 }
 
-/// " at train.cpp:41", for the end of a message.
-TESSERA_ONCE std::string at_text(Here at);
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at);
 /// As tessera::resolve. Its errors name the operation and the user's line.
 TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at);
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE std::string at_text(Here at) { return " at " + Source::from(at).text(); }
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at) {
   if (static_cast<int>(shape.size()) != rank)
     fail(errc::rank_mismatch, "[", op, "] rank: ", shape_text(dtype, shape), " for a tensor of rank ", rank,
-         at_text(at));
+         Source::from(at));
   for (std::int64_t extent : shape)
     if (extent < 0)
-      fail(errc::shape_mismatch, "[", op, "] extents at least 0: ", shape_text(dtype, shape), at_text(at));
+      fail(errc::shape_mismatch, "[", op, "] extents at least 0: ", shape_text(dtype, shape), Source::from(at));
   if (elements_of(shape) < 0)
-    fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^52", at_text(at));
+    fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^52", Source::from(at));
 }
 TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at) {
   try {
     return resolve(spec, mesh, rank);
   } catch (const error& e) {
-    throw error(e.id(), concat_text(e.what(), ", in ", op, at_text(at)));
+    fail(e.id(), e.what(), ", in ", op, Source::from(at));
   }
 }
 #endif
@@ -80,7 +70,7 @@ TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& 
   try {
     return StoragePtr(new TensorStorage(mesh, dtype, shape, sharding));
   } catch (const error& e) {
-    throw error(e.id(), concat_text(e.what(), ", in ", op, " of ", shape_text(dtype, shape), at_text(at)));
+    fail(e.id(), e.what(), ", in ", op, " of ", shape_text(dtype, shape), Source::from(at));
   }
 }
 #endif

@@ -23,7 +23,7 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mes
   const bool alike = storage.mesh() == mesh && storage.placement() == canonical(wanted, mesh);
   if (!alike && !storage.placement().is_replicated())
     fail(errc::annotation, "[mark_sharding] existing annotation must be cleared first: ", layout_text(storage), " on ",
-         storage.mesh().text(), " to ", spec.text(), " on ", mesh.text(), detail::at_text(at));
+         storage.mesh().text(), " to ", spec.text(), " on ", mesh.text(), Source::from(at));
   x = reshard(x, mesh, spec, at);
   return x;
 }
@@ -47,7 +47,7 @@ LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Her
   const TensorStorage& storage = storage_of(x);
   if (storage.sharding().is_replicated())
     fail(errc::annotation, "[enable_manual_sharding] split tensor: ", layout_text(storage), " is replicated",
-         detail::at_text(at));
+         Source::from(at));
   return local_tensor(x);
 }
 
@@ -65,7 +65,7 @@ ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, co
       fail(errc::host_data, "[disable_manual_sharding] shape on device ", device, ": ",
            shape_text(dtype_v<T>, x.shape(device)), ", and its shard ", text(box), " of ",
            shape_text(dtype_v<T>, full_shape), text(sharding, x.mesh()), " is ", shape_text(dtype_v<T>, extents(box)),
-           detail::at_text(at));
+           Source::from(at));
     shards.push_back({device, 0, box, x.values(device)});
   }
   return from_local_shards(x.mesh(), spec, full_shape, shards, at);

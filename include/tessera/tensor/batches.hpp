@@ -9,11 +9,11 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
 #include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/shard_refs.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera {
@@ -36,10 +36,10 @@ struct RowRange {
 
 /// Number of batches of `size` rows. Errors: `option` for a size below 1, `not_divisible` under Ragged::error.
 inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged ragged, Here at = Here::current()) {
-  if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, detail::at_text(at));
+  if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, Source::from(at));
   if (ragged == Ragged::error && rows % size != 0)
     fail(errc::not_divisible, "[batches] whole batches: ", rows, " rows in batches of ", size,
-         "; Ragged::drop and Ragged::keep allow a rest", detail::at_text(at));
+         "; Ragged::drop and Ragged::keep allow a rest", Source::from(at));
   return rows / size + (ragged == Ragged::keep && rows % size != 0);
 }
 
@@ -54,20 +54,19 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at) {
   if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])
     fail(errc::dim_range, "[rows_of] range in dim 0: ", range.begin, " to ", range.end, " of ", layout_text(storage),
-         at_text(at));
+         Source::from(at));
 
   Shape shape = storage.shape();
   shape[0] = range.size();
   const StoragePtr out(new TensorStorage(storage.mesh(), storage.dtype(), shape, storage.sharding()));
-  std::vector<runtime::ShardRef> sources, destinations;
-  for (int shard = 0; shard < storage.shard_count(); ++shard) {
-    sources.push_back(runtime::shard_ref(const_cast<void*>(storage.data(shard)), storage.box(shard)));
+  const AxisCuts& cuts = storage.sharding().cuts;
+  std::vector<runtime::ShardRef> sources = shard_refs(storage, cuts);
+  for (runtime::ShardRef& source : sources) {
     // Counted from the first row of the range; rows outside of the range have no destination.
-    sources.back().box.begin[0] -= range.begin;
-    sources.back().box.end[0] -= range.begin;
-    destinations.push_back(runtime::shard_ref(out->data(shard), out->box(shard)));
+    source.box.begin[0] -= range.begin;
+    source.box.end[0] -= range.begin;
   }
-  runtime::reshard(storage.dtype(), Reduction::sum, destinations, sources);
+  runtime::reshard(storage.dtype(), Reduction::sum, shard_refs(*out, cuts), sources);
   return out;
 }
 #endif

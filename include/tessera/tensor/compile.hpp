@@ -136,7 +136,7 @@ template <class F> class Compiled {
   PlanOptions options_;
 
   /// A call has no line of its own: errors that know of none say where the function was compiled.
-  static constexpr std::string_view in_a_call = ", in a call of the function compiled at ";
+  static constexpr std::string_view in_a_call = ", in a call of the function compiled";
 
   template <class A> static constexpr decltype(auto) as_scalar(A&& argument) {
     if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)

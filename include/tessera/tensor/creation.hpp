@@ -16,14 +16,15 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/shard_refs.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera {
@@ -55,11 +56,9 @@ template <class Range> using host_element = typename HostElement<Range>::type;
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
-  std::vector<runtime::ShardRef> shards;
-  for (int shard = 0; shard < to.shard_count(); ++shard)
-    shards.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
+  const Uncounted uncounted;  // nothing moves between devices
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
-  runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1});
+  runtime::reshard(to.dtype(), Reduction::sum, shard_refs(to), {&host, 1});
 }
 #endif
 
@@ -77,7 +76,7 @@ ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shap
   check_shape("shard", dtype_v<T>, shape, Rank, at);
   if (static_cast<std::uint64_t>(volume(shape)) != count)
     fail(errc::host_data, "[shard] element count: ", count, " values for ", shape_text(dtype_v<T>, shape),
-         ", which has ", volume(shape), at_text(at));
+         ", which has ", volume(shape), Source::from(at));
   return shard_strided<T, Rank>(data, shape, kernels::contiguous_strides(shape), mesh, spec, at);
 }
 

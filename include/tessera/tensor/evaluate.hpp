@@ -23,29 +23,21 @@ namespace tessera {
 
 namespace detail {
 
-template <Operand X, class Collect> void collect_expression(const X& x, Collect& collect);
-template <class Collect, class... Ts> void collect_pack(const Pack<Ts...>& pack, Collect& collect) {
-  if constexpr (sizeof...(Ts) > 0) {
-    collect_expression(pack.head, collect);
-    collect_pack(pack.tail, collect);
-  }
-}
 template <Operand X, class Collect> void collect_expression(const X& x, Collect& collect) {
   if constexpr (ExprOperand<X>)
-    collect_pack(x.operands, collect);
+    x.operands.apply([&](const auto&... operands) { (collect_expression(operands, collect), ...); });
   else if constexpr (std::is_arithmetic_v<X>)
     collect.leaf(Scalar(x));
   else
     collect.leaf(x);
 }
 
-/// Throws the error once more, with a line where it names none.
+/// Throws the error once more. Where it names no line, the message goes on with `before` and this one.
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source);
 #if TESSERA_HAS_DEFINITIONS
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source) {
-  const std::string_view what = e.what();
-  if (source.line == 0 || what.find(" at ") != std::string_view::npos) throw;
-  throw error(e.id(), concat_text(what, before, source.text()));
+  if (source.line == 0 || e.source().line != 0) throw;
+  fail(e.id(), e.what(), before, source);
 }
 #endif
 
@@ -54,7 +46,7 @@ template <class F> decltype(auto) with_line(Source source, F&& f) {
   try {
     return f();
   } catch (const error& e) {
-    rethrow_with_line(e, " at ", source);
+    rethrow_with_line(e, "", source);
   }
 }
 
@@ -82,8 +74,18 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
   std::string text = tessera::explain(plan, compiled.program, compiled.units);
-  if (text.find("einsum") == std::string::npos) return text;
-  const bool bf16 = text.find("bf16") != std::string::npos;
+  bool multiplies = false, bf16 = false;
+  for (int g = 0; g < compiled.program.graph_count; ++g) {
+    const GraphView& graph = compiled.program.graphs[g];
+    for (int u = 0; u < compiled.units[g].count; ++u) {
+      const Unit& unit = compiled.units[g][u];
+      if (unit.kind != UnitKind::contraction) continue;
+      multiplies = true;
+      const auto precision = static_cast<Precision>(graph[unit.rule_node()].index());
+      bf16 = bf16 || precision != Precision::full || graph.operand_node(unit.rule_node(), 0).dtype == DType::bf16;
+    }
+  }
+  if (!multiplies) return text;
   text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
   if (bf16) text += concat_text(", of bf16 by packed ", kernels::name_of(kernels::cpu_level()));
   text += "\n";

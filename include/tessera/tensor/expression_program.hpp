@@ -45,19 +45,11 @@ template <class Tag, class... Operands> struct ExpressionSizes<Expr<Tag, Operand
     return ((inner && own >= 0 ? 1 : 0) + ... + ExpressionSizes<Operands>::count(true));
   }
   static void find_ones(const Expr<Tag, Operands...>& x, bool inner, int& next, unsigned& ones) {
-    const int number = inner && own >= 0 ? next++ : -1;
-    visit<0>(x.operands, number, next, ones);
-  }
-
- private:
-  template <int I, class First, class... Rest>
-  static void visit(const Pack<First, Rest...>& pack, int number, int& next, unsigned& ones) {
-    if constexpr (I == own) {
-      if (number >= 0 && number < 32 && pack.head.value() == 1) ones |= 1u << number;
-    } else {
-      ExpressionSizes<First>::find_ones(pack.head, true, next, ones);
-    }
-    if constexpr (sizeof...(Rest) > 0) visit<I + 1>(pack.tail, number, next, ones);
+    if constexpr (own >= 0)
+      if (const int number = inner ? next++ : -1; number >= 0 && number < 32)
+        if (operand_at<static_cast<std::size_t>(own)>(x.operands).value() == 1) ones |= 1u << number;
+    x.operands.apply(
+        [&](const auto&... operands) { (ExpressionSizes<Operands>::find_ones(operands, true, next, ones), ...); });
   }
 };
 

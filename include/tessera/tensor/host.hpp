@@ -13,12 +13,13 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/shard_refs.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera {
@@ -29,11 +30,9 @@ namespace detail {
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
-  std::vector<runtime::ShardRef> shards;
-  for (int shard = 0; shard < from.shard_count(); ++shard)
-    shards.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
+  const Uncounted uncounted;  // nothing moves between devices
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
-  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards);
+  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));
 }
 #endif
 
@@ -50,7 +49,7 @@ void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>>
   const TensorStorage& storage = storage_of(x);
   if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
     fail(errc::host_data, "[to_host] element count: room for ", out.size(), " values of ", layout_text(storage),
-         ", which has ", volume(storage.shape()), detail::at_text(at));
+         ", which has ", volume(storage.shape()), Source::from(at));
   detail::copy_to_host(storage, out.data());
 }
 
@@ -79,7 +78,7 @@ template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = H
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)
     fail(errc::shape_mismatch, "[item] one element: ", layout_text(storage), " has ", volume(storage.shape()),
-         detail::at_text(at));
+         Source::from(at));
   T value{};
   detail::copy_to_host(storage, &value);
   return value;

@@ -17,7 +17,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
@@ -138,7 +138,7 @@ namespace detail {
 /// The shards by device, after checking that there is one a device and that each fits.
 template <class T, int Rank>
 std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
-                                             const std::string& where) {
+                                             const Source& where) {
   const auto devices = static_cast<std::size_t>(storage.mesh().size());
   std::vector<LocalShard<T, Rank>> sorted(devices);
   std::vector<char> seen(devices, 0);
@@ -174,7 +174,7 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
                        Here at = Here::current()) {
   using Shard = std::remove_cvref_t<decltype(*std::begin(shards))>;
   using T = typename Shard::element;
-  const std::string where = detail::at_text(at);
+  const Source where = Source::from(at);
   const StoragePtr storage = detail::allocate("from_local_shards", dtype_v<T>, shape, Shard::rank, mesh, spec, at);
   const auto sorted = detail::sort_shards(std::vector<Shard>(std::begin(shards), std::end(shards)), *storage, where);
 

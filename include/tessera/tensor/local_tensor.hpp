@@ -12,7 +12,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/buffer.hpp>

@@ -15,7 +15,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/storage_of.hpp>

@@ -15,7 +15,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
@@ -82,7 +82,7 @@ ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, con
                               std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1,
                               Here at = Here::current()) {
   detail::check_random_element<T>();
-  if (!(stddev >= 0)) fail(errc::option, "[normal] deviation at least 0: ", stddev, detail::at_text(at));
+  if (!(stddev >= 0)) fail(errc::option, "[normal] deviation at least 0: ", stddev, Source::from(at));
   return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, stddev, mean,
                                         std::numeric_limits<T>::infinity(), at);
 }
@@ -101,7 +101,7 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
   detail::check_random_element<T>();
   const T width = high - low;
   if (!(width > 0) || !std::isfinite(width))
-    fail(errc::option, "[uniform] finite and low below high: ", low, " and ", high, detail::at_text(at));
+    fail(errc::option, "[uniform] finite and low below high: ", low, " and ", high, Source::from(at));
   // Rounding could reach `high`, which is not in the range.
   return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, width, low,
                                         std::nextafter(high, low), at);

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/picture.hpp>
 #include <tessera/mesh/svg.hpp>
 #include <tessera/tensor/storage_of.hpp>

@@ -21,9 +21,29 @@ TEST(ErrorTest, CarriesItsIdAndJoinsTextsAndNumbers) {
   }
 }
 
+TEST(ErrorTest, KnowsTheLineApartFromTheText) {
+  const auto thrown = [](const auto&... parts) {
+    try {
+      tessera::fail(errc::option, parts...);
+    } catch (const tessera::error& e) {
+      return e;
+    }
+  };
+  const tessera::Source train{"/home/train.cpp", 41}, model{"model.cpp", 7};
+  const tessera::error with_line = thrown("[sum] rule: x", train, ", and more");
+  EXPECT_STREQ(with_line.what(), "[sum] rule: x at train.cpp:41, and more");
+  EXPECT_EQ(with_line.source().text(), "train.cpp:41");
+  EXPECT_EQ(thrown("[sum] rule: x", train, " for its use", model).source().text(), "model.cpp:7");
+  EXPECT_EQ(thrown("[sum] rule: x", train, " for its use", tessera::Source{}).source().text(), "train.cpp:41");
+  // A text that reads like a line is none.
+  const tessera::error without = thrown("[mesh] known axis: 'left at train.cpp:41'", tessera::Source{});
+  EXPECT_STREQ(without.what(), "[mesh] known axis: 'left at train.cpp:41'");
+  EXPECT_EQ(without.source().line, 0u);
+}
+
 TEST(ErrorTest, IsARuntimeError) { EXPECT_THROW(tessera::fail(errc::file, "[file] missing"), std::runtime_error); }
 
-// Ids are in programs and in docs/errors.md: a number must never come to mean something else.
+// Programs and docs/errors.md use ids: the meaning of a number must never change.
 static_assert(static_cast<int>(errc::capacity) == 1 && static_cast<int>(errc::spec_rank) == 5);
 static_assert(static_cast<int>(errc::dim_range) == 10 && static_cast<int>(errc::policy) == 15);
 static_assert(static_cast<int>(errc::unsupported) == 20 && static_cast<int>(errc::annotation) == 21);

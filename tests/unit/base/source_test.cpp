@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <tessera/base/error.hpp>
 #include <tessera/base/source.hpp>
 
 namespace {

@@ -1,7 +1,10 @@
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
-#include "../../support/traced.hpp"
+#include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
 #include "plain.hpp"
 #include <gtest/gtest.h>
 
@@ -143,6 +146,40 @@ TEST(StackOfBlocks, IsOneBlockAfterTheOther) {
   }
   arguments.push_back(x);
   oracle::expect_near(meaning<ts::Stack<nn::Block<>>>(arguments), plain_block(plain_block(x, first), second), 1e-12);
+}
+
+// torch.nn.functional.huber_loss(x, 0, reduction, delta), element by element as its documentation has it.
+TEST(Huber, IsASquareNearAndALineFarAway) {
+  const Array x({7}, {-3, -0.5, 0, 0.25, 0.5, 2, -40}), y({7}, {0, 0, 0, 0, 0, 0, 2});
+  const auto huber = [](double d) { return d < 0.5 ? d * d / 2 : 0.5 * (d - 0.25); };
+  Array each({7});
+  double total = 0;
+  for (std::size_t i = 0; i < 7; ++i) total += each.data[i] = huber(std::fabs(x.data[i] - y.data[i]));
+  const auto run = []<class F>(F, const std::vector<Array>& arguments) {
+    return oracle::run(oracle::trace<F, oracle::Float<1>, oracle::Float<1>>().view(), arguments).at(0);
+  };
+  constexpr auto mean = [](const auto& a, const auto& b) { return ts::huber(a, b, 0.5); };
+  constexpr auto sum = [](const auto& a, const auto& b) { return ts::huber<ts::LossReduction::sum>(a, b, 0.5); };
+  constexpr auto each_one = [](const auto& a, const auto& b) { return ts::huber<ts::LossReduction::each>(a, b, 0.5); };
+  oracle::expect_near(run(mean, {x, y}), Array::number(total / 7), 1e-12);
+  oracle::expect_near(run(sum, {x, y}), Array::number(total), 1e-12);
+  oracle::expect_near(run(each_one, {x, y}), each, 1e-12);
+  EXPECT_EQ(run(mean, {Array(ts::Shape{0}), Array(ts::Shape{0})}).data[0], 0);
+  EXPECT_EQ(run(sum, {Array(ts::Shape{0}), Array(ts::Shape{0})}).data[0], 0);
+  EXPECT_EQ(run(each_one, {Array({2}, {INFINITY, NAN}), Array({2}, 0.0)}).data[0], INFINITY);
+
+  // The slope is the difference, clipped; at delta both branches have one slope.
+  using Inputs = std::tuple<oracle::Float<1>, oracle::Float<1>>;
+  using Gradient = oracle::FirstGradient<std::remove_cvref_t<decltype(each_one)>>;
+  const auto slopes = oracle::run(oracle::trace<Gradient, Inputs, oracle::Float<1>>().view(), {x, y, Array({7}, 1)});
+  oracle::expect_near(slopes[1], Array({7}, {-0.5, -0.5, 0, 0.25, 0.5, 0.5, -0.5}), 1e-12);
+  const Array p = random_array({3, 4}, 1, -2, 2), q = random_array({3, 4}, 2, -2, 2);
+  oracle::check_gradient<oracle::Float<2>, oracle::Float<2>>(
+      [](const auto& a, const auto& b) { return ts::huber<ts::LossReduction::each>(a, b); }, {p, q});
+  oracle::check_gradient<oracle::Float<2>, oracle::Float<2>>(
+      [](const auto& a, const auto& b) { return ts::huber(a, b, 0.75); }, {p, q});
+  const auto flat = [](const auto& a) { return ts::huber(a, a, 0.0); };
+  tessera_test::expect_error(ts::errc::option, [&] { oracle::trace<decltype(flat), oracle::Float<1>>(); });
 }
 
 }  // namespace

@@ -164,6 +164,40 @@ TEST(Sgd, DescendsWithAndWithoutMomentumForFiveSteps) {
   }
 }
 
+struct LionStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
+    return ts::lion(model, gradients, state, config);
+  }
+};
+
+// Algorithm 2 of 2302.06675, one element after the other.
+TEST(Lion, IsThePublishedUpdateForTwentySteps) {
+  const oracle::Program program = oracle::trace<LionStep, Model, Model, ts::optim::LionState<Model>, ts::optim::Lion>();
+  const double rate = 0.1, b1 = 0.8, b2 = 0.95, decay = 0.2;
+  std::vector<Array> p = random_model(1), m = zeros_for(p), want = p, want_m = m;
+  for (unsigned t = 1; t <= 20; ++t) {
+    std::vector<Array> g = random_model(t + 1);
+    if (t == 1) g[0].data[0] = want[0].data[0] = p[0].data[0] = 0;  // of no slope yet: it stays
+    std::vector<Array> arguments = p;
+    append(arguments, g);
+    append(arguments, m);
+    for (double number : {rate, b1, b2, decay}) arguments.push_back(Array::number(number));
+    const std::vector<Array> results = oracle::run(program.view(), arguments);
+    p = model_at(results, 0);
+    m = model_at(results, 1);
+    for_each_parameter(
+        [&](const LeafKind& kind, double& x, double gradient, double& momentum) {
+          const double c = b1 * momentum + (1 - b1) * gradient;
+          x -= rate * ((c > 0 ? 1 : c < 0 ? -1 : 0) + (kind.decays ? decay * x : 0));
+          momentum = b2 * momentum + (1 - b2) * gradient;
+        },
+        want, g, want_m);
+    EXPECT_TRUE(t > 1 || p[0].data[0] == 0);
+    expect_models_near(p, want, 1e-12);
+    expect_models_near(m, want_m, 1e-12);
+  }
+}
+
 struct Clip {
   constexpr auto operator()(const auto& gradients, const auto& limit) const {
     const auto [clipped, norm] = ts::clip_by_global_norm(gradients, limit);

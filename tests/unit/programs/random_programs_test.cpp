@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "../../support/interpreted_kernel.hpp"
+#include "../../support/program_units.hpp"
 #include "../../support/random_program.hpp"
 #include "../../support/stored.hpp"
 #include <gtest/gtest.h>
@@ -204,14 +205,13 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     ts::simplify(module);
     const Program program(std::move(module), static_cast<int>(c.values.size()));
     ts::verify(program.view());
-    const ts::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
+    const ts::tests::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
     std::vector<ts::UnitsView> units;
     for (const ts::Units& graph : owned.graphs) units.push_back(graph.view());
     const InterpretedKernels kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
     const ts::runtime::StepCode& code = ts::runtime::step_code<ts::runtime::StepNeeds::everything()>();
     const ts::ProgramView view = program.view();
-    const ts::CompiledProgram compiled{view,           units.data(),          owned.kernels.data(),
-                                       kernels.code(), code.factories.data(), code.reduce};
+    const ts::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
     std::vector<ts::Leaf> leaves;
     for (std::size_t i = 0; i < c.values.size(); ++i) leaves.push_back(stored_argument(c, i));
     ts::Mesh mesh = c.mesh;

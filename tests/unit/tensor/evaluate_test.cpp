@@ -260,6 +260,24 @@ TEST(CompiledFunctions, SayWhereTheyWereCompiledWhenMemoryIsOut) {
   EXPECT_EQ(ts::to_host(ts::abs(a)), ts::to_host(a));
 }
 
+// The user's own names may read like the end of a message that names its line.
+TEST(CompiledFunctions, SayWhereTheyWereCompiledWhateverTheMessageSays) {
+  constexpr ts::PlanOptions options{.explicit_axes = {"rows at x:3"}};
+  const int line = __LINE__ + 1;
+  constexpr auto sum = ts::compile([](auto a, auto b) { return a + b; }, options);
+  const auto a = ts::zeros<float>({2, 2}, mesh);
+  try {
+    (void)sum(a, a);
+    FAIL() << "nothing was thrown";
+  } catch (const ts::error& e) {
+    EXPECT_EQ(e.id(), ts::errc::mesh_axis);
+    const std::string at = "evaluate_test.cpp:" + std::to_string(line);
+    EXPECT_EQ(std::string(e.what()), "[mesh] known axis: 'rows at x:3' is none of " + mesh.text() +
+                                         ", in a call of the function compiled at " + at);
+    EXPECT_EQ(e.source().text(), at);
+  }
+}
+
 // A product's sums go where the result will be, unless an argument that was given up lies there, or others read them.
 TEST(CompiledFunctions, FinishProductsWhereTheResultLies) {
   constexpr int m = 150, n = 70;

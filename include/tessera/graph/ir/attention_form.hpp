@@ -8,24 +8,24 @@
 
 namespace tessera {
 
-/// What an attention node gives. Gradients are in the order of the operands that they are of.
+/// The result of an attention node. The gradients have the order of the operands whose cotangents they are.
 enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_gradient, output, logarithms };
 
-/// Attributes of the three attention nodes. Queries are [batch, time, heads, width], keys [batch, keys, heads, width],
-/// values [batch, keys, heads, value width]; the scale of scores is a host scalar, the last operand.
+/// Attributes of the three attention nodes. Shapes: queries [batch, time, heads, width], keys [batch, keys, heads,
+/// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar.
 ///
 ///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
-///   attention       (q, k, v, lse, scale)              exp(scores - lse) v, shaped like q but for the width
+///   attention       (q, k, v, lse, scale)              exp(scores - lse) v: [batch, time, heads, value width]
 ///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of()`
 ///
-/// A node has one result; what shares tiles of scores runs in one unit all the same: lse with the attention that reads
-/// it, and the cotangents of one attention.
+/// Each node has one result. Nodes that share tiles of scores run in one unit: lse with the attention that reads it,
+/// and the three gradients of one attention.
 struct AttentionForm {
-  bool causal = false;  ///< a query sees the keys up to its own position
+  bool causal = false;  ///< a query attends to keys up to its own position
   AttentionResult result = AttentionResult::output;
 
   constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
-  /// Of a gradient: the operand that it is of.
+  /// The operand whose cotangent a gradient is.
   constexpr int of() const { return static_cast<int>(result); }
 
   static constexpr AttentionForm of_node(const Node& node) {

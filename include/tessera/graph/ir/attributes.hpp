@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// Labels of an einsum: one small number per dim of the two operands and of the result; -1 past the rank.
+/// Labels of an einsum: one small integer per dim of the two operands and of the result; -1 beyond the rank.
 struct EinsumLabels {
   std::int8_t a[max_rank], b[max_rank], out[max_rank];
 
@@ -20,11 +20,13 @@ struct EinsumLabels {
   constexpr Labels pack() const { return std::bit_cast<Labels>(*this); }
 };
 
-/// A rearrange splits the operand's dims into factors, orders the factors, and merges them into the result's dims.
-/// A dim without factors has static extent 1. Operand 1 + f is the size of factor f, absent where it is inferred.
+/// A rearrange splits the operand's dims into factors, permutes the factors, and merges them into the result's dims. A
+/// dim without factors has static extent 1. Operand 1 + f is the extent of factor f; it is absent where the extent
+/// follows from the others.
 struct Factors {
   std::int8_t count = 0;
-  std::int8_t in_dim[max_rank]{};   ///< operand dim of factor f; factors of a dim are consecutive, major first
+  /// operand dim of factor f; factors of a dim are consecutive, the most significant first
+  std::int8_t in_dim[max_rank]{};
   std::int8_t order[max_rank]{};    ///< factor at position p of the result
   std::int8_t out_dim[max_rank]{};  ///< result dim of position p, ascending
 
@@ -55,11 +57,11 @@ struct Factors {
   }
 };
 
-/// Dims that a reduction reduces, and whether they stay with extent 1.
+/// The dims that a reduction reduces, and whether the result keeps them with extent 1.
 struct Reduced {
   std::uint8_t dims = 0;  ///< bit d: dim d is reduced
   bool keep = false;
-  bool constant = false;  ///< has no gradient: a shift that cancels in what it is used for
+  bool constant = false;  ///< no gradient: a shift that cancels in its use, such as the maximum in a softmax
 
   static constexpr Reduced of(const Node& node) {
     return {static_cast<std::uint8_t>(node.labels[0]), node.labels[1] != 0, node.labels[2] != 0};
@@ -74,7 +76,7 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The one dim that slice, pad, concat, extent, iota, windows, scans and sorts are about.
+/// The dim along which slice, pad, concat, extent, iota, windows, scans and sorts work.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -82,10 +84,10 @@ constexpr Labels pack_dim(int dim) {
   return labels;
 }
 
-/// What a number has to be that a cast is given when a program is planned or run.
+/// Which values a cast accepts from a host scalar whose value is known only when the program is planned or runs.
 enum class NumberRule : std::int8_t {
   any,
-  of_its_type,  ///< a value of the integer type that it is cast to
+  of_its_type,  ///< those of the integer type to which it casts
   probability,
 };
 constexpr NumberRule number_rule(const Node& cast) { return static_cast<NumberRule>(cast.labels[0]); }
@@ -99,10 +101,10 @@ constexpr bool keeps(NumberRule rule, DType type, double number) {
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
 }
 
-/// How a cumsum goes along its dim.
+/// Attributes of a scan such as cumsum.
 struct Scan {
   bool reverse = false;    ///< from the last element to the first
-  bool exclusive = false;  ///< of the elements before each, without itself
+  bool exclusive = false;  ///< each result combines the elements before it, without the element itself
 
   static constexpr Scan of(const Node& node) { return {node.labels[1] != 0, node.labels[2] != 0}; }
   constexpr Labels pack(int dim) const {
@@ -113,7 +115,7 @@ struct Scan {
   }
 };
 
-/// Which elements come first. NaN comes last in both.
+/// The order of a sort. NaN comes last in both.
 enum class Order : std::int8_t { ascending, descending };
 
 constexpr Order order_of(const Node& argsort) { return static_cast<Order>(argsort.labels[1]); }
@@ -123,7 +125,7 @@ constexpr Labels pack_order(int dim, Order order) {
   return labels;
 }
 
-/// The mesh axis that a size or a permutation is about: its name.
+/// The name of the mesh axis in the attributes of axis_size and permute nodes.
 constexpr Labels pack_axis(const Name& name) {
   Labels labels{};
   for (std::size_t i = 0; i <= Name::max_length; ++i) labels[i] = static_cast<std::int8_t>(name.text[i]);
@@ -135,12 +137,12 @@ constexpr Name axis_of(const Node& node) {
   return name;
 }
 
-/// A repeat's operands are `carried` values, then `stacked` ones (a leading dim of one slice a layer), then invariants.
-/// Its outputs are the carried values after the last layer, then stacked results. node.value is the body's graph.
+/// Operands of a repeat: `carried` values, then `stacked` values (dim 0 counts layers), then invariants. Outputs: the
+/// carried values after the last layer, then stacked results. node.value is the index of the body's graph.
 struct Repeat {
   std::int32_t carried = 0, stacked = 0;
-  bool reverse = false;  ///< layers from the last to the first
-  bool counted = false;  ///< no operand is stacked: the last one is a number, how many layers there are
+  bool reverse = false;  ///< layers run from the last to the first
+  bool counted = false;  ///< no operand is stacked, so the last operand is the number of layers
 
   static constexpr Repeat of(const Node& node) {
     const auto packed = std::bit_cast<Packed>(node.labels);
@@ -161,9 +163,9 @@ struct Repeat {
   };
 };
 
-/// The output of a repeat that a projection is of.
+/// Which output of its repeat a projection is.
 constexpr int output_of(const Node& project) { return project.index(); }
-/// The projection of an output of that type.
+/// The projection of an output of the given type.
 constexpr Node projection_node(int output, const Node& type) {
   return {.op = Op::project,
           .dtype = type.dtype,
@@ -172,20 +174,20 @@ constexpr Node projection_node(int output, const Node& type) {
           .value = static_cast<double>(output)};
 }
 
-/// An argument inside a Stack has one slice a layer: its leading dim counts the layers.
+/// Whether an argument is a tensor of a Stack: its dim 0 counts the layers.
 constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
 constexpr void set_stacked(Node& argument, bool stacked) { argument.labels[0] = stacked ? 1 : 0; }
 
 /// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
 enum class CotangentLayout : std::int8_t { alike, free, own_spec };
 
-/// What a constraint says: the index of its spec, how its cotangent is sharded, and the axes that it is about, which
-/// another spec lists. Over all other axes the partitioner chooses.
+/// A constraint: the index of its spec, how its cotangent is sharded, and the axes that it fixes, which another spec
+/// lists. Over all other axes the partitioner chooses.
 struct Constraint {
   std::int32_t spec = 0;
   CotangentLayout cotangent = CotangentLayout::alike;
-  std::int8_t cotangent_spec = 0;  ///< of CotangentLayout::own_spec
-  std::int8_t about = -1;          ///< index of the spec that lists the axes; -1: all axes of the mesh
+  std::int8_t cotangent_spec = 0;  ///< for CotangentLayout::own_spec
+  std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
 
   static constexpr Constraint of(const Node& node) {
     return {node.index(), static_cast<CotangentLayout>(node.labels[0]), node.labels[1],
@@ -202,9 +204,9 @@ struct Constraint {
 /// Which distribution a random node draws from.
 enum class Distribution : std::int8_t { uniform, normal };
 
-/// What a random node draws: uniform in [0, 1) or standard normal numbers at counters that are the global row-major
-/// index of the element. Operand 0 gives the shape, operand 1 is the key, a host scalar that holds an integer. The key
-/// that numbers are drawn with is fold_in(key, stream), and inside a repeat fold_in(that, layer + 1).
+/// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
+/// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1, an integer host scalar, is the
+/// key. The generator's key is fold_in(key, stream), and inside a repeat fold_in(fold_in(key, stream), layer + 1).
 struct RandomDraw {
   Distribution distribution = Distribution::uniform;
   std::uint32_t stream = 0;

@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-/// A graph under construction. Adding a node that is already there returns the one that is: common subexpressions are
-/// shared as they are written.
+/// A graph under construction. Adding a node equal to an existing node returns that node: common subexpressions are
+/// shared from the start.
 class Graph {
  public:
   Growable<Node> nodes;
@@ -38,7 +38,7 @@ class Graph {
     const auto value = std::bit_cast<std::uint64_t>(node.value);
     std::uint64_t h = static_cast<std::uint64_t>(node.op) << 24 | static_cast<std::uint64_t>(node.dtype) << 16 |
                       static_cast<std::uint64_t>(node.rank) << 8 | node.unit;
-    // One expression a word: the compiler counts statements.
+    // One expression a word: compilers count statements towards the limit on constant expressions.
     h = ((h * mix ^ value) * mix ^ words.a) * mix ^ (words.b * 31 + words.c);
     for (int i = 0; i < arity; ++i) h = (h ^ h >> 29 ^ static_cast<std::uint64_t>(begin[i] + 2)) * mix;
     node.hash = h ^ h >> 32;
@@ -57,7 +57,7 @@ class Graph {
   constexpr int add(const Node& node, std::initializer_list<std::int32_t> list = {}) {
     return add(node, list.begin(), static_cast<int>(list.size()));
   }
-  /// A node that is known to be new. Adding it again later is not noticed.
+  /// Adds a node that is known to be new, without entering it in the hash table: add() will not find it.
   constexpr int append(Node node, const std::int32_t* begin) {
     node.first = static_cast<std::int32_t>(operands.size());
     for (int i = 0; i < node.arity; ++i) operands.push_back(begin[i]);
@@ -71,8 +71,8 @@ class Graph {
   };
   static constexpr std::uint64_t mix = 0x9e3779b97f4a7c15ull;
   static constexpr std::size_t buckets = 512;
-  std::int32_t heads_[buckets]{};  ///< 1 + the newest node of each bucket; 0: none
-  Growable<std::int32_t> next_;    ///< the same for the older node in the bucket of each node
+  std::int32_t heads_[buckets]{};  ///< by bucket: 1 + its newest node; 0: none
+  Growable<std::int32_t> next_;    ///< by node: 1 + the next older node of its bucket; 0: none
 
   constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value,
                       const std::int32_t* begin) const {
@@ -87,7 +87,7 @@ class Graph {
   }
 };
 
-/// What an operation said of operands that it does not take, and the line of its call.
+/// The message of an operation that can't take its operands, and the line of its call.
 struct Refusal {
   const char* text = nullptr;
   std::uint32_t line = 0;
@@ -98,8 +98,9 @@ struct Module {
   std::vector<Graph> graphs = std::vector<Graph>(1);
   Growable<PartitionSpec> specs;  ///< of the constraint nodes
   Refusal refusal{};              ///< the first
-  bool outline = false;           ///< operations are counted, and give values of their types: whether a function runs
-  int operations = 0;             ///< of an outline
+  /// don't record, only count operations and return values of their types: finds out whether a function can be traced
+  bool outline = false;
+  int operations = 0;  ///< counted by an outline
 
   constexpr Graph& main() { return graphs[0]; }
   constexpr const Graph& main() const { return graphs[0]; }
@@ -108,8 +109,8 @@ struct Module {
     graphs.emplace_back();
     return static_cast<int>(graphs.size()) - 1;
   }
-  /// An operation does not take its operands. In the compiler the trace goes on as an outline, and ends with this
-  /// message: ended here, it would come with a list of all the calls that led here.
+  /// Reports that an operation can't take its operands. In a constant expression the trace continues as an outline and
+  /// ends with this message; if it ended here, compilers would list all calls that led here.
   constexpr void refuse(errc id, const char* text, Source at = {}) {
     if (!std::is_constant_evaluated()) fail(id, text);
     if (refusal.text == nullptr) refusal = {text, at.line};

@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-/// A number that is known on the host: a size, a Dim, a Scalar. It is a double, and a 64-bit integer that is exact
-/// where it was made from one: doubles have no odd numbers above 2^53.
+/// The value of a host scalar: an extent, a Dim, a Scalar. It has a double and a 64-bit integer; the integer is exact
+/// if it was made from one (doubles can't hold odd integers above 2^53).
 class HostNumber {
  public:
   constexpr HostNumber() = default;
@@ -28,7 +28,7 @@ class HostNumber {
 
   constexpr double real() const { return real_; }
   constexpr std::int64_t integer() const { return integer_; }
-  /// As an element of a tensor.
+  /// The value as an element of a tensor.
   template <class T> constexpr T as() const {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)
       return static_cast<T>(integer_);
@@ -44,7 +44,7 @@ class HostNumber {
   double real_ = 0;
   std::int64_t integer_ = 0;
 
-  /// Towards zero; 0 for NaN, and the nearest integer that there is beyond 64 bits.
+  /// Rounds towards zero; NaN becomes 0, and what exceeds 64 bits the nearest 64-bit integer.
   static constexpr std::int64_t truncated(double number) {
     if (!(number > -9223372036854775808.0)) return number != number ? 0 : INT64_MIN;
     return number < 9223372036854775808.0 ? static_cast<std::int64_t>(number) : INT64_MAX;
@@ -55,8 +55,8 @@ constexpr std::uint64_t hash_mix(std::uint64_t hash, const HostNumber& number) {
   return hash_mix(hash_mix(hash, number.real()), static_cast<std::uint64_t>(number.integer()));
 }
 
-/// An integer constant. A node's value is a double: of an integer beyond 2^53 it holds all but the last 11 bits, which
-/// are attribute bytes.
+/// An integer constant. Node::value is a double: for an integer beyond 2^53 it holds all but the last 11 bits, which
+/// are in the first two attribute bytes.
 constexpr Node integer_node(std::int64_t number, DType dtype) {
   constexpr std::int64_t exact = std::int64_t{1} << 53;
   Node made{.dtype = dtype, .value = static_cast<double>(number)};
@@ -66,7 +66,7 @@ constexpr Node integer_node(std::int64_t number, DType dtype) {
   made.value = static_cast<double>(number - (number & 0x7ff));
   return made;
 }
-/// The number of a constant.
+/// The value of a constant node.
 constexpr HostNumber number_of(const Node& constant) {
   const std::int64_t low = constant.labels[0] | constant.labels[1] << 7;
   if (low == 0) return constant.value;
@@ -76,11 +76,11 @@ constexpr HostNumber number_of(const Node& constant) {
 /// How a computation with integers ended.
 enum class IntegerResult : std::uint8_t {
   known,
-  too_large,  ///< for 64 bits
+  too_large,  ///< the result exceeds 64 bits
   division_by_zero,
 };
 
-/// A 64-bit integer that remembers how it was computed. Division rounds towards zero.
+/// A 64-bit integer together with whether its computation overflowed or divided by zero. Division rounds towards zero.
 struct ExactInteger {
   std::int64_t value = 0;
   IntegerResult result = IntegerResult::known;
@@ -115,13 +115,12 @@ struct ExactInteger {
   static constexpr IntegerResult ended(bool fits) { return fits ? IntegerResult::known : IntegerResult::too_large; }
 };
 
-/// Throws the error that a result of integers is.
+/// Throws the error for a result that is not `known`. Errors: `dim_range` for a division by zero, `capacity` otherwise.
 [[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,
                                        const Source& source = {}) {
-  const std::string at = source.text();
   const bool by_zero = why == IntegerResult::division_by_zero;
   fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "more than 64 bits", ": ",
-       name, "(", a, ", ", b, ")", at.empty() ? "" : " at ", at);
+       name, "(", a, ", ", b, ")", source);
 }
 
 }  // namespace tessera

@@ -16,28 +16,28 @@ namespace tessera {
 
 struct OpRow;
 
-/// Attribute bytes of a node; what they mean is the row's business (see attributes.hpp).
+/// Attribute bytes of a node. Each operation has its own encoding (see attributes.hpp).
 using Labels = std::array<std::int8_t, 24>;
 
 /// One operation of a graph. dtype, rank and the dims of static extent 1 (`unit`) are known at compile time.
 struct Node {
-  Op op = Op::constant;  ///< a node is a number unless it says otherwise
+  Op op = Op::constant;  ///< by default a constant
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
-  std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 whatever the program runs on
+  std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 in every call
   std::uint16_t arity = 0;  ///< number of operands
-  bool derived = false;     ///< made by a gradient rule: part of no expression of the user
-  std::int32_t first = 0;   ///< where they begin in the graph's operand list; an operand of -1 is absent
+  bool derived = false;     ///< made by a gradient rule, not by the user's code
+  std::int32_t first = 0;   ///< index of the first operand in the graph's operand list; an absent operand is -1
   Labels labels{};
-  double value = 0;  ///< a constant's number; the index of an argument, a spec or a body
+  double value = 0;  ///< the value of a constant; the index of an argument, of a spec or of a body
   Source source{};
   std::uint64_t hash = 0;
-  const OpRow* row = nullptr;  ///< of the operation; set when the node is added to a graph
+  const OpRow* row = nullptr;  ///< the operation's row; set when the node is added to a graph
 
   constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
 
-  /// What a graph consists of besides operations on tensors. Of every other operation a pass asks the row.
+  // Passes know these operations by name; everything else about an operation they read from its row.
   constexpr bool is_argument() const { return op == Op::argument; }
   constexpr bool is_dim() const { return op == Op::dim; }
   constexpr bool is_scalar() const { return op == Op::scalar; }
@@ -46,7 +46,7 @@ struct Node {
   constexpr bool is_projection() const { return op == Op::project; }
 };
 
-/// A tensor leaf of the program's arguments, or of a body what its repeat hands in.
+/// An argument: a tensor leaf of the program's arguments, or in a body an operand of its repeat.
 constexpr Node argument_node(int index, DType dtype, int rank, unsigned unit = 0) {
   return {.op = Op::argument,
           .dtype = dtype,

@@ -13,7 +13,7 @@ namespace tessera {
 /// The rule that a node breaks; empty when it breaks none.
 using BrokenRule = std::string_view;
 
-/// What the check of one node sees. Its number of operands has been checked, and that operands stand before it.
+/// The input of a node's check. The number of operands, and that operands come before their users, are checked already.
 struct NodeCheck {
   const ProgramView& program;
   const GraphView& graph;
@@ -21,20 +21,20 @@ struct NodeCheck {
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr const Node& x(int i) const { return graph.operand_node(id, i); }
-  /// Whether operand i is a size.
+  /// Whether operand i is a size: an i64 host scalar.
   constexpr bool is_size(int i) const { return x(i).rank == 0 && x(i).dtype == DType::i64; }
-  /// Whether the first attribute is a dim of the node.
+  /// Whether the first attribute byte is a dim of the node.
   constexpr bool has_dim() const { return dim_of(node()) >= 0 && dim_of(node()) < node().rank; }
 };
 
-/// What every node of an operation keeps to.
+/// Checks one node; returns the rule that it breaks.
 using CheckRule = BrokenRule (*)(const NodeCheck&);
 
 /// The check of an operation. Defined in ops/rows.hpp.
 constexpr CheckRule check_of(Op op);
 
 constexpr bool same_type(const Node& x, const Node& y) { return same_static_shape(x, y) && x.dtype == y.dtype; }
-/// x with a dim of layers in front.
+/// Whether `stacked` has the type of x with a dim of layers in front.
 constexpr bool stacks(const Node& stacked, const Node& x) {
   return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
          stacked.unit == static_cast<std::uint8_t>(x.unit << 1);

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// The attributes of a node as text: what it is besides its operation and operands. Empty when it is nothing.
+/// The attributes of a node as text, such as "ab,bc->ac" of an einsum. Empty when it has none.
 using AttributeText = std::string (*)(const ProgramView&, const GraphView&, int id);
 
 /// How an operation prints its attributes; null when it has none. Defined in ops/rows.hpp.

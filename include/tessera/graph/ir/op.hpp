@@ -14,19 +14,20 @@ constexpr std::uint32_t operation_id(std::string_view name) {
   return hash;
 }
 
-/// Which operation a node is: the hash of the operation's name, so that an operation in ops/ needs no entry elsewhere.
-/// The operations that passes name have enumerators. What is known of an operation stands in its row, see `row_of`.
+/// Which operation a node is: the hash of the operation's name, so that a new operation in ops/ needs no entry here.
+/// Only operations that other code names have enumerators. Everything else about an operation is in its row, see
+/// `row_of`.
 enum class Op : std::uint32_t {
   // Sources.
   argument = operation_id("argument"),    ///< a tensor leaf of the program's arguments
-  dim = operation_id("dim"),              ///< a ts::Dim leaf: a size known when the program is planned
-  scalar = operation_id("scalar"),        ///< a ts::Scalar leaf: a number known when the program runs
-  constant = operation_id("constant"),    ///< a number
+  dim = operation_id("dim"),              ///< a ts::Dim leaf: an integer known when the program is planned
+  scalar = operation_id("scalar"),        ///< a ts::Scalar leaf: a value known when the program runs
+  constant = operation_id("constant"),    ///< a rank-0 constant
   extent = operation_id("extent"),        ///< the extent of one dim of the operand, known when the program is planned
   axis_size = operation_id("axis_size"),  ///< the size of a mesh axis, known when the program is planned
-  arange = operation_id("arange"),        ///< 0, 1, ... below the operand, a size
-  iota = operation_id("iota"),            ///< the index along one dim, shaped like the operand
-  random = operation_id("random"),        ///< counter-based random numbers on the global index, shaped like the operand
+  arange = operation_id("arange"),        ///< 0, 1, ..., n - 1, where n is the operand
+  iota = operation_id("iota"),            ///< the index along one dim, in the shape of the operand
+  random = operation_id("random"),        ///< counter-based random values in the shape of the operand
   // Elementwise, one operand.
   neg = operation_id("neg"),
   abs = operation_id("abs"),
@@ -60,37 +61,39 @@ enum class Op : std::uint32_t {
   logical_or = operation_id("or"),
   // Elementwise, three operands: a condition, the value where it holds, the value where it does not.
   select = operation_id("select"),
-  broadcast = operation_id("broadcast"),  ///< the first operand spread over the shape of the second
+  broadcast = operation_id("broadcast"),  ///< the first operand broadcast to the shape of the second
   // Reductions over a set of dims.
   sum = operation_id("sum"),
   max = operation_id("max"),
   min = operation_id("min"),
   // The rest.
-  einsum = operation_id("einsum"),        ///< a contraction of two operands over labels
-  rearrange = operation_id("rearrange"),  ///< the same elements under another split, order and merge of dims
-  slice = operation_id("slice"),          ///< a range of one dim
-  pad = operation_id("pad"),  ///< zeros before and after, along one dim, to the shape of the third operand, or to the
-                              ///< extent that it is
-  concat = operation_id("concat"),     ///< operands joined along one dim
-  permute = operation_id("ppermute"),  ///< slices of one dim in other places; zeros where none goes
-  windows = operation_id("windows"),  ///< runs of elements along one dim, which becomes two: which run, and where in it
-  fold = operation_id("fold"),        ///< runs added back into one dim: the gradient of windows
-  cumsum =
-      operation_id("cumsum"),  ///< along one dim, of each element the sum of those before it, with or without itself
-  argsort = operation_id("argsort"),  ///< the indices that put one dim in order, the first so many of them
-  gather = operation_id("gather"),    ///< elements along one dim at integer indices of the same rank
+  einsum = operation_id("einsum"),  ///< a contraction of two operands over labels
+  /// reshape, transpose and unsqueeze in one: dims are split, permuted and merged
+  rearrange = operation_id("rearrange"),
+  slice = operation_id("slice"),  ///< a range of one dim
+  /// zeros before and after, along one dim; operand 2 is a tensor of the padded extent, or that extent
+  pad = operation_id("pad"),
+  concat = operation_id("concat"),     ///< operands concatenated along one dim
+  permute = operation_id("ppermute"),  ///< slices of one dim permuted; zeros where no slice goes
+  windows = operation_id("windows"),   ///< windows of one dim: the dim becomes two, which window and the index in it
+  fold = operation_id("fold"),         ///< adds windows back into one dim: the gradient of windows
+  cumsum = operation_id("cumsum"),     ///< cumulative sum along one dim
+  argsort = operation_id("argsort"),   ///< the indices that sort one dim, or the first of them (top_k)
+  gather = operation_id("gather"),     ///< elements along one dim at integer indices of the same rank (torch.gather)
   scatter_add = operation_id(
-      "scatter_add"),  ///< elements added along one dim at such indices, shaped like the third operand: its gradient
-  embedding = operation_id("embedding"),  ///< rows of a table at integer indices: embedding lookup
+      /// adds elements along one dim at indices; shaped like the third operand: the gradient of gather
+      "scatter_add"),
+  embedding = operation_id("embedding"),  ///< rows of a table at integer indices
   index_add =
-      operation_id("index_add"),  ///< rows added into a table shaped like the third operand: the gradient of embedding
+      operation_id("index_add"),  ///< adds rows into a table shaped like the third operand: the gradient of embedding
   attention_lse = operation_id("attention_lse"),    ///< the logarithm of each row's sum of exponentials of scores
   attention = operation_id("attention"),            ///< values weighted by the softmax of scores of queries and keys
-  attention_grad = operation_id("attention_grad"),  ///< its cotangent of queries, keys or values
-  constraint = operation_id("constraint"),          ///< the operand, laid out as a spec says
-  alike = operation_id("alike"),                    ///< the first operand, laid out as the second is
-  repeat = operation_id("repeat"),                  ///< a body run once a layer, on carried values and stacked ones
-  project = operation_id("project"),                ///< one output of an operand that has several
+  attention_grad = operation_id("attention_grad"),  ///< the cotangent of queries, keys or values
+  constraint = operation_id("constraint"),          ///< the operand, sharded as a spec says
+  alike = operation_id("alike"),                    ///< the first operand, sharded as the second
+  /// runs its body once for each layer, on carried values and slices of stacked values
+  repeat = operation_id("repeat"),
+  project = operation_id("project"),  ///< one output of an operation with several
 };
 
 }  // namespace tessera

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace detail {
 
-/// "f32[?,1]": an extent is 1 where that is static, and otherwise not known yet.
+/// The type of a node, such as "f32[?,1]": a static extent of 1 is printed, other extents are not known yet.
 inline std::string type_text(const Node& node) {
   std::string text(name_of(node.dtype));
   for (int d = 0; d < node.rank; ++d) text += concat_text(d == 0 ? "[" : ",", node.is_unit(d) ? "1" : "?");
@@ -26,7 +26,7 @@ inline std::string operation_text(const ProgramView& program, const GraphView& g
 
 }  // namespace detail
 
-/// A node as text: `%12 = einsum[ab,bc->ac] f32[?,?] (%9, %0)  train.cpp:41`. Numbers among the operands stand as such.
+/// A node as text: `%12 = einsum[ab,bc->ac] f32[?,?] (%9, %0) train.cpp:41`. Constant operands print as their values.
 inline std::string text_of(const ProgramView& program, int graph_index, int id) {
   const GraphView& graph = program.graphs[graph_index];
   const Node& node = graph[id];
@@ -48,7 +48,7 @@ inline std::string text_of(const ProgramView& program, int graph_index, int id) 
   return text;
 }
 
-/// A program as text, one node a line, bodies of repeats after the graph that runs them.
+/// A program as text, one node a line; a body of a repeat follows the graph that runs it.
 inline std::string text_of(const ProgramView& program) {
   std::string text;
   for (int g = 0; g < program.graph_count; ++g) {
@@ -67,7 +67,7 @@ inline std::string text_of(const ProgramView& program) {
   return text;
 }
 
-/// A program in the language of Graphviz: a cluster a graph, a dashed edge from a repeat to what its body returns.
+/// A program in the language of Graphviz: a cluster for each graph, a dashed edge from a repeat to its body's results.
 inline std::string dot_of(const ProgramView& program) {
   std::string text = "digraph program {\n  node [shape=box, fontname=\"monospace\"];\n";
   for (int g = 0; g < program.graph_count; ++g) {

@@ -37,8 +37,8 @@ struct ProgramSize {
   }
 };
 
-/// A traced program as a constant: arrays with room for a program of this size. One that has no room leaves them empty,
-/// and says in `used` how much it takes.
+/// A traced program as a constant: arrays with capacity for a program of this size. A program that is larger leaves the
+/// arrays empty, and `used` says what capacity it needs.
 template <ProgramSize Room> struct FrozenProgram {
   Node nodes[static_cast<std::size_t>(Room.nodes) + 1]{};
   std::int32_t operands[static_cast<std::size_t>(Room.operands) + 1]{};
@@ -49,7 +49,7 @@ template <ProgramSize Room> struct FrozenProgram {
   int output_begin[static_cast<std::size_t>(Room.graphs) + 1]{};
   ProgramSize used{1, 0, 0, 0, 0};
   int argument_count = 0;   ///< leaves of the arguments, used or not
-  bool simplified = false;  ///< what this was made from
+  bool simplified = false;  ///< whether the program was simplified
   Refusal refusal{};
 
   constexpr FrozenProgram() = default;
@@ -68,7 +68,7 @@ template <ProgramSize Room> struct FrozenProgram {
     }
     for (int s = 0; s < used.specs; ++s) specs[s] = module.specs[static_cast<std::size_t>(s)];
   }
-  /// The same without the room that was not needed.
+  /// Copies a program into arrays of smaller capacity.
   template <ProgramSize Larger>
   constexpr explicit FrozenProgram(const FrozenProgram<Larger>& from)
       : used(from.used), argument_count(from.argument_count), simplified(from.simplified) {

@@ -17,55 +17,55 @@ namespace tessera {
 
 class Gradient;
 
-/// How a pass that fuses operations takes one.
+/// How the fusion pass treats an operation.
 enum class OpKind : std::uint8_t {
-  alone,        ///< in a unit of its own, of the kind that its row says
-  source,       ///< arguments and numbers: nothing to compute
-  index,        ///< a value that follows from its position alone
-  elementwise,  ///< one result element from one element of each operand
+  alone,        ///< in a unit of its own, of the row's `unit` kind
+  source,       ///< an argument or constant: nothing to compute
+  index,        ///< a function of the element's position alone: fused into any reader
+  elementwise,  ///< each result element from one element of each operand
   reduction,    ///< of the elements along some dims: see OpRow::reduction
 };
 
-/// What runs as one step: a fused group of nodes, or a node of its own.
+/// Kinds of units. A unit is what runs as one step: a fused group of nodes, or a single node.
 enum class UnitKind : std::uint8_t {
   fused,
-  contraction,  ///< einsum, and an addition to it
-  layout,       ///< moves elements
-  indexed,      ///< moves rows chosen by integers
+  contraction,  ///< an einsum, and an addition to its result
+  layout,       ///< moves elements: reshape, slice, pad, concat, ...
+  indexed,      ///< reads or adds rows at integer indices: embedding, index_add
   random,
   constraint,
   repeat,
-  attention,  ///< softmax(q k) v by tiles, and its gradients: up to three results, see attention_form.hpp
-  scan,       ///< cumsum
-  sort,       ///< finds the order along one dim
-  fold,       ///< adds runs of elements along one dim
-  along,      ///< takes elements along one dim at integer indices, or adds them there
+  attention,  ///< softmax(q k) v computed by tiles, and its gradients: up to three results, see attention_form.hpp
+  scan,       ///< cumulative sum and others along one dim
+  sort,       ///< the indices that sort one dim
+  fold,       ///< adds windows into one dim
+  along,      ///< reads or adds elements along one dim at integer indices: gather, scatter_add
 };
 inline constexpr int unit_kinds = 12;
 
-/// In which operands an operation is linear: where partial values may pass through.
+/// In which operands an operation is linear, so that it can be applied to partial values before they are reduced.
 enum class Linearity : std::uint8_t {
   no,
   jointly,  ///< in all operands together: add
-  first,    ///< in the first alone
-  each,     ///< in each alone: mul, einsum
-  choice,   ///< in all but the first together: select
+  first,    ///< in the first operand: neg, div
+  each,     ///< in each operand while the others are fixed: mul, einsum
+  choice,   ///< in all but the first operand together: select
 };
 
-/// What a plan may do with a factor of an operation (after Shardy).
+/// What splitting a factor of an operation among devices means (after Shardy).
 enum class FactorKind : std::uint8_t {
   pass,         ///< shards of the operands give shards of the result
-  reduction,    ///< shards give partial values of the result
-  permutation,  ///< shards give shards of the result once rows have crossed their borders
-  replicate,    ///< must not be sharded
+  reduction,    ///< shards of the operands give partial values of the result
+  permutation,  ///< shards of the operands give shards of the result after an exchange of rows near the borders (halo)
+  replicate,    ///< the factor can't be split
 };
 
-/// Which factors a dim consists of, major first. A dim of static extent 1 has none.
+/// The factors of which each dim consists, the most significant first. A dim of static extent 1 has none.
 struct DimFactors {
   InlineVector<std::int8_t, 4> dims[max_rank]{};
 };
 
-/// Sharding rule of one operation: its factors, and the dims they stand behind.
+/// The sharding rule of one operation: its factors, and which dims consist of them.
 struct FactorRule {
   InlineVector<FactorKind, 32> kinds;
   Growable<DimFactors> operands;
@@ -77,12 +77,12 @@ struct FactorRule {
   }
 };
 
-/// What a shape rule sees: shapes of the operands, and numbers behind the operands that are sizes.
+/// The input of a shape rule: the shapes of the operands, and the values of operands that are sizes.
 struct ShapeContext {
   GraphView graph;
   int id = 0;
   const Shape* shapes = nullptr;        ///< by node
-  const HostNumber* numbers = nullptr;  ///< by node, for host scalars
+  const HostNumber* numbers = nullptr;  ///< by node; values of host scalars
   const Shape* arguments = nullptr;     ///< by argument index
 
   constexpr const Node& node() const { return graph[id]; }
@@ -91,99 +91,103 @@ struct ShapeContext {
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
-/// What the rule of a number on the host sees: the numbers before it, and what the program is planned or run for.
+/// The input of a HostRule, which computes a host scalar: values of earlier nodes, and what is known of the call.
 struct HostContext {
   GraphView graph;
   int id = 0;
   const Shape* shapes = nullptr;          ///< by node
   const HostNumber* numbers = nullptr;    ///< by node
   const HostNumber* arguments = nullptr;  ///< by argument index; null: not known
-  const Mesh* mesh = nullptr;             ///< null: sizes of its axes are what `numbers` has
+  const Mesh* mesh = nullptr;             ///< null: axis_size nodes keep the sizes that `numbers` has
 
   constexpr const Node& node() const { return graph[id]; }
   constexpr HostNumber operand(int i) const { return numbers[graph.operand(id, i)]; }
 };
 
-/// When a source that is a number on the host is known. No device holds it, and it reaches kernels as a uniform.
+/// When the value of a source that is a host scalar is known: when planning, or only when running. Devices don't store
+/// host scalars; kernels get them as arguments.
 enum class HostSource : std::uint8_t { no, planned, run };
 
 using HostRule = HostNumber (*)(const HostContext&);
 using ShapeRule = Shape (*)(const ShapeContext&);
 using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
-/// Whether the sharding rule of a node has a reduction, so that its result can be partial.
+/// Whether shards of a node's operands can give partial values of its result.
 using PartialRule = bool (*)(const GraphView&, int id);
-/// Of an operation that moves rows of one dim: the row of the result that row 0 of operand i becomes.
+/// For an operation that moves rows of one dim: the row of the result to which row 0 of operand i moves.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
-/// Of an operation whose dims are made of factors: the extent of each.
+/// For an operation whose dims consist of factors: the extent of each factor.
 using FactorExtentsRule = Shape (*)(const ShapeContext&);
-/// Of an operation whose result can be a view: its strides over the memory of the operand, given the operand's. It
-/// begins at the operand's first element, or where `offset` puts row 0 of the result.
+/// For an operation whose result can be a view: the strides of the result over the operand's memory, from the operand's
+/// strides. The view begins at the operand's first element, or where `offset` puts row 0 of the result.
 using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
-/// How the operand of a view is sharded under a result that is sharded so; false where it can't be.
+/// How the operand of a view has to be sharded so that the view has the sharding `result`; false where that is
+/// impossible.
 using UnderViewRule = bool (*)(const Node&, const Sharding& result, Sharding& operand);
-/// Of a permutation of one dim: the place that the slice at `place` of the result comes from, -1 for zeros.
+/// For a permutation of slices of one dim: the index of the slice that becomes slice `place` of the result; -1: zeros.
 using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t place, std::int64_t extent);
-/// Whether two nodes of one operation that have equal operands are made in one unit.
+/// Whether two nodes of one operation with equal operands are computed in one unit.
 using JoinRule = bool (*)(const Node&, const Node&);
 using GradientRule = void (*)(Gradient&);
-/// What an elementwise operation makes of one number of each operand.
+/// An elementwise operation on doubles; an operation of arity 1 or 2 ignores the other arguments.
 using NumberFunction = double (*)(double, double, double);
-/// The same of integers, exactly.
+/// An elementwise operation on integers, computed exactly.
 using IntegerFunction = IntegerResult (*)(std::int64_t, std::int64_t, std::int64_t& result);
 
 inline constexpr std::int8_t any_arity = -1;
 
-/// Whether an operand is in a set of the first eight of them, bit i for operand i.
+/// Whether bit `operand` is set in a set of the first eight operands.
 constexpr bool has_operand(std::uint8_t set, int operand) { return operand < 8 && (set >> operand & 1) != 0; }
 
-/// All that is known of one operation. Passes ask the row and never switch over operations.
+/// Everything that passes need to know about one operation: they read its row, and never switch over operations.
 struct OpRow {
   std::string_view name;
   OpKind kind = OpKind::alone;
   UnitKind unit = UnitKind::fused;
-  std::int8_t arity = 0;  ///< number of operands; any_arity: as many as there are
+  std::int8_t arity = 0;  ///< number of operands; any_arity: it varies
   Linearity linear = Linearity::no;
   ShapeRule shape = nullptr;
   ShardingRule sharding = nullptr;
   PartialRule partial = nullptr;               ///< null: shards never give partial values of the result
   OffsetRule offset = nullptr;                 ///< null: moves no rows
-  FactorExtentsRule factor_extents = nullptr;  ///< null: each dim is a factor
-  ViewRule view = nullptr;                     ///< null: no view, or one by factors
-  UnderViewRule under_view = nullptr;          ///< null: a result is resharded on its own
+  FactorExtentsRule factor_extents = nullptr;  ///< null: each dim is one factor
+  ViewRule view = nullptr;             ///< null: the result is no view, or a view that `factor_extents` describes
+  UnderViewRule under_view = nullptr;  ///< null: the result itself is resharded, not its operand
   PermutationRule permutation = nullptr;
-  Reduction reduction = Reduction::sum;  ///< of reductions and scans; of others, how partial values of results combine
-  NumberFunction number = nullptr;       ///< of elementwise operations
-  IntegerFunction integers = nullptr;    ///< null: integers are computed with as other numbers are
-  HostRule host = nullptr;               ///< null: a number on the host is what `number` and `integers` make of it
+  /// of reductions and scans: what they compute; of others: how partial results combine
+  Reduction reduction = Reduction::sum;
+  NumberFunction number = nullptr;     ///< of elementwise operations
+  IntegerFunction integers = nullptr;  ///< null: integers are computed with `number`
+  HostRule host = nullptr;             ///< null: host scalars are computed with `number` and `integers`
   HostSource host_source = HostSource::no;
-  bool folds = false;              ///< constants are computed when the program is compiled
+  bool folds = false;              ///< with constant operands, the compiler computes the result
   bool simplifies = false;         ///< has a SimplifyRule: set where rows are collected
   bool predicate = false;          ///< results are bools
-  bool fractional = false;         ///< of integers and bools, results are f32
+  bool fractional = false;         ///< integer and bool operands give f32
   bool of_bools = true;            ///< operands may be bools
-  bool divides = false;            ///< by the second operand: numbers can't be where that is 0
-  bool adds = false;               ///< the sum of its operands
-  bool converts = false;           ///< the operand, in another element type
-  std::uint8_t flops = 1;          ///< an element of the result
-  std::uint8_t lane_cost = 1;      ///< an element of the result, in additions of vectors
-  std::uint8_t shape_only = 0;     ///< bit i: operand i gives its shape, and its elements are never read
+  bool divides = false;            ///< by the second operand, which may not be a host scalar of value 0
+  bool adds = false;               ///< computes the sum of its operands
+  bool converts = false;           ///< changes the element type of its operand
+  std::uint8_t flops = 1;          ///< per element of the result
+  std::uint8_t lane_cost = 1;      ///< per element of the result, in units of a vector addition
+  std::uint8_t shape_only = 0;     ///< bit i: only the shape of operand i is used, not its elements
   bool optional_operands = false;  ///< operands after the first may be absent
-  std::int8_t sharded_as = -1;     ///< an operand that the result is sharded as
-  bool constrains = false;         ///< says how a value is sharded, see Constraint
-  bool scatters = false;           ///< adds its first operand into zeros, at the indices that its second holds
-  bool recomputed = false;         ///< cheap: a backward pass computes it again rather than keep it for each layer
-  std::int8_t joins_operand = -1;  ///< an operand that is made in the same unit, for the first that reads it
-  JoinRule joins = nullptr;        ///< of nodes with equal operands; null: each is in a unit of its own
+  std::int8_t sharded_as = -1;     ///< the index of an operand whose sharding the result has; -1: none
+  bool constrains = false;         ///< a constraint on the sharding of a value, see Constraint
+  bool scatters = false;           ///< adds its first operand into zeros, at the indices of its second operand
+  bool recomputed = false;         ///< cheap: a backward pass recomputes it instead of storing it for each layer
+  /// the index of an operand that is computed in the same unit as the first node that reads it; -1: none
+  std::int8_t joins_operand = -1;
+  JoinRule joins = nullptr;  ///< for nodes with equal operands; null: each has a unit of its own
 
-  /// Of an elementwise operation: the element type of its result, given that in which its operands meet.
+  /// The element type of an elementwise result, for operands that are promoted to this type.
   constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
 };
 
-/// The row of an operation. Rows stand in ops/, where both functions are defined. The gradient is no part of the row: a
-/// program that has been traced needs no gradients any more, and must not pay for their code.
+/// The row of an operation; defined in ops/rows.hpp. The gradient is not in the row, so that a program that has been
+/// traced does not compile the code of gradients.
 constexpr const OpRow& row_of(Op op);
 constexpr const OpRow& row_of(const Node& node) { return *node.row; }
-/// Null: the result does not depend smoothly on any operand.
+/// Null: the result has no gradient with respect to any operand.
 constexpr GradientRule gradient_of(Op op);
 
 constexpr bool always_partial(const GraphView&, int) { return true; }
@@ -191,15 +195,15 @@ constexpr bool can_be_partial(const GraphView& graph, int id) {
   const PartialRule partial = row_of(graph[id]).partial;
   return partial != nullptr && partial(graph, id);
 }
-/// How partial values that a node makes combine. There is no sum of bools: one of them holds what was looked up, the
-/// others false.
+/// How the partial results of a node combine. Bools have no sum: for a lookup in a split bool table, one device holds
+/// the value and the others hold false, so they combine by max.
 constexpr Reduction combined_by(const Node& node) {
   const Reduction own = row_of(node).reduction;
   return combines(own, node.dtype) || node.dtype != DType::bool_ ? own : Reduction::max;
 }
 
-/// Marks the host scalars of a graph, rank-0 values made of numbers alone: 1, and 2 for one that depends on a Scalar,
-/// which no plan knows.
+/// Marks the host scalars of a graph: rank-0 values computed only from constants, extents, Dims and Scalars. 1: known
+/// when the program is planned; 2: depends on a Scalar, so it is known only in a call; 0: no host scalar.
 constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {

@@ -13,21 +13,22 @@
 
 namespace tessera {
 
-/// A node of a graph under construction, untyped: what rows, gradients and the typed front are written with.
+/// A handle of a node in a graph under construction, without static type: gradient rules and the typed functions build
+/// graphs with it.
 struct Value {
   Module* module = nullptr;
   int graph = 0;
   int id = -1;
-  Source source{};  ///< given to the nodes that are made from this value
+  Source source{};  ///< the user's line, given to nodes that are made from this value
 
   constexpr const Node& node() const { return module->graphs[static_cast<std::size_t>(graph)].nodes.data()[id]; }
   constexpr int rank() const { return node().rank; }
   constexpr DType dtype() const { return node().dtype; }
   constexpr bool is_unit(int dim) const { return (node().unit >> dim & 1) != 0; }
-  /// How many dims it has in front of those of its type in the user's code, which has that rank: layers of a stack,
+  /// How many dims the value has in front of the `typed_rank` dims of its static type: the layers of a stack, or the
   /// devices of a shard_map.
   constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
-  /// The dim that stands for a dim of that type.
+  /// The dim of the value that corresponds to dim `dim` of its static type.
   constexpr int shifted(int dim, int typed_rank) const { return dim + leading(typed_rank); }
   constexpr Value at(Source where) const { return {module, graph, id, where}; }
   constexpr void refuse(errc rule, const char* text) const { module->refuse(rule, text, source); }
@@ -51,13 +52,14 @@ struct Value {
 
 namespace build {
 
-/// The dims along which x extends, as bits of the dims of a value of the given rank that x is broadcast to.
+/// The dims along which x extends (is not broadcast), as bits of the dims of a result of the given rank.
 constexpr unsigned extending_dims(const Node& x, int rank) {
   const unsigned own = ~unsigned{x.unit} & ((1u << x.rank) - 1);
   return rank >= x.rank ? own << (rank - x.rank) : own >> (x.rank - rank);
 }
 
-/// Rank and static unit dims of operands broadcast against each other, trailing dims aligned.
+/// Sets the rank and static unit dims of `made` to those of x and y broadcast against each other, trailing dims
+/// aligned.
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
   // Dims of an operand that are not of static extent 1, shifted to their positions in the result.
@@ -79,13 +81,13 @@ constexpr Value binary(Op op, Value x, Value y) {
   return x.make(made, operands, 2);
 }
 
-/// Nodes that graphs are made with whatever they compute. Each is defined in ops/, where its operation is.
+// Nodes that code outside of ops/ makes too. Each is defined in ops/ with its operation.
 constexpr Value cast(Value x, DType type);
-/// A number in another type, which keeps the rule: a constant now, another when its value is known.
+/// A cast that checks `rule`: a constant now, any other host scalar when its value is known.
 constexpr Value checked_cast(Value x, DType type, NumberRule rule);
-/// x spread over the shape of `like`; x itself when nothing is to be spread.
+/// x broadcast to the shape of `like`; x itself when the shapes are statically equal.
 constexpr Value broadcast(Value x, Value like);
-/// The transpose of broadcasting: sums x down to the dims of `like`, which x was broadcast from.
+/// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
 constexpr Value project(Value repeat, int output, const Node& type) {

@@ -10,7 +10,7 @@
 
 namespace tessera {
 
-/// The first rule that a program breaks; false when there is none.
+/// The first rule that a program breaks; converts to false when it breaks none.
 struct Defect {
   int graph = -1, node = -1;
   std::string_view rule;
@@ -19,7 +19,7 @@ struct Defect {
 
 namespace detail {
 
-/// Checks one graph of a program, node by node. Each check returns the rule that is broken, or nothing.
+/// Checks one graph of a program, node by node. Each check returns the rule that is broken, or an empty string.
 class GraphVerifier {
  public:
   constexpr GraphVerifier(const ProgramView& program, int index)
@@ -58,21 +58,22 @@ class GraphVerifier {
 
 }  // namespace detail
 
-/// Checks what every pass relies on: operands before users, types that the operations give, labels and dims in range,
-/// bodies that fit their repeats. Returns the first defect, which is always one of the library.
+/// Checks the invariants that passes rely on: operands come before their users, operations give the types of their
+/// nodes, labels and dims are in range, bodies fit their repeats. Returns the first defect; a defect is always a bug of
+/// the library.
 constexpr Defect find_defect(const ProgramView& program) {
-  for (int g = program.graph_count - 1; g >= 0; --g)  // bodies before what runs them
+  for (int g = program.graph_count - 1; g >= 0; --g)  // bodies before the graphs that run them
     if (const Defect defect = detail::GraphVerifier(program, g).run()) return defect;
   return {};
 }
 
-/// The same, thrown as graph_invalid.
+/// Calls find_defect and throws `graph_invalid` for a defect.
 constexpr void verify(const ProgramView& program) {
   if (const Defect defect = find_defect(program)) {
     const Node* node = defect.node >= 0 ? &program.graphs[defect.graph][defect.node] : nullptr;
     fail(errc::graph_invalid, "[verify] ", defect.rule, ": %", defect.node, " = ",
          node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
-         node != nullptr && node->source.line != 0 ? " at " + node->source.text() : std::string());
+         node != nullptr ? node->source : Source{});
   }
 }
 

@@ -9,15 +9,15 @@
 
 namespace tessera {
 
-/// A size that is known when a program is planned, such as a number of heads: a field of a model, or the extent of a
-/// dim inside a traced function. Changing it plans the program anew.
+/// An integer that is known when a program is planned, such as a number of heads: a field of a model, or the extent of
+/// a dim inside a traced function. A call with another value makes a new plan.
 class Dim {
  public:
   constexpr Dim() = default;
   constexpr Dim(std::int64_t value) : value_(value) {}
   constexpr explicit Dim(Value placeholder) : placeholder_(placeholder) {}
 
-  /// The number; 0 inside a trace, where it is not known.
+  /// The value; 0 inside a trace, where it is not known.
   constexpr std::int64_t value() const { return value_; }
   constexpr HostNumber number() const { return value_; }
   constexpr const Value& placeholder() const { return placeholder_; }

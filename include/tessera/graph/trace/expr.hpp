@@ -2,182 +2,54 @@
 #define TESSERA_GRAPH_TRACE_EXPR_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 #include <utility>
 
-#include <tessera/base/intrusive_ptr.hpp>
-#include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/operand.hpp>
+#include <tessera/graph/trace/operators.hpp>
+#include <tessera/graph/trace/sym.hpp>
 
 namespace tessera {
 
-template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
-
-struct AddTag;
-struct SubTag;
-struct MulTag;
-struct DivTag;
-struct NegTag;
-struct LessTag;
-struct LessEqualTag;
-struct GreaterTag;
-struct GreaterEqualTag;
-
 namespace detail {
-template <class T> constexpr auto no_branch() {
-  static_assert(std::is_void_v<T>,
-                "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
-                "use ts::select(condition, yes, no), and ts::logical_not for !");
-  return true;
-}
+template <std::size_t I, class T> struct HeldOperand {
+  T operand;
+};
+/// The operands of an expression, held by value, so that an expression returned from a function never dangles.
+template <class Indices, class... Ts> struct HeldOperands;
+template <std::size_t... I, class... Ts> struct HeldOperands<std::index_sequence<I...>, Ts...> : HeldOperand<I, Ts>... {
+  template <class F> constexpr decltype(auto) apply(F&& f) const {
+    return f(static_cast<const HeldOperand<I, Ts>&>(*this).operand...);
+  }
+};
+template <std::size_t I, class T> constexpr const T& operand_at(const HeldOperand<I, T>& held) { return held.operand; }
+
+template <class T> inline constexpr int node_count = 1;
 }  // namespace detail
 
-/// Operators of everything that is a tensor. Hidden friends, so that they cost nothing to other types' overload sets.
-/// There is no ==: equality of elements is ts::equal.
-template <class Self> struct Operators {
-  /// A traced function has no values yet that an `if` could ask for. Said in the noexcept, which compilers look at
-  /// where the operator is used, and not first when it runs.
-  constexpr explicit operator bool() const noexcept(detail::no_branch<Self>()) { return false; }
-  template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
-    return call<AddTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator+(const B& b, At<Self> a) {
-    return call<AddTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator-(At<Self> a, const B& b) {
-    return call<SubTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator-(const B& b, At<Self> a) {
-    return call<SubTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator*(At<Self> a, const B& b) {
-    return call<MulTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator*(const B& b, At<Self> a) {
-    return call<MulTag>(a.source, b, a.value);
-  }
-  template <Operand B> friend constexpr auto operator/(At<Self> a, const B& b) {
-    return call<DivTag>(a.source, a.value, b);
-  }
-  template <NumberOperand B> friend constexpr auto operator/(const B& b, At<Self> a) {
-    return call<DivTag>(a.source, b, a.value);
-  }
-  friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
-  // Of the built-in ones, which take a bool, the overloads that take the result would be said to be wrong first.
-  template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
-    return call<LessTag>(a.source, a.value, a.value);
-  }
-  template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
-    return call<LessTag>(a.source, a.value, a.value);
-  }
-  // What would else be told by a list of all operators there are.
-  template <class B> friend constexpr auto operator==(const Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: == of tensors, element by element, is ts::equal(x, y)");
-    return call<LessTag>(Source{}, x, x);
-  }
-  template <class B> friend constexpr auto operator!=(const Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: != of tensors, element by element, is ts::not_equal(x, y)");
-    return call<LessTag>(Source{}, x, x);
-  }
-  template <class B> friend constexpr auto& operator+=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x + y");
-    return x;
-  }
-  template <class B> friend constexpr auto& operator-=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x - y");
-    return x;
-  }
-  template <class B> friend constexpr auto& operator*=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x * y");
-    return x;
-  }
-  template <class B> friend constexpr auto& operator/=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x / y");
-    return x;
-  }
-  template <class I> constexpr const auto& operator[](const I&) const {
-    static_assert(std::is_void_v<I>,
-                  "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
-                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
-                  "makes a new tensor");
-    return static_cast<const Self&>(*this);
-  }
-  template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
-    return call<LessTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator<=(At<Self> a, const B& b) {
-    return call<LessEqualTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator>(At<Self> a, const B& b) {
-    return call<GreaterTag>(a.source, a.value, b);
-  }
-  template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
-    return call<GreaterEqualTag>(a.source, a.value, b);
-  }
-};
-
-/// A tensor that a traced function computes: a thin handle of a node.
-template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
-  using element = T;
-  static constexpr int rank = Rank;
-  Value value{};
-
-  constexpr Sym() = default;
-  constexpr explicit Sym(Value v) : value(v) {}
-  template <class S = Sym> constexpr auto shape() const {
-    static_assert(std::is_void_v<S>,
-                  "tessera: sizes are not known while a function is traced; a dim of a tensor in it is "
-                  "ts::extent<0>(x), a ts::Dim to compute with");
-    return rank;
-  }
-};
-
-namespace detail {
-/// Operands of an expression, held by value: an expression returned from a function never dangles.
-template <class... Ts> struct Pack {};
-template <class T, class... Rest> struct Pack<T, Rest...> {
-  T head;
-  Pack<Rest...> tail;
-};
-
-template <class T> struct NodeCount {
-  static constexpr int value = 1;
-};
-}  // namespace detail
-
-/// An operation that has not run yet. Assigned to a tensor, or given to eval, it is fused, planned and run.
+/// An operation that has not run yet. Assigning it to a tensor, or ts::eval, fuses, plans and runs the whole
+/// expression.
 template <class Tag, class... Operands> struct Expr : ExprTag, Operators<Expr<Tag, Operands...>> {
   using tag = Tag;
   using result = typename Tag::template result<typed_of<Operands>...>;
   using element = typename result::type;
   static constexpr int rank = result::rank;
 
-  detail::Pack<Operands...> operands;
+  detail::HeldOperands<std::index_sequence_for<Operands...>, Operands...> operands;
   Source source{};
 
-  constexpr explicit Expr(Source at, const Operands&... list) : operands{pack(list...)}, source(at) {}
-
- private:
-  template <class First, class... Rest>
-  static constexpr detail::Pack<First, Rest...> pack(const First& first, const Rest&... rest) {
-    if constexpr (sizeof...(Rest) == 0)
-      return {first, {}};
-    else
-      return {first, pack(rest...)};
-  }
+  constexpr explicit Expr(Source at, const Operands&... list) : operands{{list}...}, source(at) {}
 };
-
-template <class T, int Rank> class ShardedTensor;
 
 namespace detail {
-template <class Tag, class... Operands> struct NodeCount<Expr<Tag, Operands...>> {
-  static constexpr int value = 1 + (0 + ... + NodeCount<Operands>::value);
-};
+template <class Tag, class... Operands>
+inline constexpr int node_count<Expr<Tag, Operands...>> = (1 + ... + node_count<Operands>);
 
-/// Operands of these ranks, of which some hold a value for each layer of a Stack: one dim more than their type says.
+/// Operands of which some have a leading dim of the layers of a Stack: all but scalars must have that dim and one rank.
+/// Errors: `structure`.
 template <std::size_t N> constexpr void check_layers(const Value (&operands)[N], const int (&ranks)[N]) {
   int rank = -1;
   for (std::size_t i = 0; i < N; ++i) {
@@ -190,8 +62,7 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
   }
 }
 
-/// How an operation becomes a node: its operands are brought to the element types that it takes, where its tag says how
-/// (`convert`), and then it is emitted.
+/// How an operation becomes a node: `Tag::convert`, where it exists, promotes the operands; `Tag::emit` adds the node.
 template <class E> struct Emission;
 template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> {
   template <class... Values> static constexpr void convert(Values&... values) {
@@ -205,93 +76,43 @@ template <class Tag, class... Operands> struct Emission<Expr<Tag, Operands...>> 
     return Tag::emit(context, values...);
   }
 };
-
-/// Runs an expression on stored tensors. Defined in tensor/: programs that only plan have no use for it.
-template <class T, int Rank> struct Evaluate {
-  template <class E> static ShardedTensor<T, Rank> run(const E& expression);
+/// The node of an expression, from values that are given in braces: so they are made in the order written.
+template <class E> struct Emitted {
+  Value value;
+  template <class... Values>
+  constexpr explicit Emitted(Value context, Values... values) : value(Emission<E>::emit(context, values...)) {}
 };
 }  // namespace detail
 
-/// Storage behind a tensor, as the run time knows it.
-class TensorStorage;
-
-/// A tensor of static element type and rank, laid out over a mesh: an immutable value that shares its shards with its
-/// copies. Inside a trace it is a placeholder, which is why a model of tensors can be traced.
-template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
- public:
-  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
-  static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
-  using element = T;
-  static constexpr int rank = Rank;
-
-  constexpr ShardedTensor() = default;
-  constexpr explicit ShardedTensor(Value placeholder) : placeholder_(placeholder) {}
-  explicit ShardedTensor(IntrusivePtr<RefCounted> storage) : storage_(std::move(storage)) {}
-
-  /// The value of a trace, kept as a field of a model.
-  template <SymOperand S> constexpr ShardedTensor(const S& sym) {
-    if constexpr (LocalOperand<S>)
-      placeholder_ = sym.kept();
-    else
-      placeholder_ = sym.value;
-    static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename S::element, T>,
-                  "tessera: this value has another element type than the tensor it is assigned to; cast it");
-  }
-  /// Runs the expression; inside a trace, records it.
-  template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
-    static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename E::element, T>,
-                  "tessera: this expression has another element type than the tensor it is assigned to; cast it");
-    // Traces run in the compiler alone, so none of their code is generated.
-    if (std::is_constant_evaluated())
-      placeholder_ = lower(trace_of(expression), expression);
-    else
-      *this = detail::Evaluate<T, Rank>::run(expression);
-  }
-
-  constexpr const Value& placeholder() const { return placeholder_; }
-  constexpr bool traced() const { return placeholder_.module != nullptr; }
-  constexpr const IntrusivePtr<RefCounted>& storage() const& { return storage_; }
-  IntrusivePtr<RefCounted> take_storage() { return std::move(storage_); }
-
- private:
-  IntrusivePtr<RefCounted> storage_;
-  Value placeholder_{};
-};
-
-/// The trace that an operand belongs to; a null module outside of any.
+/// The trace that an operand belongs to; a null module when it belongs to none.
 template <Operand X> constexpr Value trace_of(const X& x) {
   if constexpr (SymOperand<X>)
     return x.value;
   else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
     return x.placeholder();
   else if constexpr (ExprOperand<X>)
-    return trace_of(x.operands);
+    return x.operands.apply([](const auto&... operands) {
+      Value found{};
+      ((found = found.module == nullptr ? trace_of(operands) : found), ...);
+      return found;
+    });
   else
     return {};
 }
-template <class T, class... Rest> constexpr Value trace_of(const detail::Pack<T, Rest...>& pack) {
-  const Value own = trace_of(pack.head);
-  if constexpr (sizeof...(Rest) == 0)
-    return own;
-  else
-    return own.module != nullptr ? own : trace_of(pack.tail);
-}
 
 namespace detail {
-/// A value in an outline of a trace.
+/// The result of an operation in an outline (Module::outline): a value of the right type that is not recorded.
 constexpr Value outlined(const Value& context, DType dtype, int rank) {
   ++context.module->operations;
   const Graph& graph = context.module->graph(context.graph);
-  for (int id = graph.size() - 1; id >= 0; --id)  // adding a node takes ten times the steps
+  for (int id = graph.size() - 1; id >= 0; --id)  // reusing a node takes a tenth of the constexpr steps of adding one
     if (graph[id].value == -1 && graph[id].is_argument() && graph[id].rank == rank && graph[id].dtype == dtype)
       return context.with(id);
   return context.make(argument_node(-1, dtype, rank), {});
 }
 }  // namespace detail
 
-/// The node of an operand in the trace that `context` belongs to.
+/// The node of an operand in the trace that `context` belongs to. Errors: `unsupported` for a tensor with data.
 template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
     return x.value.at(context.source);
@@ -317,27 +138,23 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
   } else if constexpr (std::is_arithmetic_v<X>) {
     return context.number(static_cast<double>(x), DType::f64);
   } else {
-    return lower_call<X>(context.at(x.source), x.operands);
+    const Value own = context.at(x.source);
+    return x.operands.apply([&](const auto&... operands) {
+      return detail::Emitted<X>{own, lower(own, operands)...}.value;
+    });
   }
-}
-template <class E, class... Ts, class... Done>
-constexpr Value lower_call(Value context, const detail::Pack<Ts...>& pack, Done... done) {
-  if constexpr (sizeof...(Ts) == 0)
-    return detail::Emission<E>::emit(context, done...);
-  else
-    return lower_call<E>(context, pack.tail, done..., lower(context, pack.head));
 }
 
 namespace detail {
-/// An operation on values inside a shard_map. Defined where these are.
+/// An operation on values inside a shard_map. Defined in ops/shard_map/.
 template <class Tag, class... Operands> struct LocalCall;
 }  // namespace detail
 
-/// Most operations an expression of stored tensors may hold, counted as often as they are written.
+/// The most operations in an expression of stored tensors. Subexpressions that occur twice count twice.
 inline constexpr int max_expression_nodes = 64;
 
-/// An operation on operands: a node when one of them is traced, an expression otherwise. `Tag` names the operation, its
-/// static attributes, its result type and how it is emitted.
+/// Applies an operation: adds a node when an operand is traced, and makes an expression otherwise. `Tag` has the
+/// operation's static attributes, its result type and `emit`.
 template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands) {
   using Result = typename Tag::template result<typed_of<Operands>...>;
   if constexpr ((LocalOperand<Operands> || ...)) {
@@ -353,7 +170,7 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
-    static_assert(detail::NodeCount<E>::value <= max_expression_nodes,
+    static_assert(detail::node_count<E> <= max_expression_nodes,
                   "tessera: this expression has grown too large to be a type; trace it with ts::compile");
     return E(source, operands...);
   }

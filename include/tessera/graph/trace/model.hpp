@@ -8,7 +8,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/graph/trace/expr.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
 
 namespace tessera {
 
@@ -29,9 +29,9 @@ template <class T> inline constexpr bool is_array_v = false;
 template <class T, std::size_t Size> inline constexpr bool is_array_v<std::array<T, Size>> = true;
 
 struct AnyField {
-  template <class T> operator T() const { __builtin_trap(); }  // never called; clang warns where it lacks a body
+  template <class T> operator T() const { __builtin_trap(); }  // never called; clang warns without a body
 };
-/// Converts to the base classes of a struct alone.
+/// Converts only to base classes of a struct.
 template <class Struct> struct AnyBase {
   template <class Base>
     requires(std::is_base_of_v<Base, Struct> && !std::is_same_v<Base, Struct>)
@@ -44,7 +44,8 @@ template <class T, class... Fields> constexpr int field_count() {
     return static_cast<int>(sizeof...(Fields));
 }
 
-/// Whether element i is an array: nested braces fill several places of the list at once, of a class only one.
+/// Whether element i is an array. Nested braces that initialise an array take up several initialisers without them,
+/// those of a class only one.
 template <class T, std::size_t... Before, std::size_t... After>
 constexpr bool has_array_at(std::index_sequence<Before...>, std::index_sequence<After...>) {
   return requires {
@@ -62,13 +63,13 @@ template <class T> constexpr bool has_array() {
 
 inline constexpr int max_fields = 16;
 
-/// Why a type can't be a part of a model.
+/// Why a type can't be part of a model.
 enum class ModelFault { none, number, key, container, pointer, not_plain, array, constant, too_many_fields, nested };
 
-/// Whether T has a Stack inside.
+/// Whether T contains a Stack.
 template <class T> struct HoldsStack;
 
-/// Of T itself, whatever its fields are.
+/// What is wrong with T itself, whatever its fields are.
 template <class T> constexpr ModelFault own_fault() {
   if constexpr (std::is_const_v<T> || std::is_reference_v<T>)
     return ModelFault::constant;
@@ -100,8 +101,8 @@ template <class T> constexpr ModelFault own_fault() {
     return ModelFault::none;
 }
 
-/// Says what is wrong with T, once; void is right. In a lambda: of a class of which an assertion
-/// failed clang takes no constant, and says a second error of what does.
+/// Reports once what is wrong with T; void: nothing. The assertions are in a lambda, since clang would reject every use
+/// of a class whose own assertion failed with a second error.
 template <class T> struct ExplainPart {
   template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
   using Said = decltype([] {
@@ -222,9 +223,9 @@ struct FaultyPart : std::conditional_t<own_fault<T>() == ModelFault::none, First
 
 }  // namespace detail
 
-/// What a traced function is given and returns: a tensor, a Dim, a Scalar, or a std::tuple, std::pair, std::array,
-/// ts::Stack or plain struct of these. A plain struct has no constructor, no private field, no virtual function and no
-/// base class: its fields are all that it is.
+/// A type that traced functions can take and return: a tensor, a Dim, a Scalar, or a std::tuple, std::pair, std::array,
+/// ts::Stack or plain struct of these. A plain struct has no constructor, private field, virtual function or base
+/// class.
 template <class T>
 concept Model = std::is_void_v<typename detail::FaultyPart<T>::type>;
 

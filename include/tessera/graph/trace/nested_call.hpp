@@ -11,7 +11,7 @@
 
 namespace tessera::detail {
 
-/// Whether the arguments of a call are values of a trace: some by their types, tensors of a struct by what they hold.
+/// Whether arguments of a call are traced: a Sym by its type, a ShardedTensor in a struct by its value.
 struct FindTrace {
   bool by_type = false, by_value = false;
   template <class Leaf> constexpr void leaf(const Leaf& leaf) {
@@ -52,7 +52,7 @@ template <class A> constexpr auto as_traced_argument(const A& argument) {
     return argument;
 }
 
-/// Traces f as part of the program that its arguments belong to. The values inside a shard_map stay what they are.
+/// Traces f as part of the program to which its arguments belong. Local values of a shard_map stay local values.
 template <class F, class... Args> constexpr auto call_in_trace(const Args&... args) {
   auto arguments = [&] {
     if constexpr ((LocalOperand<Args> || ...))
@@ -66,14 +66,14 @@ template <class F, class... Args> constexpr auto call_in_trace(const Args&... ar
       return NoResult{};
     } else if constexpr (!ResultOf<decltype(std::declval<Callable<true, F, sizeof...(Given)>>()(
                              std::declval<Given&>()...))>::valid) {
-      return NoResult{};  // the compiler has said why
+      return NoResult{};  // a static_assert has said why
     } else {
       return settle(std::apply([](auto&... x) { return F{}(x...); }, list));
     }
   }(arguments);
 }
 
-/// A traced result in the type that the caller of a compiled function gets: tensors that hold placeholders.
+/// Converts a traced result to the type that the caller of a compiled function gets: tensors that hold placeholders.
 template <class Result, class Traced> constexpr Result as_final(const Traced& traced) {
   if constexpr (is_tuple_v<Traced>)
     return [&]<std::size_t... I>(std::index_sequence<I...>) {

@@ -13,11 +13,12 @@
 
 namespace tessera {
 
-// The three kinds of tensor operand: a placeholder of a trace (Sym), a tensor (ShardedTensor), an expression (Expr).
+// The three kinds of tensor operand: a placeholder of a trace (Sym), a stored tensor (ShardedTensor), an expression
+// (Expr).
 struct SymTag {};
 struct TensorTag {};
 struct ExprTag {};
-/// A placeholder inside a shard_map: what one device of many holds.
+/// A placeholder inside a shard_map: the block that one device holds.
 struct LocalTag : SymTag {};
 
 template <class T>
@@ -30,18 +31,19 @@ concept ExprOperand = std::is_base_of_v<ExprTag, T>;
 template <class T>
 concept LocalOperand = std::is_base_of_v<LocalTag, T>;
 
-/// What has a static element type and rank.
+/// Any tensor operand: it has a static element type and rank.
 template <class T>
 concept TensorOperand = SymOperand<T> || StoredOperand<T> || ExprOperand<T>;
 
-/// A number: literal, Dim or Scalar. It has no width of its own: see promote.
+/// An arithmetic literal, a Dim or a Scalar. It has no width of its own: see promote.
 template <class T>
 concept NumberOperand = std::is_arithmetic_v<T> || std::same_as<T, Dim> || std::same_as<T, Scalar>;
 
 template <class T>
 concept Operand = TensorOperand<T> || NumberOperand<T>;
 
-/// Element type and rank of a result, known at compile time. A number has the type `Number` of its kind, and rank 0.
+/// Element type and rank of a result, known at compile time. An arithmetic literal, Dim or Scalar has element type
+/// `Number` and rank 0.
 template <NumberKind Kind> struct Number {};
 template <class T> inline constexpr bool is_number_v = false;
 template <NumberKind Kind> inline constexpr bool is_number_v<Number<Kind>> = true;
@@ -65,7 +67,7 @@ template <> struct TypedOf<bool> {
 }  // namespace detail
 template <Operand T> using typed_of = typename detail::TypedOf<T>::result;
 
-/// Catches the user's line in an operator call, which has no room for a default argument.
+/// Captures the user's line in an operator, which can't have a default argument.
 template <class T> struct At {
   const T& value;
   Source source;

@@ -9,12 +9,13 @@
 
 namespace tessera {
 
-/// A number that is known when a program runs, such as a learning rate: changing it costs nothing.
+/// A value that is known only when a program runs, such as a learning rate. A call with another value runs the same
+/// plan.
 class Scalar {
  public:
   constexpr Scalar() = default;
   constexpr Scalar(double value) : value_(value) {}
-  /// Of an integer, which stays exact where integers are read: a key of random numbers.
+  /// From an integer, which stays exact where integers are used: keys of random numbers.
   template <class T>
     requires(std::is_integral_v<T>)
   constexpr Scalar(T value) : value_(value) {}

@@ -8,7 +8,7 @@
 
 namespace tessera::detail {
 
-/// A tensor inside a trace as a value of it: an expression is recorded, a field of a model is its placeholder.
+/// A tensor inside a trace as a Sym: an expression is recorded, a field of a model gives its placeholder.
 template <TensorOperand X> constexpr auto as_sym(const X& x) {
   if constexpr (SymOperand<X>)
     return x;
@@ -16,7 +16,7 @@ template <TensorOperand X> constexpr auto as_sym(const X& x) {
     return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
 }
 
-/// Expressions over placeholders become part of the trace.
+/// Records all expressions in the result of a traced function, through tuples, pairs and arrays.
 template <class R> constexpr auto settle(const R& result) {
   if constexpr (ExprOperand<R>) {
     return as_sym(result);

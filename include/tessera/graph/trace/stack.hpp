@@ -5,12 +5,53 @@
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/trace/settle.hpp>
 #include <tessera/graph/transform/repeat_gradient.hpp>
 
 namespace tessera {
+
+/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
+/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
+template <class Block> class Stack {
+ public:
+  using block = Block;
+
+  constexpr Stack() = default;
+  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  /// Makes layer i with make(i). Errors: `structure` for n < 0.
+  template <class Make> Stack(int n, Make&& make) {
+    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
+    layers_.reserve(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
+  }
+
+  constexpr int size() const { return static_cast<int>(layers_.size()); }
+  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr std::vector<Block>& layers() { return layers_; }
+  constexpr const std::vector<Block>& layers() const { return layers_; }
+
+  /// Applies all layers in order: x = layer(x, extra...). Each layer returns a tensor with the element type, rank and
+  /// shape of its x; its sharding may differ.
+  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+
+  /// The number of layers as a leaf: inside a trace, its placeholder.
+  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
+  constexpr void set_count(const Dim& count) {
+    if (count.traced())
+      count_ = count;
+    else
+      layers_.resize(static_cast<std::size_t>(count.value()));
+  }
+
+ private:
+  std::vector<Block> layers_;
+  Dim count_{};  // a placeholder, in a trace of a block without tensors
+};
 
 namespace detail {
 
@@ -28,18 +69,18 @@ struct CollectValues {
   constexpr void leave_stack() {}
 };
 
-/// The leaves of an argument of a block; a plain number is a constant of it.
+/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
 template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
   if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
 }
 
-/// Gives every tensor of a structure an argument of a body; Dims and Scalars stay what they are: they are the
-/// program's.
+/// Makes each tensor of a structure an argument of a body. Dims and Scalars are copied into the body as sources, with
+/// their index among the program's arguments.
 struct BindArguments {
   Module* module;
   int body;
   int next;
-  bool sliced;  ///< the values outside have a leading dim of layers
+  bool sliced;  ///< the outer values have a leading dim of layers
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
       Value outer;
@@ -59,7 +100,7 @@ struct BindArguments {
       const int id = module->graph(body).add(build::argument_node(type, next++));
       leaf = Leaf(Value{module, body, id, type.source});
     } else if (leaf.traced()) {
-      // Numbers of the program are sources: the body has nodes of its own for them.
+      // The body has its own nodes for the Dims and Scalars of the program.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
         module->refuse(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
@@ -72,7 +113,7 @@ struct BindArguments {
   constexpr void leave_stack() {}
 };
 
-/// What a layer made of x, as a value of the type of x.
+/// The result of a layer, checked to have the type of its first argument x, since the next layer takes it.
 template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
   if constexpr (TensorOperand<Result>) {
     const Value value = lower(x, result);
@@ -82,11 +123,11 @@ template <class Result> constexpr Value returned_by_a_layer(const Value& x, cons
                    "of static extent 1, as keepdims makes it, where the other has none");
     return value;
   } else {
-    return x;  // the compiler has said what is wrong
+    return x;  // a static_assert has said what is wrong
   }
 }
 
-/// A traced call: one repeat node, whose body is the block.
+/// A traced call of a Stack: one repeat node, whose body is the traced block.
 template <class Block, SymOperand X, class... Extra>
 constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
   if (stack.layers().empty() || x.value.module == nullptr)
@@ -118,7 +159,7 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
   module->graph(body).outputs.push_back(result.id);
 
   const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
-  const Source source = result.node().source;  // a call of a stack has no line of its own
+  const Source source = result.node().source;  // calling a stack, an operator(), captures no line
   const Value made{
       module, outer,
       module->graph(outer).add(repeat.node(body, source), operands.data(), static_cast<int>(operands.size())), source};
@@ -138,7 +179,7 @@ constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const
   static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
                          "std::array of blocks can be inside");
   if constexpr (is_tensor && is_outside && is_flat) {
-    // Asked here, and not where a layer is run, so that what is wrong in one is said with few lines around it.
+    // Computed here so that compilers report an error in a layer with few lines of context.
     using Carried = decltype(detail::as_sym(x));
     using Result = decltype(std::declval<const Block&>()(std::declval<const Carried&>(), detail::settle(extra)...));
     constexpr bool is_one = TensorOperand<Result>;

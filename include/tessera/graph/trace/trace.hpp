@@ -19,7 +19,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Gives every leaf of the arguments its place in the program.
+/// Adds an argument node to the program for each leaf of the arguments.
 struct BindProgram {
   Module* module;
   int next = 0;
@@ -51,7 +51,7 @@ struct BindProgram {
 /// Lists the nodes of a traced result, leaf by leaf.
 struct CollectOutputs {
   Module* module;
-  int layer_dims = 0;  ///< inside a Stack, a tensor holds all layers
+  int layer_dims = 0;  ///< 1 inside a Stack, where a tensor has the values of all layers
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     Value value;
     if constexpr (SymOperand<std::remove_const_t<Leaf>>)
@@ -73,16 +73,17 @@ struct CollectOutputs {
   constexpr void leave_stack() { layer_dims = 0; }
 };
 
-/// Most nodes of a program whose passes share evaluations: compilers bound the work of one.
+/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
+/// of each.
 inline constexpr int small_program = 256;
 
 }  // namespace detail
 
-/// How a function is traced for arguments of these types.
+/// Traces a function F for arguments of these types.
 template <class F, class... Args> struct Trace {
   using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
 
-  /// The program as it is recorded, and how many leaves the arguments have. Of an outline, see Module.
+  /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
   static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
   template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
     std::pair<Module, int> made;
@@ -103,7 +104,8 @@ template <class F, class... Args> struct Trace {
     simplify(made.first);
     return made;
   }
-  /// The same as a constant. A program of many nodes is simplified by an evaluation of its own.
+  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
+  /// constant expression of its own.
   template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
     std::pair<Module, int> made = record();
     const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
@@ -114,7 +116,7 @@ template <class F, class... Args> struct Trace {
 
 namespace detail {
 
-/// Says what to do about an evaluation that ran out of steps.
+/// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
 template <bool Ended> struct ExplainSteps {
   using Said = decltype([] {
     static_assert(Ended, "tessera: this program has more operations than the compiler evaluates by default; write "
@@ -123,10 +125,10 @@ template <bool Ended> struct ExplainSteps {
   });
 };
 
-/// What a first evaluation has room for: enough for most programs.
+/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
 inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
 
-/// The program as it is recorded; simplified where it is small.
+/// The recorded program; simplified if it is small.
 template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
 
 /// A recorded program, simplified.
@@ -161,14 +163,14 @@ template <class T> constexpr const auto& simplified_trace() {
   }
 }
 
-/// Whether a trace comes to an end. A call can be tried: of a variable whose evaluation fails, compilers say so at
-/// once.
+/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
+/// error at once.
 template <class T>
 concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
-/// Whether an outline of it does.
+/// Whether tracing F as an outline succeeds.
 template <class T>
 concept Outlined = requires { typename Constant<T::outline()>; };
-/// Whether it is a program: no operation refused its operands.
+/// Whether F can be traced: tracing succeeds and no operation refused its operands.
 template <class T>
 concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
 
@@ -176,7 +178,7 @@ template <class T> struct TracedProgram {
   static constexpr const auto& roomy = simplified_trace<T>();
   static constexpr FrozenProgram<roomy.used> frozen{roomy};
 };
-/// In place of a program that there is none of: what would follow from that is left out.
+/// An empty program, in place of one that can't be traced, so that no errors follow from the first.
 template <class T, bool Models> struct NoProgram {
   static constexpr auto frozen = [] {
     FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> none;
@@ -194,7 +196,7 @@ template <class T, bool Models> struct NoProgram {
 /// What keeps a function from being traced.
 enum class TraceFault { none, types, refusal, length, call, operation };
 
-/// Fewer calls of operations than these are never too many.
+/// A function with fewer operations than this does not exceed the compiler's limits because of its length.
 inline constexpr int few_operations = 128;
 
 template <class T, bool Valid> constexpr TraceFault fault_of() {
@@ -209,13 +211,13 @@ template <class T, bool Valid> constexpr TraceFault fault_of() {
   else
     return T::outline() < few_operations ? TraceFault::operation : TraceFault::length;
 }
-/// The rule that an operation gave, in rows that end between words, and its line. Compilers show a template argument;
-/// clang of an array 36 characters.
+/// The message of a Refusal and its line, as a template argument, which compilers print. clang prints at most 36
+/// characters of an array, so the text is split into rows between words.
 template <std::size_t Rows> struct Rule {
   char rows[Rows + 1][37]{};
   std::uint32_t line = 0;
 };
-/// The size of the first row, with the space behind it.
+/// How many characters of the text go into the first row, with the space behind the last word.
 constexpr std::size_t row_size(std::string_view text) {
   return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
 }
@@ -244,11 +246,11 @@ template <Rule Given> inline constexpr bool is_kept = Given.rows[0][0] == '\0';
 
 }  // namespace detail
 
-/// The program that a function is, for arguments of these types: traced once, by the compiler.
+/// The program of a function for arguments of these types, traced once, by the compiler.
 ///
-/// Compilers list what they were instantiating when something turned out to be wrong. What is said of a function is
-/// said from here, not from types of its own, so that the list is short; in a lambda, because clang gives up a class of
-/// which an assertion failed.
+/// All errors about a function are reported from this class rather than from helper types, since compilers list what
+/// they were instantiating: the list stays short. The assertions are in a lambda, since clang would reject every use of
+/// a class whose own assertion failed.
 template <class F, class... Args> struct Traced {
   using Recorded = Trace<F, Args...>;
   static constexpr bool takes =
@@ -257,13 +259,13 @@ template <class F, class... Args> struct Traced {
                                                          sizeof(detail::ExplainArgument<Args>))>;
   using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
       std::declval<typename detail::TracedArgument<Args>::type&>()...));
-  // In a function with an error clang finds an int, and an error here the second time.
+  // For a call of a function with an error, clang deduces int and then reports the error a second time.
   static constexpr bool sound = requires {
     std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
         std::declval<typename detail::TracedArgument<Args>::type&>()...);
   };
   using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
-  /// Whether it can be made at all; if not, the compiler has said why.
+  /// Whether the program exists; if not, a static_assert has said why.
   static constexpr bool valid = Result::valid;
   using result = typename Result::type;
 

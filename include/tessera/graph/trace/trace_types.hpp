@@ -12,7 +12,7 @@
 
 namespace tessera::detail {
 
-/// An argument as the traced function sees it: a tensor is a Sym, a struct is itself, holding placeholders.
+/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
 template <class A> struct TracedArgument {
   using type = A;
 };
@@ -20,7 +20,7 @@ template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
   using type = Sym<T, R>;
 };
 
-/// A result as the caller sees it.
+/// The type that the caller gets for a result.
 template <class R> struct FinalResult {
   using type = R;
 };
@@ -40,7 +40,7 @@ template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
 template <class F>
 concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
 
-/// Says why a function can't be traced by its type, once wherever it is used.
+/// Reports why a function can't be traced by its type, once for all uses.
 template <class F> struct ExplainFunction {
   static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
   using Said = decltype([] {
@@ -52,35 +52,35 @@ template <class F> struct ExplainFunction {
   });
 };
 
-/// What a trace that can't be made gives. It converts to anything, so that the first message is the only one.
+/// The result of a trace that failed. It converts to anything, so that no further errors follow.
 struct NoResult {
   template <class T> operator T() const;
 };
-/// What a function gives that takes other arguments than these.
+/// The result of a function called with arguments that it does not take.
 struct NoCall : NoResult {};
 /// In place of a function that can't be traced.
 struct NoFunction {
   NoResult operator()(...) const;
 };
-/// A function that takes any arguments besides its own. To call it says no more than is wrong in the function, where a
-/// requires-expression adds lines of its own to that.
+/// F with a fallback for arguments that it does not take. Errors inside F are then reported without the extra lines
+/// that a requires-expression adds.
 template <class F> struct AnyCall : F {
   using F::operator();
   NoCall operator()(...) const;
 };
 
-/// What is called to learn the type of a result.
+/// The function to call in order to deduce the type of a result.
 template <bool Takes, class F, std::size_t Arguments>
 using Callable =
     std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
-/// Says what is wrong with the type of an argument.
+/// Reports what is wrong with the type of an argument.
 template <class A> using ExplainArgument = ExplainPart<typename FaultyPart<typename TracedArgument<A>::type>::type>;
 
-/// What the caller of a function gets that returns a `Given`; says what is wrong with it.
+/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
 template <class Given> struct ResultOf {
   static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
   using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
-  /// Whether there is one.
+  /// Whether the caller gets a result.
   static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
   using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
   using Said = decltype([] {

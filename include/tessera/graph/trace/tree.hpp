@@ -6,7 +6,6 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include <tessera/graph/trace/model.hpp>
 
@@ -15,8 +14,8 @@ namespace tessera {
 template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor);
 
 namespace detail {
-/// What the block of a Stack holds. Without tensors nothing that a program takes says how many layers there are: a
-/// Stack of it has a Dim for that as its first leaf.
+/// What the block of a Stack contains. The number of layers is the leading extent of the block's tensors; a Stack of
+/// blocks without tensors has a Dim with that number as its first leaf.
 struct BlockLeaves {
   bool tensor = false, stack = false;
   template <class Leaf> constexpr void leaf(const Leaf&) { tensor = tensor || StoredOperand<Leaf>; }
@@ -40,48 +39,9 @@ inline constexpr bool counts_layers_v = [] {
 }();
 }  // namespace detail
 
-/// n layers of one structure. Inside a traced function the block is traced once, whatever n is: calling the stack is
-/// one repeat node, forward and backward. Every layer has the same shapes, Dims and Scalars.
-template <class Block> class Stack {
- public:
-  using block = Block;
-
-  constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
-  /// Makes layer i with make(i).
-  template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
-    layers_.reserve(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
-  }
-
-  constexpr int size() const { return static_cast<int>(layers_.size()); }
-  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
-
-  /// x through every layer: layer(x, extra...) for each. A layer returns a tensor of the dtype, rank and shape of what
-  /// it is given, in any layout.
-  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
-
-  /// The number of layers as a leaf: of a traced Stack, the placeholder for it.
-  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
-  constexpr void set_count(const Dim& count) {
-    if (count.traced())
-      count_ = count;
-    else
-      layers_.resize(static_cast<std::size_t>(count.value()));
-  }
-
- private:
-  std::vector<Block> layers_;
-  Dim count_{};  // a placeholder, in a trace of a block without tensors
-};
-
-/// Walks the leaves of a model: tensors, Dims and Scalars, in the order in which they are declared, through structs,
-/// tuples, arrays and stacks. `visitor` has leaf(x), and enter_stack(stack) and leave_stack() around the layers of one,
-/// with enter_layer(i) before each. The number of layers is a leaf where no tensor of theirs says it.
+/// Visits the leaves of a model (tensors, Dims and Scalars) in the order of their declaration, through structs, tuples,
+/// arrays and stacks: visitor.leaf(x). For a Stack it calls enter_stack(stack), enter_layer(i) before each layer, and
+/// leave_stack(). The number of layers is a leaf of its own where the block has no tensors.
 template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visitor& visitor) {
   using U = std::remove_const_t<T>;
   if constexpr (detail::is_leaf_v<U>) {

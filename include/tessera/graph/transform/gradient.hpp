@@ -10,11 +10,10 @@
 
 namespace tessera {
 
-/// What the gradient rule of a row works with: one node of a graph that is being differentiated in reverse.
+/// What a gradient rule works with: one node of a graph, in a reverse sweep over that graph.
 class Gradient {
  public:
-  /// State shared by all nodes of one reverse sweep: the cotangent of each node (-1: none so far) and whether it wants
-  /// one.
+  /// The state of one reverse sweep: the cotangent of each node (-1: none so far), and whether the node needs one.
   struct Sweep {
     Module* module;
     int graph;
@@ -24,12 +23,12 @@ class Gradient {
 
   constexpr Gradient(Sweep& sweep, int id) : sweep_(sweep), id_(id) {}
 
-  /// Operand i, and the result.
+  /// The values of operand i and of the result.
   constexpr Value x(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   constexpr Value y() const { return value(id_); }
-  /// The cotangent, which may still have to be broadcast to the shape of the result.
+  /// The cotangent of the result. It may have fewer dims than the result, or unit dims, and is then to be broadcast.
   constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
-  /// The cotangent in the shape of the result.
+  /// The cotangent, broadcast to the shape of the result.
   constexpr Value full_g() const { return build::broadcast(g(), y()); }
   constexpr int id() const { return id_; }
   constexpr const Node& node() const { return sweep_.module->graph(sweep_.graph)[id_]; }
@@ -40,7 +39,7 @@ class Gradient {
     const int at = sweep_.module->graph(sweep_.graph).operand(id_, operand);
     return at >= 0 && sweep_.wanted[static_cast<std::size_t>(at)];
   }
-  /// Adds to the cotangent of operand i, summed over the dims that broadcasting repeated.
+  /// Adds `cotangent` to that of operand i, summed over the dims along which the operand was broadcast.
   constexpr void add(int operand, Value cotangent) {
     if (!needs(operand)) return;
     const Value target = x(operand);
@@ -50,7 +49,8 @@ class Gradient {
     slot = slot < 0 ? cotangent.id : (value(slot) + cotangent).id;
   }
 
-  /// Of a node with several outputs: the cotangent of output k in full shape; a null value when nothing depends on it.
+  /// For a node with several outputs: the cotangent of output k in its full shape; a null value when the loss does not
+  /// depend on it.
   constexpr Value output_cotangent(int k) const {
     const Graph& graph = sweep_.module->graph(sweep_.graph);
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p) {
@@ -66,7 +66,8 @@ class Gradient {
   Sweep& sweep_;
   int id_;
 
-  /// A cotangent that is the same along a dim is not spread over it to be summed again: it is multiplied by the extent.
+  /// For a cotangent that is constant along a summed dim: multiplies it by the extent instead of broadcasting and
+  /// summing.
   constexpr Value count_repeats(Value cotangent, Value target) const {
     const Node &result = node(), &own = cotangent.node();
     unsigned lost = build::extending_dims(result, result.rank) & ~build::extending_dims(target.node(), result.rank) &
@@ -81,7 +82,7 @@ class Gradient {
   }
 };
 
-/// Runs gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
+/// Runs the gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
 constexpr void run_sweep(Gradient::Sweep& sweep) {
   const std::size_t first = sweep.module->graph(sweep.graph).nodes.size();
   for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
@@ -97,7 +98,7 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
   for (std::size_t id = first; id < nodes.size(); ++id) nodes.data()[id].derived = true;
 }
 
-/// A sweep over all nodes that are there now, wanting cotangents of what depends on `sources`.
+/// A sweep over all present nodes, in which those that depend on `sources` need cotangents.
 constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<std::int32_t>& sources) {
   const Graph& g = module.graph(graph);
   Gradient::Sweep sweep{&module, graph, Growable<std::int32_t>(g.nodes.size(), -1),
@@ -116,8 +117,9 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
   return sweep;
 }
 
-/// Reverse mode, graph to graph: appends the gradient of the scalar `loss` and returns, for each source, its node, in
-/// the full shape of the source. A source that the loss does not depend on gets zeros.
+/// Reverse-mode differentiation, graph to graph: appends the gradient of the scalar `loss`, and returns for each source
+/// the node of its gradient, in the shape of the source. The gradient is 0 for a source that the loss does not depend
+/// on.
 constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::int32_t>& sources) {
   Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
   sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;

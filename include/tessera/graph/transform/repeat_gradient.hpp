@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace build {
 
-/// The type of a stacked value, given the type of one layer's.
+/// The type of a stacked value, from the type of its value in one layer.
 constexpr Node stacked_type(Node inner) {
   if (inner.rank == max_rank)
     fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
@@ -31,8 +31,8 @@ constexpr Node argument_node(const Node& type, int index) {
 
 namespace detail {
 
-/// Cheap to compute again from what is there: the backward body does that rather than keep the value of every layer. A
-/// product is kept as it is read, rounded.
+/// Whether the backward body recomputes a node instead of storing its value for every layer. A product rounded to bf16
+/// is stored, in bf16.
 constexpr bool recomputed(const Graph& graph, int id) {
   const Node& node = graph[id];
   if (row_of(node).converts && node.dtype == DType::bf16) {
@@ -45,9 +45,9 @@ constexpr bool recomputed(const Graph& graph, int id) {
   return row_of(node).recomputed;
 }
 
-/// The gradient of a repeat is a repeat in the other order. Its body is the gradient of the body; what that needs of
-/// the forward pass is recomputed where that is cheap, and otherwise becomes one more stacked result of the forward
-/// repeat.
+/// The gradient of a repeat is a repeat that runs the layers in the opposite order. Its body is the gradient of the
+/// body. Values of the forward pass that it needs are recomputed where that is cheap; otherwise they become stacked
+/// results of the forward repeat.
 class RepeatGradient {
  public:
   constexpr explicit RepeatGradient(Gradient& r)
@@ -69,15 +69,15 @@ class RepeatGradient {
   Repeat shape_;
   int forward_size_;
   int copy_ = 0, backward_ = 0;
-  Growable<std::int32_t> arguments_;       // node of each argument of the body, -1 when it is not used
-  Growable<int> cotangent_output_;         // body outputs whose cotangent flows in...
-  Growable<std::int32_t> cotangent_node_;  // ...and its argument node in the copy
-  Growable<std::int32_t> argument_grad_;   // gradient of each argument in the copy, -1: none
-  Growable<int> summed_;                   // invariants that want a gradient
-  Growable<int> stacked_grad_;             // stacked arguments that want a gradient
+  Growable<std::int32_t> arguments_;       // by argument of the body: its node, -1 when it is not used
+  Growable<int> cotangent_output_;         // the outputs of the body that have a cotangent
+  Growable<std::int32_t> cotangent_node_;  // by these: the argument of the copy that is the cotangent
+  Growable<std::int32_t> argument_grad_;   // by argument: its gradient in the copy, -1: none
+  Growable<int> summed_;                   // invariants that need a gradient
+  Growable<int> stacked_grad_;             // stacked arguments that need a gradient
   Growable<std::uint8_t> needed_;
   Growable<int> used_stacked_, used_invariant_;
-  Growable<std::int32_t> residual_;  // forward nodes kept for every layer
+  Growable<std::int32_t> residual_;  // forward nodes stored for every layer
 
   constexpr int carried() const { return shape_.carried; }
   constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
@@ -154,13 +154,13 @@ class RepeatGradient {
     }
   }
 
-  /// A backward pass that reads nothing of a layer still runs once a layer.
+  /// The number of layers, for a backward repeat without stacked operands.
   constexpr Value layer_count() const {
     return shape_.counted ? r_.x(r_.arity() - 1) : build::extent(r_.x(carried()), 0);
   }
 
-  // Arguments of the backward body: cotangents of the carried values and running sums for the invariants; then kept
-  // values, stacked arguments and cotangents of stacked results; then invariants.
+  // Arguments of the backward body. Carried: cotangents of carried values, running sums for invariants. Stacked: stored
+  // values, stacked arguments, cotangents of stacked results. Then invariants.
   constexpr void build_body() {
     backward_ = module_.add_graph();
     const Graph& copy = module_.graph(copy_);

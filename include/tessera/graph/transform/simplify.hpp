@@ -11,14 +11,14 @@
 
 namespace tessera {
 
-/// The node that stands for a node with these operands in a graph that is being simplified; -1: a node like it.
+/// Simplifies a node with these operands while a graph is being rebuilt: returns the node that replaces it, -1: none.
 using SimplifyRule = int (*)(Graph& made, const Node& node, const std::int32_t* operands);
 /// The rule of an operation whose row says that there is one. Defined in ops/rows.hpp.
 constexpr SimplifyRule simplify_rule_of(Op op);
 
 namespace detail {
 
-/// Which nodes the outputs depend on.
+/// By node: 1 if an output depends on it.
 constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
   Growable<std::uint8_t> made(static_cast<std::size_t>(graph.size));
   std::uint8_t* const live = made.data();
@@ -32,7 +32,7 @@ constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
   return made;
 }
 
-/// A node of numbers alone, folded into a number; -1 when it can't be.
+/// Replaces a node whose operands are constants by a constant; -1 when it can't be computed.
 constexpr int fold_numbers(Graph& made, const OpRow& row, const Node& node, const std::int32_t* operands) {
   if (node.arity == 0 || node.arity > 2) return -1;
   for (int i = 0; i < node.arity; ++i)
@@ -42,7 +42,7 @@ constexpr int fold_numbers(Graph& made, const OpRow& row, const Node& node, cons
   if (is_floating(node.dtype) || is_floating(made[operands[0]].dtype)) {
     folded.value = row.number(a.real(), b.real(), 0);
   } else {
-    // What can't be known is an error where the shapes are, which names the user's line.
+    // Overflow and division by zero stay, and are errors when shapes are inferred, with the user's line.
     std::int64_t exact = 0;
     if (row.divides || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
     folded = integer_node(exact, node.dtype);
@@ -69,7 +69,8 @@ constexpr std::size_t longest_list(const GraphView& graph) {
   return longest;
 }
 
-/// The live nodes, folded and shared anew. Says whether it left dead nodes behind.
+/// Copies the live nodes, folding constants and sharing equal nodes. `left_dead`: whether some copied nodes may be
+/// dead.
 constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
   const Growable<std::uint8_t> live = live_nodes(graph);
   const std::uint8_t* const is_live = live.data();
@@ -97,7 +98,7 @@ constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
   return made;
 }
 
-/// The live nodes alone.
+/// Copies the live nodes only.
 constexpr Graph compact(const GraphView& graph) {
   const Growable<std::uint8_t> live = live_nodes(graph);
   Graph made = graph_of_size(graph);
@@ -115,10 +116,10 @@ constexpr Graph compact(const GraphView& graph) {
   return made;
 }
 
-/// The simplified graphs of a program, graph_at(g) being its graphs.
+/// The simplified graphs of a program, where graph_at(g) returns its graphs.
 template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_at) {
   std::vector<Graph> made;
-  Growable<int> body_of{0};  // old index of each kept graph
+  Growable<int> body_of{0};  // index in the old program, by kept graph
   for (std::size_t g = 0; g < body_of.size(); ++g) {
     bool left_dead = false;
     Graph graph = rebuild(graph_at(body_of[g]), left_dead);
@@ -135,7 +136,8 @@ template <class GraphAt> constexpr std::vector<Graph> simplified(GraphAt graph_a
 
 }  // namespace detail
 
-/// Constant folding, the rules of operations, sharing, and removal of what no output needs, bodies of repeats included.
+/// Simplifies a program and its bodies of repeats: folds constants, applies the operations' rules, shares equal nodes
+/// and removes nodes that no output depends on.
 constexpr void simplify(Module& module) {
   module.graphs = detail::simplified([&](int g) { return module.graph(g).view(); });
 }

@@ -33,7 +33,7 @@ struct CollectSources {
   constexpr void leave_stack() {}
 };
 
-/// A loss may be a field of a struct, or what a compiled function made of one.
+/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
 template <class T> constexpr auto as_scalar(const T& loss) {
   if constexpr (StoredOperand<T>)
     return as_sym(loss);
@@ -41,7 +41,7 @@ template <class T> constexpr auto as_scalar(const T& loss) {
     return loss;
 }
 
-/// Replaces tensors by their gradients. What has none, a size, a number or an integer tensor, stays what it was.
+/// Replaces floating tensors by their gradients. Other leaves (Dims, Scalars, integer tensors) stay.
 struct ReplaceLeaves {
   const Growable<std::int32_t>& ids;
   Value context;
@@ -63,11 +63,12 @@ struct ReplaceLeaves {
 
 }  // namespace detail
 
-/// Inside a traced function: f(first, rest...) and its gradient with respect to the tensors of `first`.
+/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
+/// gradient is that of f's result with respect to the tensors of `first`.
 ///
-/// f returns a scalar, or a tuple whose first item is one. The gradient has the type and the shapes of `first`; in a
-/// field that has no gradient (a Dim, a Scalar, an integer tensor) it holds the field itself.
-/// Returns (value, gradient).
+/// f returns a rank-0 tensor, or a tuple that begins with one. The gradient has the type and the shapes of `first`;
+/// a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held constant.
+/// Errors: `structure` for a loss that has a value for each layer of a Stack.
 /// Source: reverse-mode differentiation of the traced graph; no tape exists at run time.
 template <class F> constexpr auto value_and_grad(F f) {
   return [f](const auto& first, const auto&... rest) {
@@ -83,7 +84,7 @@ template <class F> constexpr auto value_and_grad(F f) {
                   "tessera: value_and_grad is called inside a traced function, with traced arguments");
     static_assert(Loss::rank == 0,
                   "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
-    if constexpr (Loss::rank == 0)  // otherwise all has been said
+    if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
       if (loss.value.rank() != 0)
         loss.value.refuse(errc::structure,
                           "[stack] loss: it is made of a tensor of all layers, and has a value for each of them");

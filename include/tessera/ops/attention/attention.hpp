@@ -31,7 +31,7 @@ template <bool Causal> struct AttentionTag {
     q = q.at(context.source);
     if (q.rank() != 4) q.refuse(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
     check_static_dims(q, k.node(), v.node());
-    // Of bf16, logarithms and gradients are floats, as the scale is.
+    // With bf16 operands the logarithms, gradients and scale are f32.
     const DType wide = computed_as(q.dtype());
     scale = build::cast(scale, wide);
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
@@ -70,11 +70,12 @@ template <bool Causal> struct AttentionTag {
 }  // namespace detail
 
 /// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
-/// keys, heads, width] and values [batch, keys, heads, value width]. The scale is 1 / sqrt(width) unless it is given.
+/// keys, heads, width] and values [batch, keys, heads, value width]; the result is [batch, time, heads, value width].
+/// The scale is 1 / sqrt(width) by default. Without any keys the result is 0.
 ///
-/// One operation, computed by tiles forward and backward: scores are never in memory as a whole. Batch, heads and
-/// queries may be split without communication; keys and values are gathered along their time. Without any key a result
-/// is 0. A second derivative writes the scores out. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
+/// One operation, computed by tiles forward and backward: the scores are never in memory as a whole. Only a second
+/// derivative stores them. Errors: shape_mismatch. Communication: none for split batch, heads and query times; a split
+/// key time is gathered. Source: Vaswani et al., 1706.03762; Dao et al., 2205.14135.
 template <TensorOperand Q, TensorOperand K, TensorOperand V>
 constexpr auto attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return call<detail::AttentionTag<false>>(Source::from(at), q, k, v);
@@ -84,8 +85,7 @@ constexpr auto attention(const Q& q, const K& k, const V& v, const Scale& scale,
   return call<detail::AttentionTag<false>>(Source::from(at), q, k, v, scale);
 }
 
-/// The same, of every position to itself and those before it: query i sees the keys up to key i. About half of the
-/// arithmetic.
+/// Causal attention: query i attends to keys 0 to i. About half of the arithmetic of `attention`.
 template <TensorOperand Q, TensorOperand K, TensorOperand V>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v);

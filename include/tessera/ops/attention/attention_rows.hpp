@@ -19,12 +19,12 @@
 
 namespace tessera::ops {
 
-/// Factors of all three nodes, in this order.
+/// The factors of all three attention nodes, in this order.
 namespace attention_factor {
 inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width = 4, value_width = 5;
 }
 
-/// Checked: q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
+/// Checks the shapes q [b, t, h, d], k [b, s, h, d], v [b, s, h, e].
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
   if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
@@ -35,13 +35,12 @@ constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
     fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
 }
 
-/// The gradients of keys and values are sums over queries.
+/// Whether a node sums over queries: the gradients of keys and values.
 constexpr bool sums_over_queries(const GraphView& graph, int id) {
   const AttentionForm form = AttentionForm::of_node(graph[id]);
   return form.is_gradient() && form.of() != 0;
 }
-/// Batch, heads and queries may be split; what a row of scores runs over stays whole. Where queries are split, sums
-/// over them are partial.
+/// Batch, heads and queries may be split; keys and widths may not. Sums over split queries are partial.
 constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& rule) {
   using namespace attention_factor;
   const Node& node = graph[id];
@@ -84,7 +83,7 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
   rule.operands.emplace_back();  // the scale
 }
 
-/// Attention written out, for what has no kernel: the derivatives of logarithms and of gradients.
+/// Attention with its scores in memory, for the derivatives that no kernel computes: those of lse and of gradients.
 struct DenseAttention {
   Value q, k, scale;
 
@@ -97,7 +96,7 @@ struct DenseAttention {
     }
     return made;
   }
-  /// exp(scores - lse), zero for what a query does not see: [b, h, t, s].
+  /// exp(scores - lse), 0 where causal attention excludes a key: [b, h, t, s].
   constexpr Value weights(Value lse, bool causal) const {
     Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_units(lse, 1u << 3, 4);
     if (causal) {
@@ -138,8 +137,7 @@ constexpr void attention_lse_gradient(Gradient& r) {
     if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
 }
 
-/// A gradient that is differentiated again is written out first, with its scores in memory, and then follows the rules
-/// of what it is written with.
+/// The gradient of a gradient: writes the first gradient as operations on stored scores, and differentiates these.
 constexpr void attention_second_gradient(Gradient& r) {
   const AttentionForm form = AttentionForm::of_node(r.node());
   const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();

@@ -15,7 +15,7 @@
 
 namespace tessera::build {
 
-/// The dims of static extent 1 of a contraction: those that have it in every operand.
+/// The result dims of static extent 1: those with extent 1 in every operand that has their label.
 constexpr std::uint8_t einsum_units(const EinsumLabels& labels, const Node& a, const Node& b, int rank) {
   unsigned units = (1u << rank) - 1;
   for (int d = 0; d < rank; ++d) {
@@ -26,7 +26,7 @@ constexpr std::uint8_t einsum_units(const EinsumLabels& labels, const Node& a, c
   }
   return static_cast<std::uint8_t>(units);
 }
-/// Of bf16 the result is f32.
+/// bf16 operands give an f32 result.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
   Node made{.op = Op::einsum,
             .dtype = computed_as(a.dtype()),
@@ -41,7 +41,7 @@ constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision p
 
 namespace tessera::ops {
 
-/// Names a product of matrices, which users write as one, by its own name.
+/// Throws shape_mismatch. An einsum that is a matmul is reported as "matmul".
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
   int windows = c.graph.operand(c.id, 0);
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
@@ -63,7 +63,7 @@ namespace tessera::ops {
   fail_shapes(c, concat_text("dims that share a label differ in ", equation));
 }
 
-/// Extents behind each label, checked where two dims share one.
+/// The extent of each label; checks that dims with the same label have the same extent.
 constexpr Shape einsum_shape(const ShapeContext& c) {
   const EinsumLabels labels = EinsumLabels::of(c.node());
   std::int64_t extent[32];
@@ -107,9 +107,9 @@ constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule)
   }
 }
 
-/// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that stand
-/// in this operand alone were summed: they are spread again. A dim of extent 1 met all of the other's: those are
-/// summed.
+/// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that only
+/// this operand has were summed, so they are broadcast. A unit dim was broadcast against the other operand's dim, so
+/// that dim is summed.
 constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   if (!r.needs(operand)) return;
   const EinsumLabels labels = EinsumLabels::of(r.node());

@@ -20,16 +20,16 @@ template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t numbe
 }
 }  // namespace detail
 
-/// How windows go over N spatial dims: the step from one to the next, zeros on both sides of the operand, the step from
-/// one element of a window to the next. Features fall into `groups`, which don't meet.
+/// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
+/// within a window, and the number of groups of features, each convolved on its own.
 template <int N> struct Conv {
   std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, dilation = detail::all_of<N>(1);
   std::int64_t groups = 1;
 };
 
-/// How the windows of a transposed convolution overlap in its result: those of a convolution with the same strides,
-/// padding, dilation and groups, whose operand it makes. Of the operands with as many windows it makes the shortest,
-/// and `output_padding` makes it longer at the end.
+/// Options of a transposed convolution, the transpose of a convolution with the same strides, padding, dilation and
+/// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
+/// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
   std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, output_padding{},
                               dilation = detail::all_of<N>(1);
@@ -38,7 +38,7 @@ template <int N> struct ConvTranspose {
 
 namespace detail {
 
-/// A dim as two, [groups, features of a group].
+/// Splits a dim into [groups, features of a group].
 constexpr Value split_groups(Value x, int dim, Value groups) {
   Factors f{};
   Value sizes[max_rank]{};
@@ -50,7 +50,7 @@ constexpr Value split_groups(Value x, int dim, Value groups) {
   sizes[dim] = groups;
   return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
 }
-/// The last dim but one, the groups, and the last dim as one.
+/// Merges the last dim with the dim of groups in front of it.
 constexpr Value merge_groups(Value x) {
   Factors f{};
   for (int d = 0; d < x.rank(); ++d) {
@@ -171,15 +171,15 @@ template <int N> struct ConvTransposeTag {
 
 }  // namespace detail
 
-/// Convolutions (cross-correlations, as in the field): x [batch, width, in], w [taps, in / groups, out] give [batch,
-/// windows, out], and with two spatial dims x [batch, height, width, in], w [.., .., in / groups, out]: `conv2d(x, w,
-/// {.strides = {2, 2}, .padding = {1, 1}})`. Along a spatial dim there are (n + 2 padding - dilation (taps - 1) - 1) /
+/// Convolution (cross-correlation, as in PyTorch and JAX): x [batch, width, in] and w [taps, in / groups, out] give
+/// [batch, windows, out]; conv2d: x [batch, height, width, in] and w [.., .., in / groups, out], as in `conv2d(x, w,
+/// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
 /// strides + 1 windows.
 ///
-/// Windows are a view of the padded operand that the product packs from: nothing of their size is in memory but in the
-/// gradient of x. bf16 as einsum. Errors: shape_mismatch for windows longer than the dim, features that differ, or
-/// groups that don't divide. Communication: batch, out-features and groups may be split; over split in-features the
-/// result is a partial value; a split spatial dim is gathered.
+/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 as in
+/// einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
+/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
+/// in-features the result is partial; a split spatial dim is gathered.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
@@ -192,14 +192,14 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
                                   Dim(options.dilation[1]), Dim(options.groups));
 }
 
-/// Transposed convolutions: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
-/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]: `conv_transpose2d(x, w, {.strides = {2, 2}})`. Each
-/// element of x adds its multiple of w to the window that it stands for: with w [.., out, in] of a convolution, dims
-/// exchanged, what the gradient of that convolution does. Weights are PyTorch's with the spatial dims first.
+/// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
+/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]; conv_transpose2d(x, w, {.strides = {2, 2}}) likewise.
+/// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
+/// respect to its operand. The weights are PyTorch's with the spatial dims first.
 ///
-/// Windows, before they are added, are in memory; of bf16 they are f32, and their sum is rounded once.
-/// Errors: shape_mismatch for features that differ, groups that don't divide, a stride or dilation below one, padding
-/// that leaves nothing. Communication: as the convolutions.
+/// The windows are in memory before they are added up; for bf16 they are f32, and their sum is rounded once. Errors:
+/// shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or dilation
+/// below one, and for padding that leaves no result. Communication: as conv1d.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {

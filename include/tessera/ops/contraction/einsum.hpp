@@ -11,7 +11,7 @@ namespace tessera {
 
 namespace detail {
 
-/// "bik,kj->bij" as labels, at compile time.
+/// The text of an einsum, such as "bik,kj->bij", parsed into labels at compile time.
 struct EinsumText {
   EinsumLabels labels{};
   int rank_a = 0, rank_b = 0, rank_out = 0;
@@ -51,10 +51,10 @@ struct EinsumText {
   }
 };
 
-/// The element type of a product: the `Out` of the call, or that of its operands.
+/// The element type of a product: `Out` if given, otherwise that of the operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// The product as it is computed, converted to the element type `Out`.
+/// Converts a product, which is f32 for bf16 operands, to the element type `Out`.
 template <class Out> constexpr Value rounded_product(Value product, DType operands) {
   if constexpr (std::is_void_v<Out>)
     return build::cast(product, operands);
@@ -62,7 +62,7 @@ template <class Out> constexpr Value rounded_product(Value product, DType operan
     return build::cast(product, dtype_v<Out>);
 }
 
-/// What a product of a lower precision is made of.
+/// Whether a product can have precision P: lower precisions are for f32 operands only.
 template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
 
@@ -134,10 +134,10 @@ template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Sou
 
 }  // namespace detail
 
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)`. Labels that the result lacks are summed.
-/// Errors: shape_mismatch where dims that share a label differ. Communication: none for labels of the result; over a
-/// sharded summed label the result is a partial value. Products of bf16 are summed in f32 and rounded once;
-/// `einsum<"ik,kj->ij", float>` leaves them as they are.
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. bf16 products are
+/// summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors: shape_mismatch where dims
+/// with the same label differ. Communication: none for split labels of the result; over a split summed label the result
+/// is a partial value.
 template <FixedString Text, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
@@ -146,13 +146,15 @@ template <FixedString Text, Element Out, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, Out>>(Source::from(at), a, b);
 }
-/// Of f32, from products of bf16: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`; see Precision for the error.
+/// An f32 contraction computed from bf16 products: `einsum<"ik,kj->ij", ts::Precision::bf16_x3>(a, b)`. Precision
+/// states the error.
 template <FixedString Text, Precision P, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
 
-/// [..., M, K] by [K, N], or by [..., K, N] of the same rank. Of bf16 as einsum; `matmul<float>(a, b)` keeps its sums.
+/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. bf16 products are
+/// summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }

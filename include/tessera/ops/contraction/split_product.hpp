@@ -9,7 +9,7 @@
 
 namespace tessera::ops {
 
-/// Writes an einsum of f32 as products of the pieces of its operands, the smallest first. Returns their sum.
+/// Writes an f32 einsum as einsums of bf16 parts of its operands (see Precision), summed from the smallest on.
 constexpr int split_product(Graph& made, const Node& node, const std::int32_t* operands) {
   constexpr int most = 3;
   const auto precision = static_cast<Precision>(node.index());

@@ -11,8 +11,8 @@
 
 namespace tessera::build {
 
-/// Runs of `size` elements of one dim, `dilation` apart, one beginning every `stride`: dim d becomes the dims of the
-/// runs and of the elements in one.
+/// Windows of `size` elements of one dim, `dilation` apart, one every `stride` elements: dim d becomes two dims,
+/// [windows, size].
 constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
   const Node& from = x.node();
   const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
@@ -24,7 +24,7 @@ constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilati
                  .labels = pack_dim(dim)},
                 {x.id, size.id, stride.id, dilation.id});
 }
-/// The transpose of windows: into a dim of `extent`, which is 1 statically if `unit`.
+/// The transpose of windows: adds them into a dim of `extent`, which is statically 1 if `is_unit`.
 constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
   const Node& from = x.node();
   const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
@@ -46,7 +46,7 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
   if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
-  std::int64_t last = 0;  // element of the first window
+  std::int64_t last = 0;  // the offset of a window's last element
   if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
     fail_shapes(c, "a window is longer than the dim", "conv");
   shape[dim] = (shape[dim] - last - 1) / stride + 1;
@@ -54,10 +54,10 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// Strides of windows over the memory of their operand, in which they overlap.
+/// Strides of the windows, which overlap, over the operand's memory.
 constexpr Shape window_strides(const ShapeContext& c, const Shape& operand) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
-  // A step that is too large for the memory is never made: that dim has one index.
+  // If the product overflows, the dim has extent 1, so its stride is never used.
   const auto steps = [from = operand[dim]](std::int64_t by) {
     std::int64_t stride = 0;
     return multiply_fits(from, by, stride) ? stride : 0;
@@ -67,7 +67,7 @@ constexpr Shape window_strides(const ShapeContext& c, const Shape& operand) {
   strides[dim] = steps(c.number(2));
   return strides;
 }
-/// Windows that are split along a dim that the operand lacks are no view of it.
+/// The operand's sharding below windows of this sharding; false where windows or their elements are split.
 constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding& operand) {
   const int dim = dim_of(node);
   if (!windows.dims[dim].empty() || !windows.dims[dim + 1].empty() || windows.unreduced != 0) return false;
@@ -76,7 +76,8 @@ constexpr bool under_windows(const Node& node, const Sharding& windows, Sharding
   return true;
 }
 
-/// The dim, and the two that stand for it on the other side, stay whole; `runs` is the side with two.
+/// Sharding of windows and fold: the dims of windows and the dim behind them stay whole, all others are shared. `runs`
+/// has the two dims of windows, `line` the one dim.
 constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimFactors& of_runs, DimFactors& of_line,
                                FactorRule& rule) {
   for (int d = 0; d < line.rank; ++d) {
@@ -91,8 +92,7 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
   }
 }
 
-// Operands: size, stride and dilation after the first.
-/// `runs` has two dims where `line` has one.
+/// Operands after the first: size, stride and dilation. `runs` has the two dims of windows, `line` the one dim.
 constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
   const int dim = dim_of(c.node());
   if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
@@ -127,7 +127,7 @@ struct WindowsOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-/// The windows end in the dim that they are added to.
+/// All windows have to end inside the dim to which they are added.
 constexpr Shape fold_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
@@ -143,7 +143,7 @@ constexpr Shape fold_shape(const ShapeContext& c) {
   return shape;
 }
 
-// Operands: stride, dilation and extent after the first.
+// Operands after the first: stride, dilation and extent.
 struct FoldOp {
   static constexpr OpRow row{.name = "fold",
                              .unit = UnitKind::fold,

@@ -98,7 +98,7 @@ struct MulOp : ElementwiseOperation<2> {
   }
 };
 
-/// Of integers, the quotient without its fraction; in kernels 0 where the divisor is 0.
+/// The quotient of integers is truncated towards zero; kernels give 0 for a divisor of 0.
 struct DivOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "div";
   static constexpr Linearity linear = Linearity::first;
@@ -120,21 +120,21 @@ struct PowOp : ElementwiseOperation<2> {
     const Value x = r.x(0), p = r.x(1);
     r.add(0, r.g() * p * build::binary(Op::pow, x, lowered(p)));
     if (!r.needs(1)) return;
-    // Where the base is 0 the slope along the exponent is 0, not 0 * log 0.
+    // At a base of 0 the derivative by the exponent is 0, not 0 * log 0 = NaN.
     const Value zero = x.number(0);
     const Value flat =
         build::binary(Op::logical_and, build::binary(Op::equal, x, zero), build::binary(Op::greater_equal, p, zero));
     r.add(1, r.g() * r.y() * build::unary(Op::log, build::select(flat, x.number(1), x)));
   }
-  /// p - 1, but 0 where p is: x^0 has no slope, and 0 x^-1 would be NaN at 0.
+  /// p - 1, but 0 at p = 0: x^0 is constant, and 0 * x^-1 would be NaN at x = 0.
   static constexpr Value lowered(Value p) {
     if (p.node().is_constant()) return p.number(p.is_number(0) ? 0 : p.node().value - 1);
     return build::select(build::binary(Op::equal, p, p.number(0)), p.number(0), p - 1.0);
   }
 };
 
-/// The gradient of an operation that gives one of two operands, the second where `yields` holds of them. Where they are
-/// equal each gets half of the cotangent, as in JAX and PyTorch.
+/// The gradient of minimum and maximum, which return the second operand where `yields` holds. Where the operands are
+/// equal, each gets half of the cotangent, as in JAX and PyTorch.
 constexpr void share_choice(Gradient& r, Op yields) {
   const Value x = r.x(0), y = r.x(1), zero = x.number(0);
   const Value share = build::select(build::binary(Op::equal, x, y), r.g() * 0.5, r.g());
@@ -181,31 +181,41 @@ struct TruncateDivTag : detail::Binary<ops::DivOp> {
   }
 };
 
-/// Elementwise functions. Shape and sharding of the result are the operand's; no communication. Those without integer
-/// results give f32 for integers.
+/// Elementwise functions of one operand: the result has its shape and sharding, without communication. Integer and bool
+/// operands of functions without integer results (exp, sqrt, ...) give f32. bf16 is computed in f32 and rounded once.
+/// The stated errors are those of the f32 and f64 kernels for plain x86-64 and AVX2, measured by tools/accuracy.cpp.
+///
+/// |x|; the sign bit of NaN is cleared. Exact; the least integer of a type wraps to itself. The gradient at 0 is 0.
 template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::AbsOp>>(Source::from(at), x);
 }
-/// -1, 0 or 1.
+/// -1, 0 or 1 in the type of x; 0 and -0 keep their sign, NaN gives NaN. Exact. No gradient.
 template <TensorOperand X> constexpr auto sign(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SignOp>>(Source::from(at), x);
 }
 
-/// Elementwise functions of two operands, broadcast against each other: trailing dims aligned, and only dims whose
-/// extent 1 is static (from keepdims or ts::unsqueeze) repeat. Element types that differ are promoted: see `promote`.
-/// Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
+/// Elementwise functions of two operands, which are broadcast against each other: trailing dims are aligned, and dims
+/// whose extent 1 is static (from keepdims or ts::unsqueeze) repeat. Different element types are promoted, see
+/// `promote`. Errors: shape_mismatch; dtype_mismatch for an integer that is no value of the tensor's integer type.
+/// Communication: a reshard where the operands' shardings differ.
+///
+/// a to the power of b, with the special cases of std::pow: pow(x, 0) and pow(1, y) are 1 even for NaN; NaN for a
+/// negative a and a b that is not whole. Error: 0.51 ulp for f32 and f64. Powers of integers wrap around; a negative
+/// exponent truncates, so 2^-1 is 0. The gradient by b is 0 where a is 0.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto pow(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::PowOp>>(Source::from(at), a, b);
 }
-/// The quotient of integers without its fraction, as `/` of C++ integers. Division by zero gives 0.
+/// The quotient of integers, truncated towards zero as `/` of C++ integers. A divisor of 0 gives 0, and the least
+/// integer divided by -1 wraps to itself.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto truncate_div(const A& a, const B& b, Here at = Here::current()) {
   return call<TruncateDivTag>(Source::from(at), a, b);
 }
-/// The smaller, the larger. NaN in either operand gives NaN.
+/// The smaller, the larger operand. NaN in either operand gives NaN. Exact. Of equal operands, each gets half of the
+/// cotangent.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto minimum(const A& a, const B& b, Here at = Here::current()) {

@@ -69,7 +69,8 @@ struct LessEqualTag : detail::Binary<ops::LessEqualOp> {};
 struct GreaterTag : detail::Binary<ops::GreaterOp> {};
 struct GreaterEqualTag : detail::Binary<ops::GreaterEqualOp> {};
 
-/// Comparisons of two operands, broadcast against each other as in arithmetic; the result is a bool tensor.
+/// Comparisons of two operands, broadcast and promoted as in `pow`; so are the operators <, <=, >, >=. The result is a
+/// bool tensor. Comparisons with NaN are false, but not_equal is true; false orders before true. No gradient.
 template <Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto equal(const A& a, const B& b, Here at = Here::current()) {
@@ -80,6 +81,7 @@ template <Operand A, Operand B>
 constexpr auto not_equal(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::NotEqualOp>>(Source::from(at), a, b);
 }
+/// Logical functions give bools; every nonzero operand counts as true, NaN too.
 template <TensorOperand X> constexpr auto logical_not(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LogicalNotOp>>(Source::from(at), x);
 }

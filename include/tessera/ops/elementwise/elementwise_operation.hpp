@@ -16,7 +16,7 @@
 
 namespace tessera::ops {
 
-/// Shape of operands broadcast against each other: trailing dims aligned, only dims of static extent 1 repeat.
+/// The shape of operands broadcast against each other: trailing dims are aligned, only dims of static extent 1 repeat.
 constexpr Shape broadcast_shape(const ShapeContext& c) {
   const Node& node = c.node();
   Shape shape(node.rank, 1);
@@ -42,7 +42,7 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// Every dim is a factor of its own, shared by the operands that have it.
+/// Each dim of the result is a factor, shared by the operands that have the dim.
 constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   for (int d = 0; d < node.rank; ++d)
@@ -55,7 +55,7 @@ constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& 
   }
 }
 
-/// The dims of the result are those of the operands, broadcast against each other.
+/// Checks that the dims of the result are those of the operands, broadcast against each other.
 constexpr BrokenRule check_broadcast(const NodeCheck& c) {
   Node made{.rank = c.x(0).rank, .unit = c.x(0).unit};
   for (int i = 1; i < c.node().arity; ++i) {
@@ -64,7 +64,7 @@ constexpr BrokenRule check_broadcast(const NodeCheck& c) {
   }
   return same_static_shape(c.node(), made) ? BrokenRule{} : "the result has the dims of its operands, broadcast";
 }
-/// Operands from `first` on have one element type, which says that of the result.
+/// Checks that operands from `first` on have one element type, and that the result's type follows from it.
 constexpr BrokenRule check_types(const NodeCheck& c, int first) {
   if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
   const Node& node = c.node();
@@ -78,26 +78,27 @@ constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(
 
 struct AnyElementwiseOperation {};
 
-/// What elementwise operations have unless they say something else. An operation adds its `name` and
-///   value     what it makes of one number of each operand, written once for doubles, exact integers and vectors:
-///             lanes of kernels have the same operators and functions, found by their arguments. Comparisons give
-///             bools and masks.
-///   gradient  as every operation
+/// Defaults of elementwise operations. An operation adds its `name` and
+///   value     the operation on one element of each operand, one template for doubles, exact integers and SIMD lanes:
+///             lanes have the same operators and functions, found by argument-dependent lookup. Comparisons return
+///             bools or masks.
+///   gradient  as in every operation
 template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr std::int8_t arity = Arity;
   static constexpr Linearity linear = Linearity::no;
-  static constexpr std::uint8_t flops = 1;      ///< an element
-  static constexpr std::uint8_t lane_cost = 1;  ///< an element, in additions of vectors
-  static constexpr bool folds = false;          ///< the compiler can compute `value` of numbers
-  static constexpr bool of_integers = false;    ///< integers are computed with exactly; `value` takes ExactIntegers
+  static constexpr std::uint8_t flops = 1;      ///< per element
+  static constexpr std::uint8_t lane_cost = 1;  ///< per element, in units of a vector addition
+  static constexpr bool folds = false;          ///< with constant operands, the compiler can compute `value`
+  static constexpr bool of_integers = false;    ///< integers are computed exactly: `value` takes ExactIntegers
   static constexpr bool of_bools = true;        ///< operands may be bools
-  static constexpr bool fractional = false;     ///< of integers and bools, results are f32
+  static constexpr bool fractional = false;     ///< integer and bool operands give f32
   static constexpr bool predicate = false;      ///< results are bools
   static constexpr bool divides = false;        ///< by the second operand
-  static constexpr bool adds = false;           ///< the sum of its operands
-  static constexpr bool converts = false;       ///< the operand, in another element type
+  static constexpr bool adds = false;           ///< computes the sum of its operands
+  static constexpr bool converts = false;       ///< changes the element type of its operand
   static constexpr CheckRule check = check_elementwise;
-  static constexpr bool by_part = false;  ///< `value` takes xsimd's vectors, not lanes: for functions that xsimd has
+  /// `value` takes xsimd batches instead of lanes: for functions that xsimd has
+  static constexpr bool by_part = false;
 };
 
 namespace detail {
@@ -166,7 +167,7 @@ namespace detail {
 template <class A, class B> constexpr DType promoted() { return promote(dtype_v<A>, dtype_v<B>); }
 template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) { return promote(dtype_v<A>, Kind); }
 
-/// Element type and rank of operands that meet. One of them is a tensor.
+/// Element type and rank of two operands, at least one a tensor, after promotion.
 template <class A, class B> struct Promote {
   static constexpr DType dtype = [] {
     if constexpr (is_number_v<typename A::type>)
@@ -180,14 +181,14 @@ template <class A, class B> struct Promote {
   static constexpr int rank = A::rank > B::rank ? A::rank : B::rank;
 };
 
-/// An operand in the type that it meets the others in.
+/// Casts an operand to the promoted type. Errors: dtype_mismatch for an integer literal that is no value of that type.
 template <class Typed> constexpr Value convert_operand(Value x, DType type) {
   const bool is_whole = std::is_same_v<typename Typed::type, Number<NumberKind::integer>>;
   if (is_whole && !is_floating(type) && x.dtype() != type) return build::checked_cast(x, type, NumberRule::of_its_type);
   return build::cast(x, type);
 }
 
-/// Functions of one operand in expressions and traces.
+/// Functions of one operand, in expressions and traces.
 template <class Operation> struct Unary {
   static constexpr const OpRow& row = ops::row_v<Operation>;
   template <class A> struct result : A {
@@ -207,7 +208,7 @@ template <class Operation> struct Unary {
   }
 };
 
-/// Functions of two operands.
+/// Functions of two operands, in expressions and traces.
 template <class Operation> struct Binary {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   static constexpr const OpRow& row = ops::row_v<Operation>;

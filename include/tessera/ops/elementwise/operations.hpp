@@ -8,12 +8,16 @@
 #include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
+#include <tessera/ops/elementwise/integer.hpp>
+#include <tessera/ops/elementwise/rounding.hpp>
 #include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/elementwise/trigonometric.hpp>
 
 namespace tessera::ops {
 
-using ElementwiseOperations = JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations,
-                                          ActivationOperations, SelectOperations>::type;
+using ElementwiseOperations =
+    JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations, ActivationOperations,
+                IntegerOperations, RoundingOperations, SelectOperations, TrigonometricOperations>::type;
 
 namespace detail {
 template <Op Id, class Operation> struct OperationAt {
@@ -25,7 +29,7 @@ struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, 
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 
-/// The elementwise operation of an id.
+/// The elementwise operation with this id.
 template <Op Id>
 using elementwise_operation =
     typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;

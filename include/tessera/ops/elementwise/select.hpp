@@ -8,26 +8,24 @@
 
 namespace tessera::build {
 
-/// x with another element type; x itself where it has that.
+/// x cast to another element type; x itself if it has that type.
 constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
   if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
-  // Back to where it came from: nothing was lost on the way.
+  // x was widened from bf16 by a cast, so casting back gives the original.
   if (from.op == Op::cast && type == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
 }
 [[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
-  const std::string at = source.text();
   const bool prints_whole = number > -9e18 && number < 9e18;
   fail(errc::dtype_mismatch,
        "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
-       " is no value of ", name_of(type), at.empty() ? "" : " at ", at);
+       " is no value of ", name_of(type), source);
 }
 [[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
-  const std::string at = source.text();
-  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", at.empty() ? "" : " at ", at);
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
 }
 constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
   if (keeps(rule, type, number)) return;
@@ -47,7 +45,7 @@ constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   }
   return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
 }
-/// A cast of a cotangent, of which it is enough that it isn't less precise: the detour by bf16 is left out.
+/// A cast of a cotangent: leaves out a detour through bf16, since a cotangent may be more precise than the value.
 constexpr Value uncast(Value x, DType type) {
   if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
@@ -61,8 +59,8 @@ constexpr Value select(Value condition, Value yes, Value no) {
   return yes.make(made, {condition.id, yes.id, no.id});
 }
 
-/// The earliest value that has the shape of x by construction. Shapes are read from it, so that nothing is kept alive,
-/// or computed again, for its shape alone.
+/// The earliest value in the graph that has the shape of x by construction. Shapes are read from it, so that x does not
+/// stay alive, or is recomputed, only for its shape.
 constexpr Value shape_source(Value x) {
   const Graph& graph = x.module->graph(x.graph);
   for (;;) {
@@ -93,7 +91,7 @@ namespace tessera::ops {
 
 constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
 
-/// Operands: a condition, the value where it holds, the value where it does not.
+/// Operands: a condition, the value where it is true, the value where it is false.
 struct SelectOp : ElementwiseOperation<3> {
   static constexpr std::string_view name = "select";
   static constexpr Linearity linear = Linearity::choice;
@@ -113,7 +111,7 @@ struct SelectOp : ElementwiseOperation<3> {
   }
 };
 
-/// Who computes with it converts between the element types.
+/// `value` is the identity: the code that computes with it converts between the element types.
 struct CastOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "cast";
   static constexpr CheckRule check = check_broadcast;
@@ -143,7 +141,7 @@ struct CastOp : ElementwiseOperation<1> {
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
 
-/// The first operand spread over the shape of the second, whose elements are not read.
+/// Broadcasts the first operand to the shape of the second, of which only the shape is used.
 struct BroadcastOp {
   static constexpr OpRow row{.name = "broadcast",
                              .kind = OpKind::elementwise,
@@ -202,14 +200,18 @@ template <class To> struct CastTag {
 
 }  // namespace detail
 
-/// yes where the condition holds, no elsewhere.
+/// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
+/// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
+/// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
 template <TensorOperand C, Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
 }
 
-/// x with another element type. Floating to integer truncates; to bool tests against zero.
+/// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
+/// give unspecified values. Integers wrap around. To bool: x != 0. To bf16 and f32: rounds to the nearest, ties to
+/// even.
 template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }

@@ -43,7 +43,7 @@ template <int Rank, int D> struct ScatterAddTag {
       static_assert(!std::is_same_v<typename A::type, bool>, "tessera: bools have no sums; convert them with ts::cast");
     });
   };
-  /// Floating elements are added in f64, since any number of them may meet in one, and rounded once.
+  /// Floating elements are added in f64 and rounded once, since any number of them can be added at one index.
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     const int dim = x.shifted(D, Rank);
     const unsigned along = 1u << dim;
@@ -59,18 +59,20 @@ template <int Rank, int D> struct ScatterAddTag {
 
 }  // namespace detail
 
-/// Elements along one dim at indices of the same rank: y[.., k, ..] = x[.., indices[.., k, ..], ..]. Shape: that of the
-/// indices; other dims are equal. The gradient adds to what was taken. Errors: dim_range for an index outside the dim,
-/// shape_mismatch where another dim differs. Communication: as sort.
+/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
+/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
+/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: as sort.
 template <int D, TensorOperand X, TensorOperand Indices>
 constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
   return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
 
-/// x with elements added along one dim: y = x, then y[.., indices[.., k, ..], ..] += source[.., k, ..] for each element
-/// of source, which has the shape of the indices: a histogram is `scatter_add<0>(zeros, bins, ones)`. Other dims are
-/// equal. Floating elements are added in f64 in the order of the indices and rounded once; integers wrap around. The
-/// gradient of x is that of y, the gradient of source what is gathered from it. Errors and communication: as gather.
+/// Adds elements to a copy of x along dim D (torch.scatter_add): y = x, then y[.., indices[.., k, ..], ..] +=
+/// source[.., k, ..] for each element of source. A histogram is `scatter_add<0>(zeros, bins, ones)`. Indices and source
+/// have one shape, and the extents of x along the other dims. Floating elements are added in f64 in the order of the
+/// indices and rounded once; integers wrap around. Gradients: of x the cotangent, of source the cotangent gathered at
+/// the indices. Errors and communication: as gather.
 template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Source>
 constexpr auto scatter_add(const X& x, const Indices& indices, const Source& source, Here at = Here::current()) {
   return call<detail::ScatterAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(tessera::Source::from(at), x, indices,

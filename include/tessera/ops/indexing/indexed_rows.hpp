@@ -17,7 +17,7 @@ constexpr Shape embedding_shape(const ShapeContext& c) {
   return shape;
 }
 
-/// The looked-up dim is a reduction: each shard of the table answers for its own rows with zeros elsewhere, then a sum.
+/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others.
 constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
   const Node& index = graph.operand_node(id, indices);
   const bool gathers = table == 0;
@@ -47,7 +47,7 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   }
 }
 
-/// `rows` are rows of `table` at the indices of operand 1.
+/// Checks that `rows` has the rows of `table` at the indices of operand 1.
 constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
   const Node& index = c.x(1);
   if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
@@ -77,7 +77,7 @@ struct EmbeddingOp {
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
 };
 
-// index_add: operands rows [i..., row...], indices [i...] and a table for its shape.
+// Operands of index_add: rows [i..., row...], indices [i...], and a table of which only the shape is used.
 struct IndexAddOp {
   static constexpr OpRow row{
       .name = "index_add",

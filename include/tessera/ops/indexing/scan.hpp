@@ -19,17 +19,17 @@ template <class Operation, int Rank, int D, Scan S> struct ScanTag {
 
 }  // namespace detail
 
-/// Sums along one dim, of each element those before it and itself: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` starts
-/// at the last element, `.exclusive = true` leaves each element out of its own sum. Shaped like x. bf16 is summed in
-/// f32, bools and integers below 32 bits in i32; wider ones wrap around. Communication: along a split dim, an
-/// all_gather of one total a line from each device.
+/// Cumulative sum along dim D: `cumsum<-1>(x)`. `ts::Scan{.reverse = true}` sums from the last element on; `.exclusive
+/// = true` leaves each element out of its own sum. The result has the shape of x. bf16 is summed in f32; bools and
+/// integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an all_gather of one
+/// total per line from each device.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumsum(const X& x, Here at = Here::current()) {
   return call<detail::ScanTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
-/// Products along one dim, of each element those before it and itself; as cumsum in all else. f32 is multiplied in f64,
-/// and rounded where it is stored; of a split dim the product of each device's part has to be in the range of the
-/// element type. The gradient is right at zeros, as in PyTorch; second derivatives are right where none is.
+/// Cumulative product along dim D; options, shapes and communication as cumsum. f32 is multiplied in f64 and rounded
+/// when stored; along a split dim, the product of each device's elements has to be in the range of the element type.
+/// The gradient is exact where elements are 0, as in PyTorch; second derivatives where a line has at most one 0.
 template <int D, Scan S = Scan{}, TensorOperand X> constexpr auto cumprod(const X& x, Here at = Here::current()) {
   return call<detail::ScanTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }

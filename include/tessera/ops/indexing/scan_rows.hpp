@@ -10,7 +10,7 @@
 
 namespace tessera::build {
 
-/// Reduces what comes before each element along a dim, by the operation's monoid.
+/// A scan along a dim by the monoid of operation `op`.
 constexpr Value scan(Op op, Value x, int dim, Scan how) {
   const Reduction reduction = row_of(op).reduction;
   const DType type = reduced_type(reduction, x.dtype());
@@ -31,7 +31,7 @@ constexpr BrokenRule check_scan(const NodeCheck& c) {
   return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
 }
 
-/// Every dim passes: where the dim itself is split, devices exchange the totals of their chunks.
+/// Every dim can be split; devices exchange the totals of their chunks where the scanned dim is.
 constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
   return {.name = name,
           .unit = UnitKind::scan,
@@ -42,7 +42,7 @@ constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity l
           .reduction = reduction};
 }
 
-/// What scans have besides their row and gradient.
+/// What all scans share besides their row and gradient.
 struct ScanOperation {
   static constexpr CheckRule check = check_scan;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
@@ -60,8 +60,9 @@ struct CumsumOp : ScanOperation {
   };
 };
 
-/// Each element x is a factor of the products from it on. Before the first zero of a line the slopes are the sum of
-/// g y / x; at it the zero is left out of the products that it is in; behind it they are 0.
+/// dL/dx of y = cumprod(x), by line: before the first zero, the sum of g y from that element on, divided by x; at the
+/// first zero, the sum of g times the products without it; behind it, that sum divided by x and multiplied by the zero.
+/// Zeros are counted as 1 + x: the count minus 1 is the single zero, with derivative 1, for second derivatives.
 struct CumprodOp : ScanOperation {
   static constexpr OpRow row = scan_row("cumprod", Reduction::product);
   static constexpr GradientRule gradient = [](Gradient& r) {
@@ -69,11 +70,14 @@ struct CumprodOp : ScanOperation {
     const int dim = dim_of(r.node());
     const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
     const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
-    const Value zeros = build::cumsum(build::select(is_zero, one, zero), dim, {.reverse = how.reverse});
-    const Value first = build::binary(Op::logical_and, is_zero, build::binary(Op::equal, zeros, one));
+    const Value zeros = build::cumsum(build::select(is_zero, one + x, zero), dim, {.reverse = how.reverse});
+    const Value is_first =
+        build::binary(Op::equal, zeros, one);  // the first zero, and what is behind it up to the next zero
+    const Value first = build::binary(Op::logical_and, is_zero, is_first);
     const Value passed = build::scan(r.node().op, build::select(first, one, x), dim, how);
     const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
-    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, zero)));
+    const Value behind = build::select(is_first, (zeros - one) * at_first / safe, zero);
+    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, behind)));
   };
 };
 

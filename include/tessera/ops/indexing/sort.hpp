@@ -33,30 +33,31 @@ template <int Rank, int D, Order O> struct SortTag {
 
 }  // namespace detail
 
-/// The indices that put one dim in order, equal elements in the order in which they stand, NaN last in both orders:
-/// `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Communication: as sort.
+/// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
+/// comes last in both orders. The result has the shape of x. Communication: as sort.
 template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
 constexpr auto argsort(const X& x, Here at = Here::current()) {
   return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
 }
 
-/// One dim in order: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable, NaN last in both orders. The gradient
-/// goes to where each element came from. Communication: a split dim is made whole, by an all_to_all that splits another
-/// dim instead where one is not split and divides, else by an all_gather; the result is split that way too. Other dims
-/// may be split.
+/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN comes last in both orders. The
+/// gradient goes back to where each element came from. Communication: a split D is made whole, by an all_to_all onto
+/// another unsplit dim that its axes divide, otherwise by an all_gather; the result keeps that sharding. None for other
+/// split dims.
 template <int D, Order O = Order::ascending, TensorOperand X>
 constexpr auto sort(const X& x, Here at = Here::current()) {
   return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
 }
 
-/// The largest elements along a dim, and where they stand.
+/// The largest elements along a dim, and their indices.
 template <class Values, class Indices> struct TopK {
   Values values;
   Indices indices;
 };
 
-/// The k largest elements along one dim, the largest first, equal ones in the order in which they stand, NaN last:
-/// `auto [values, indices] = topk<-1>(x, 5)`. Errors: shape_mismatch for more than the dim has. Communication: as sort.
+/// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
+/// 5)`. Of equal elements the first comes first; NaN comes last. Errors: shape_mismatch for k above the extent.
+/// Communication: as sort.
 template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
 constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();

@@ -11,7 +11,7 @@
 
 namespace tessera::build {
 
-/// The indices that put a dim in order: all of them, or the first `count` where that is given.
+/// The indices that sort a dim: all of them, or the first `count` if it is given.
 constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
   const bool all = count.module == nullptr;
   Node made{
@@ -61,7 +61,7 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
       fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "gather");
 }
 
-/// Each element of the source has an index, and the result is shaped like operand 2.
+/// Checks that source and indices have one shape; the result is shaped like operand 2.
 constexpr Shape scatter_add_shape(const ShapeContext& c) {
   const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
   for (std::size_t d = 0; d < result.size(); ++d)
@@ -70,7 +70,7 @@ constexpr Shape scatter_add_shape(const ShapeContext& c) {
   return result;
 }
 
-/// Dims other than that of the node are those of the first operands.
+/// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
   if (!c.has_dim()) return "the dim is one of the rank";
   for (int i = 0; i < operands; ++i)

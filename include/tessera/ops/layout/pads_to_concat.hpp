@@ -10,7 +10,7 @@
 
 namespace tessera::ops {
 
-/// Known extent of a dim, or -1: extents that follow from constants in the graph.
+/// The extent of a dim if it follows from constants in the graph, otherwise -1.
 constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
   for (;;) {
     const Node& node = graph[id];
@@ -28,12 +28,13 @@ constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
   }
 }
 
-/// A sum of pads that together cover a dim once is a concat: what the slices of one value leave behind in its gradient.
+/// Turns a sum of pads that together cover a dim exactly once into a concat. The gradient of a value that is sliced up
+/// is such a sum.
 class PadsToConcat {
  public:
   constexpr explicit PadsToConcat(Graph& graph) : graph_(graph) {}
 
-  /// The concat that stands for the sum of two operands; -1 where there is none.
+  /// The concat that equals the sum of two operands; -1 where there is none.
   constexpr int sum(const Node& node, const std::int32_t* operands) {
     collect(operands[0]);
     if (valid_) collect(operands[1]);

@@ -6,14 +6,14 @@
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/ops/layout/layout_rows.hpp>
+#include <tessera/ops/layout/rearrange_rows.hpp>
 #include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {
 
 namespace detail {
 
-/// "b t (h d) -> b h t d" as factors, at compile time. `1` is a dim of static extent 1.
+/// The text of a rearrange, such as "b t (h d) -> b h t d", parsed into factors at compile time. `1`: a unit dim.
 struct RearrangeText {
   Factors factors{};
   std::string_view names[max_rank]{};
@@ -21,7 +21,7 @@ struct RearrangeText {
   unsigned units_in = 0;  ///< dims of the left side written as 1
   bool valid = true;
 
- private:  // first: clang evaluates the constructor only with the definition of what it calls in view
+ private:  // comes first since clang needs the definition of what a constexpr constructor calls
   static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
   static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -92,7 +92,7 @@ struct RearrangeText {
       if (names[f] == name) return f;
     return -1;
   }
-  /// Whether every split dim has at most one part whose length is not among the bits of `given`.
+  /// Whether the extents of all factors follow from those whose bits are set in `given`.
   constexpr bool determined(unsigned given) const {
     for (int dim = 0; dim < rank_in; ++dim) {
       int open = 0;
@@ -104,8 +104,8 @@ struct RearrangeText {
   }
 };
 
-/// A rearrange of a value whose type has rank `rank_in`; leading dims beyond that, the layers of a stack, stay in
-/// front. `sizes[f]` is the size of factor f; a value without a module where it is inferred.
+/// A rearrange of a value of static rank `rank_in`; dims in front of these (the layers of a stack) stay. `sizes[f]`:
+/// the extent of factor f, or a value without module where it is inferred.
 constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
                           int hidden = 0) {
   const int lead = x.leading(rank_in);
@@ -121,7 +121,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     bool alone = true;
     for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
     kept[f] = -1;
-    if (x.is_unit(factors.in_dim[f] + lead) && alone && !given) continue;  // a dim of static extent 1 has no factors
+    if (x.is_unit(factors.in_dim[f] + lead) && alone && !given) continue;  // unit dims have no factors
     if (made.count == max_rank) fail(errc::capacity, "[rearrange] parts: more than 8");
     kept[f] = made.count;
     made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
@@ -190,7 +190,7 @@ template <int... Order> struct TransposeTag {
   }
 };
 
-/// Dim `D` of a tensor of rank `Rank` split into `Parts`, of which all but the first have a given size.
+/// Splits dim `D` of a tensor of rank `Rank` into `Parts` dims, of which all but the first have given extents.
 template <int Rank, int D, int Parts> struct SplitTag {
   static_assert(Rank + Parts - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
   template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Parts - 1>;
@@ -244,7 +244,7 @@ template <int Rank, int D> struct SqueezeTag {
 
 }  // namespace detail
 
-/// The length of a part of a dim in a rearrange: `ts::len<"h">(heads)`.
+/// The extent of a named part in a rearrange: `ts::len<"h">(heads)`.
 template <FixedString Name> struct Len {
   static constexpr auto name = Name;
   Dim size;
@@ -258,14 +258,14 @@ template <class T>
 concept LenArgument = is_len_v<T>;
 }  // namespace detail
 
-/// The same elements under another split, order and merge of dims, after einops:
+/// Splits, permutes and merges dims (einops):
 ///
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
-/// Parts in parentheses make up one dim, major first; lengths of all parts but one are given by ts::len. `1` is a dim
-/// of static extent 1. Errors: shape_mismatch when a dim does not divide. Communication: none for the parts that stay
-/// whole; a sharded dim that is split passes its sharding to its parts, the major one first, axis by axis or, where a
-/// part is smaller than an axis, by sub-axes.
+/// Names in parentheses are parts of one dim, the most significant first; ts::len gives the extents of all of them but
+/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the parts don't divide the dim. Communication:
+/// none where the shards stay the same elements. A split dim passes its axes to its parts, the most significant part
+/// first, as sub-axes where a part is smaller than an axis.
 template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }
@@ -282,13 +282,13 @@ constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at
   return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
 }
 
-/// Dims in another order: dim d of the result is dim Order[d] of x.
+/// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
 template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
   return call<detail::TransposeTag<Order...>>(Source::from(at), x);
 }
 
-/// Splits one dim into two, the inner one of the given size, or into three. Errors: shape_mismatch when it does not
-/// divide.
+/// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
+/// shape_mismatch when they don't divide the dim.
 template <int D, TensorOperand X, SizeOperand S>
 constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
   return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
@@ -299,18 +299,18 @@ constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = 
                                                                                Dim(inner));
 }
 
-/// Merges the dims from First to Last into one, major first.
+/// Merges the dims from First to Last into one, First being the most significant. Communication: as rearrange.
 template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
   constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
   return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
 }
 
-/// Inserts a dim of static extent 1, at position D of the result: what broadcasts.
+/// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
 template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
-/// Drops a dim of static extent 1.
+/// Removes dim D, which has static extent 1.
 template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }

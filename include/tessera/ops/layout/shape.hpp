@@ -9,23 +9,23 @@
 
 namespace tessera {
 
-/// A size: an integer, or a Dim. Operations take it as a Dim, since a plan needs its value: a number in an expression
-/// of stored tensors is a Scalar otherwise, whose value only matters when the program runs.
+/// A size: an integer or a Dim. Operations take sizes as Dims, since plans depend on their values; other numbers in an
+/// expression are Scalars, on whose values no plan depends.
 template <class T>
 concept SizeOperand = (std::integral<T> && !std::same_as<T, bool>) || std::same_as<T, Dim>;
 
 namespace detail {
 
-/// The dim meant by `dim`, which may count from the end, in a tensor of rank `Rank`.
+/// `Dim` as an index from 0; negative indices count from the end.
 template <int Dim, int Rank> constexpr int checked_dim() {
   static_assert(Dim >= -Rank && Dim < Rank, "tessera: a dim is outside the rank of the tensor");
   return Dim < 0 ? Dim + Rank : Dim;
 }
 
-/// Sizes reach a graph as 64-bit integers.
+/// Sizes are 64-bit integers in a graph.
 constexpr Value as_size(Value v) { return build::cast(v, DType::i64); }
 
-/// The result of two sizes: a number, or a node of the trace that one of them belongs to.
+/// Computes with two sizes: returns their result, or if one is traced the node of it.
 template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
   constexpr const OpRow& row = ops::row_v<Operation>;
   if (!x.traced() && !y.traced()) {
@@ -73,15 +73,15 @@ struct BroadcastTag {
 
 }  // namespace detail
 
-/// Arithmetic of sizes, exact: `capacity` for a result beyond 64 bits, `dim_range` for a division by zero. Inside a
-/// traced function the sizes may be unknown: the result is computed when the program is planned. Division rounds toward
-/// zero.
+/// Exact arithmetic on sizes; division rounds towards zero. Inside a traced function it is recorded and computed when
+/// the program is planned. Errors: capacity for a result beyond 64 bits, dim_range for a division by zero.
 constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops::AddOp>(x, y); }
 constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
 
-/// Inside a traced function: the extent of one dim, as a size to compute with. Negative dims count from the end.
+/// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
+/// outside of a trace.
 template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
@@ -90,19 +90,19 @@ template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Her
   return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
 }
 
-/// The global index along one dim, shaped like the operand: `iota<-1, std::int32_t>(x)`. No communication.
+/// The global index along dim D, in the shape of the operand: `iota<-1, std::int32_t>(x)`. No communication.
 template <int D, Element T, TensorOperand X> constexpr auto iota(const X& like, Here at = Here::current()) {
   return call<detail::IotaTag<X::rank, detail::checked_dim<D, X::rank>(), T>>(Source::from(at), like);
 }
 
-/// x, repeated along the dims that it lacks or that have static extent 1, to the shape of `like`.
-/// Errors: shape_mismatch where another dim differs. No communication.
+/// x broadcast to the shape of `like`: along dims that it lacks or that have static extent 1. Errors: shape_mismatch
+/// where another dim differs. No communication.
 template <Operand X, TensorOperand Like>
   requires(!std::is_same_v<X, bool>)
 constexpr auto broadcast_like(const X& x, const Like& like, Here at = Here::current()) {
   return call<detail::BroadcastTag>(Source::from(at), x, like);
 }
-/// A tensor of one number, with the shape and the element type of `like`.
+/// A tensor filled with `value`, of the shape and element type of `like`. No communication.
 template <NumberOperand N, TensorOperand Like>
 constexpr auto full_like(const Like& like, const N& value, Here at = Here::current()) {
   if constexpr (std::is_same_v<N, bool>)

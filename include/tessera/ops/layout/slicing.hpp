@@ -61,16 +61,16 @@ template <int Rank, int D> struct PadTag {
 
 }  // namespace detail
 
-/// `size` indices of one dim, from `start`. Errors: shape_mismatch when the range is not inside the dim. Communication:
-/// along a split dim what crosses borders of shards is sent, a halo, and the result is split in the same way; the dim
-/// is brought together first where that sends less. One index (`size` is the constant 1) is a partial sum.
+/// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
+/// Communication: along a split dim, a halo exchange of the rows that cross borders of shards, or a gather of the dim
+/// if that sends less. A single index (`size` is the constant 1) of a split dim is a partial value.
 template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
 constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
   return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
 }
 
-/// Operands joined along one dim. Errors: shape_mismatch when another dim differs. Communication: as slice.
-/// More than four operands are reported at the line of the first.
+/// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
+/// With more than four operands, messages give the line that made the first operand.
 template <int D, TensorOperand A, TensorOperand B>
 constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
@@ -92,7 +92,8 @@ constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f
       first.module != nullptr ? first.node().source : Source{}, a, b, c, e, f, rest...);
 }
 
-/// Zeros before and after, along one dim. Communication: as slice.
+/// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
+/// Communication: as slice.
 template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));

@@ -7,7 +7,7 @@
 
 namespace tessera::build {
 
-/// The dims of a reduction, and those of static extent 1.
+/// Sets the rank and static unit dims of a reduction's result.
 constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced) {
   for (int d = 0; d < from.rank; ++d) {
     if (reduced.has(d) && !reduced.keep) continue;
@@ -15,7 +15,7 @@ constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced
     ++made.rank;
   }
 }
-/// Reduces the dims in the bit set.
+/// Reduces a bit set of dims.
 constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   const Reduction reduction = row_of(op).reduction;
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());

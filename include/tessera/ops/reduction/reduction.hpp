@@ -12,13 +12,13 @@
 
 namespace tessera {
 
-/// Tag of reductions: the reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
+/// Argument of reductions: reduced dims stay, with static extent 1, so that the result broadcasts against the operand.
 struct KeepDims {};
 inline constexpr KeepDims keepdims{};
 
 namespace detail {
 
-/// The dims as a bit set; negative ones count from the end; none named means all.
+/// The dims as a bit set; negative dims count from the end; no dims means all.
 template <int Rank, int... Dims> constexpr unsigned dim_set() {
   static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
   if constexpr (sizeof...(Dims) == 0)
@@ -46,7 +46,7 @@ template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
 
   static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    // A stacked value has one dim more than its type says: the layers, in front.
+    // A stacked value has a leading dim of layers, which its static rank does not count.
     set <<= x.rank() - rank;
     const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
@@ -61,7 +61,7 @@ template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   }
 };
 
-/// A reduction of the operand in another element type.
+/// A reduction of the operand cast to another element type.
 template <class To, class R> struct ReduceAs {
   template <class A> using result = typename R::template result<Typed<To, A::rank>>;
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
@@ -70,7 +70,7 @@ template <class To, class R> struct ReduceAs {
   }
 };
 
-/// Where the first of the extremes is: the least position of those that are equal to the extreme, or NaN as it is.
+/// Argmax or argmin: the smallest position of elements that equal the extreme or are NaN.
 template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   using R = Reduce<Extreme, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
@@ -91,13 +91,13 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
     Value position = x.number(0, type);
     for (int d = 0; d < x.rank(); ++d)
       if ((set >> d & 1) != 0) position = position * build::cast(build::extent(x, d), type) + build::iota(x, d, type);
-    // Behind all positions: no tensor has 2^53 elements, and kernels take numbers as doubles.
+    // Larger than all positions (no tensor has 2^53 elements), and exact as a double, in which kernels take constants.
     const Value past = x.number(type == DType::i32 ? 0x1p31 - 1 : 0x1p53, type);
     return build::reduce(ops::op_v<ops::MinOp>, build::select(found, position, past), set, Keep);
   }
 };
 
-/// A reduction bound to the rank of its operand, which is what turns dims into bits.
+/// A reduction together with the static rank of its operand, from which the bit set of dims follows.
 template <int Rank, class R> struct RankedReduce {
   template <class A> using result = typename R::template result<A>;
   static constexpr Value emit(Value context, Value x) { return R::emit(context, x, Rank, R::template dims<Rank>); }
@@ -116,11 +116,11 @@ template <class Operation, bool Keep, int... Dims, TensorOperand X> constexpr au
 
 }  // namespace detail
 
-/// Sums, means and extremes over the named dims (all when none is named): `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`.
-/// Sums of bools and of integers below 32 bits are i32, means of integers f32; the largest of bools is whether any
-/// holds. Result: the other dims; with keepdims, the reduced ones too, of extent 1. Communication: over a sharded dim
-/// the result is a partial value, reduced where its consumer decides. Where several elements share an extreme, the
-/// gradient is divided equally.
+/// Sum over the named dims, by default all: `sum<-1>(x)`, `mean<0, 1>(x, ts::keepdims)`; mean, max and min likewise.
+/// Results have the other dims; with keepdims also the reduced dims, of extent 1. Sums of bools and of integers below
+/// 32 bits are i32, means of integers f32; max of bools tells whether any element holds. NaN in any element gives NaN.
+/// Gradient of max and min: elements that share the extreme get equal parts. Communication: over a sharded dim the
+/// result is a partial value, which is reduced before its first non-linear reader.
 template <int... Dims, TensorOperand X> constexpr auto sum(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::SumOp, false, false, Dims...>(x, at);
 }
@@ -146,11 +146,11 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
   return detail::reduce<ops::MinOp, false, true, Dims...>(x, at);
 }
 
-/// Products over the named dims (all when none is named): `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of
-/// bools and of integers below 32 bits are i32; wider ones wrap around. Of no elements it is 1; NaN where any element
-/// is. f32 is multiplied in f32, off by at most n 2^-23 of the product; bf16 is multiplied in f32 and rounded once it
-/// is whole. Shapes and communication as of `sum`: the partial values of a sharded dim are multiplied. The gradient is
-/// right where elements are zero, as in PyTorch; second derivatives are right where none is.
+/// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
+/// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 is multiplied in
+/// f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in PyTorch. Shapes and
+/// communication: as `sum`; partial values of a sharded dim are multiplied.
 template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }
@@ -158,8 +158,8 @@ template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, KeepDims
   return detail::reduce<ops::ProdOp, false, true, Dims...>(x, at);
 }
 
-/// Whether any, or all, of the elements along the named dims hold, or are not 0; NaN is not 0. Results are bools. Of no
-/// elements, none holds, and all do. Shapes and communication as of `max`.
+/// Whether any (all) elements along the named dims are nonzero; NaN counts as nonzero. The result is bool. Of no
+/// elements, `any` is false and `all` is true. Shapes and communication as `max`.
 template <int... Dims, TensorOperand X> constexpr auto any(const X& x, Here at = Here::current()) {
   return detail::reduce_bools<ops::MaxOp, false, Dims...>(x, at);
 }
@@ -173,10 +173,10 @@ template <int... Dims, TensorOperand X> constexpr auto all(const X& x, KeepDims,
   return detail::reduce_bools<ops::MinOp, true, Dims...>(x, at);
 }
 
-/// The index of the largest, or smallest, element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without
-/// a dim, `argmax(x)`, the row-major position among all. Of equal elements it is the first, and where any is NaN, the
-/// first NaN. An Index has to hold the number of elements; of none the result is the largest Index. Shapes as of `max`;
-/// there is no gradient. Communication: over a sharded dim, one all-reduce of the extremes and one of the indices.
+/// The index of the largest (smallest) element along one dim: `argmax<-1>(x)`, `argmin<0, std::int64_t>(x)`; without a
+/// dim, `argmax(x)`, the row-major position among all elements. Of equal elements the first; where any is NaN, the
+/// first NaN. `Index` has to hold the number of elements; of no elements the result is the largest Index. Shapes as
+/// `max`; no gradient. Communication: over a sharded dim, one all_reduce of the extremes and one of the indices.
 template <int D, Element Index = std::int32_t, TensorOperand X>
 constexpr auto argmax(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::ArgReduce<ops::MaxOp, Index, false, D>>(x, at);

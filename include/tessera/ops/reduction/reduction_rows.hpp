@@ -50,14 +50,14 @@ constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linear
           .reduction = reduction};
 }
 
-/// v, shaped like the result of the reduction, with the reduced dims back in as dims of extent 1.
+/// v, in the shape of the result, with the reduced dims inserted again as unit dims.
 constexpr Value with_kept_dims(const Gradient& r, Value v) {
   const Reduced reduced = Reduced::of(r.node());
   if (reduced.keep || v.rank() == 0) return v;
   return build::insert_units(v, reduced.dims, r.x(0).rank());
 }
 
-/// Where several elements share the extreme value, each gets an equal part of the cotangent.
+/// Elements that share the extreme get equal parts of the cotangent.
 constexpr void extreme_gradient(Gradient& r) {
   const Reduced reduced = Reduced::of(r.node());
   if (reduced.constant) return;
@@ -86,7 +86,7 @@ inline std::string reduced_text(const ProgramView&, const GraphView& graph, int 
   return text + (reduced.keep ? ", keepdims" : "");
 }
 
-/// What reductions have besides their row and gradient.
+/// What all reductions share besides their row and gradient.
 struct ReductionOperation {
   static constexpr CheckRule check = check_reduction;
   static constexpr AttributeText attributes = reduced_text;
@@ -111,17 +111,22 @@ struct MinOp : ReductionOperation {
   static constexpr GradientRule gradient = extreme_gradient;
 };
 
-/// The slope along an element is the product of the others: y / x where no element is zero, the product of the others
-/// at the only zero there is, and 0 beside a zero.
+/// The derivative by an element is the product of all others: of those that are not zero, times the zeros among them.
+/// Zeros are counted as 1 + x: two of them give 0, and a single one gives x, with value 0 and derivative 1, so that
+/// second derivatives are exact too.
 struct ProdOp : ReductionOperation {
   static constexpr OpRow row = reduction_row("prod", Reduction::product);
   static constexpr GradientRule gradient = [](Gradient& r) {
     const unsigned dims = Reduced::of(r.node()).dims;
     const Value x = r.x(0), zero = x.number(0), one = x.number(1);
     const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
-    const Value own_zeros = build::select(is_zero, one, zero), zeros = build::reduce(Op::sum, own_zeros, dims, true);
-    const Value others = build::reduce(r.node().op, safe, dims, true) / safe;
-    r.add(0, with_kept_dims(r, r.full_g()) * build::select(build::binary(Op::equal, zeros, own_zeros), others, zero));
+    const Value own_zero = build::select(is_zero, one + x, zero);
+    const Value other_zeros = build::reduce(Op::sum, own_zero, dims, true) - own_zero;
+    const Value of_zeros =
+        build::select(build::binary(Op::equal, other_zeros, zero), one,
+                      build::select(build::binary(Op::equal, other_zeros, one), other_zeros - one, zero));
+    const Value of_others = build::reduce(r.node().op, safe, dims, true) / safe;
+    r.add(0, with_kept_dims(r, r.full_g()) * of_others * of_zeros);
   };
 };
 

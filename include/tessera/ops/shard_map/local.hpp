@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-/// What one device of many holds, inside the function of a shard_map: a tensor of the shape of a shard. `Varying` says
-/// over which axes devices hold different values, one bit each in the order of the text's axes. It is part of the type,
-/// so that a result that differs between devices can't pass for one that doesn't.
+/// A tensor inside the function of a shard_map: the shard that one device holds. `Varying` has a bit for each axis (in
+/// the order of the text) along which devices hold different values. It is part of the type, so that a result that
+/// differs between devices can't be returned as one that is replicated.
 ///
-/// In the graph it is the array of all devices' values: a leading dim for each axis that it varies over, split by it. A
-/// leading dim of static extent 1 stands for equal values.
+/// In the graph it is a global array with a leading dim for each axis in `Varying`, split by that axis. A leading dim
+/// of static extent 1 means that the devices' values are equal so far.
 template <class T, int Rank, class Region, unsigned Varying>
 struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
   using element = T;
@@ -26,13 +26,13 @@ struct Local : LocalTag, Operators<Local<T, Rank, Region, Varying>> {
 
   constexpr Local() = default;
   constexpr explicit Local(Value v) : value(v) {}
-  /// What a tensor of a struct holds that it is assigned to.
+  /// The value as the content of a tensor in a struct.
   constexpr Value kept() const { return detail::kept_in_struct(Region::text, {value, Varying, Rank}); }
 };
 
 namespace detail {
 
-/// A product whose leading dims are labels of their own: shared by both operands, or of one alone.
+/// A product with the leading dims as labels: of both operands, or of one.
 template <class Tag>
 constexpr Value local_product(Value context, unsigned all, const LocalValue& a, const LocalValue& b) {
   const Value x = without_units(a), y = without_units(b);
@@ -55,7 +55,7 @@ constexpr Value local_product(Value context, unsigned all, const LocalValue& a, 
   return aligned({Tag::product(x.at(context.source), y, labels), in_x | in_y, rank_out}, all, rank_out);
 }
 
-/// A value spread over the shape of another one, and over leading dims that this lacks.
+/// Broadcasts a value to the shape of another one, and to leading dims that the other one lacks.
 template <class Tag>
 constexpr Value spread_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& x,
                              const LocalValue& like) {
@@ -64,13 +64,13 @@ constexpr Value spread_local(const ShardMapText& text, Value context, unsigned a
                    spreads ? extended(text, like, all) : aligned(like, all, like.rank));
 }
 
-/// A lookup in a table that all devices hold alike.
+/// A lookup in a table that is equal on all devices.
 template <class Tag>
 constexpr Value look_up_local(Value context, unsigned all, const LocalValue& table, const LocalValue& indices) {
   return Tag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
 }
 
-/// Devices' batches are one batch.
+/// Merges the leading dims into the batch and splits them off the result.
 template <class Tag, class... Numbers>
 constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
                             const LocalValue& k, const LocalValue& v, const Numbers&... numbers) {
@@ -98,7 +98,7 @@ constexpr Value batch_local(const ShardMapText& text, Value context, unsigned al
   return rearrange(made, 4, leads + 4, f, sizes);
 }
 
-/// Emits a function of values with leading dims in the manner that the function says.
+/// Emits a function on values with leading dims, in the way that its `leading_dims` says.
 template <class Tag, class... Xs>
 constexpr Value emit_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
   constexpr ops::LeadingDims leading = ops::leading_dims_v<Tag>;
@@ -127,8 +127,8 @@ template <LocalOperand X, class... Rest> struct FirstLocal<X, Rest...> {
   using type = X;
 };
 
-/// Whether an operand can meet values of a region, and over which axes it varies: numbers over none, tensors of structs
-/// and expressions of them over all.
+/// Whether an operand may be combined with values of a region, and along which axes it varies: scalars along none;
+/// tensors of structs, and expressions of them, along all.
 template <class Region, class X> struct LocalOperandOf {
   static constexpr bool known = NumberOperand<X>;
   static constexpr unsigned varying = 0;
@@ -146,27 +146,30 @@ template <class Region, class Tag, class... Xs> struct LocalOperandOf<Region, Ex
   static constexpr unsigned varying = (0u | ... | LocalOperandOf<Region, Xs>::varying);
 };
 
+/// What an expression is in a region, from values that are given in braces: so they are made in the order written.
+template <class Region, class X> struct LocalCallOf {
+  LocalValue made;
+  template <class... Values> constexpr explicit LocalCallOf(Value context, Values... values) {
+    Emission<X>::convert(values.value...);
+    constexpr unsigned varying = LocalOperandOf<Region, X>::varying;
+    made = {emit_local<typename X::tag>(Region::text, context, varying, values...), varying, X::rank};
+  }
+};
+
 template <class Region, class X> constexpr LocalValue local_value(Value context, const X& x) {
   if constexpr (LocalOperand<X>)
     return {x.value.at(context.source), X::varying, X::rank};
   else if constexpr (StoredOperand<X>)
     return taken_from_struct(Region::text, x.placeholder(), X::rank, context.source);
   else if constexpr (ExprOperand<X>)
-    return {local_call<Region, X>(context.at(x.source), x.operands), LocalOperandOf<Region, X>::varying, X::rank};
+    return x.operands.apply([own = context.at(x.source)](const auto&... operands) {
+      return LocalCallOf<Region, X>{own, local_value<Region>(own, operands)...}.made;
+    });
   else
     return {lower(context, x), 0, 0};
 }
-template <class Region, class X, class... Ts, class... Done>
-constexpr Value local_call(Value context, const Pack<Ts...>& pack, Done... done) {
-  if constexpr (sizeof...(Ts) == 0) {
-    Emission<X>::convert(done.value...);
-    return emit_local<typename X::tag>(Region::text, context, LocalOperandOf<Region, X>::varying, done...);
-  } else {
-    return local_call<Region, X>(context, pack.tail, done..., local_value<Region>(context, pack.head));
-  }
-}
 
-/// A table that is looked up is the same on every device.
+/// Whether the first operand may be a table of a lookup: it must be equal on all devices.
 template <class Tag, class X, class...>
 inline constexpr bool looks_up_v = ops::leading_dims_v<Tag> != ops::LeadingDims::table || !LocalOperand<X>;
 template <class Tag, LocalOperand X, class... Rest>
@@ -194,19 +197,16 @@ template <class Tag, class... Operands> struct LocalCall {
       context.source = source;
       if (context.module->outline)
         return Made(outlined(context, dtype_v<typename Result::type>, Result::rank + bit_count(all)));
-      const auto emit = [&](auto... values) {
-        Emission<Expr<Tag, Operands...>>::convert(values.value...);
-        return emit_local<Tag>(Region::text, context, all, values...);
-      };
-      return Made(emit(local_value<Region>(context, operands)...));
+      return Made(
+          LocalCallOf<Region, Expr<Tag, Operands...>>{context, local_value<Region>(context, operands)...}.made.value);
     }
   }
 };
 
 }  // namespace detail
 
-/// A tensor of a struct inside a shard_map that was given the struct, as a local value like any other: for collectives,
-/// which take no tensors of structs. `like` is any local value.
+/// A tensor of a struct as a local value, inside a shard_map that takes the struct: collectives take only local values.
+/// `like` is any local value. No communication.
 template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const Like& like, Here at = Here::current()) {
   using Region = typename Like::region;
   static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of is for the tensors of a struct");

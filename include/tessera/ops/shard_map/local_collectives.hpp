@@ -9,19 +9,19 @@
 
 namespace tessera {
 
-/// Where the values of a ppermute go: each to the device `by` places further along the axis, around its end.
+/// A ppermute in which each device sends to the device `by` places further along the axis, cyclically.
 struct Shift {
   Dim by;
   constexpr explicit Shift(const Dim& places) : by(places) {}
 };
-/// Devices along an axis, by their index: what `from` holds goes to `to`.
+/// One transfer of a ppermute: the device with index `from` along the axis sends to device `to`.
 struct Route {
   int from = 0, to = 0;
 };
 
 namespace detail {
 
-/// Bits of axes that a collective names, checked. `Varies`: the value has to differ between their devices.
+/// The bits of the axes that a collective names, checked. `Varies`: the value has to vary along all of them.
 template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_call() {
   static_assert(LocalOperand<X>, "tessera: a collective over a named axis is for the values inside a ts::shard_map");
   static_assert(sizeof...(Axes) > 0, "tessera: a collective names the axes that it runs over: ts::psum<\"model\">(x)");
@@ -41,7 +41,7 @@ template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_
   }
   return 0;
 }
-/// What stands for the result of a call that does not compile, so that nothing else is said of it.
+/// Result of a call that does not compile, so that no further errors follow.
 template <class X> constexpr auto not_made(const X& x) {
   if constexpr (LocalOperand<X>)
     return Local<typename X::element, X::rank, typename X::region, 0>(
@@ -54,8 +54,8 @@ constexpr int only_axis(unsigned mask) { return bit_count(mask - 1); }
 template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
   return {x.value.at(Source::from(at)), X::varying, X::rank};
 }
-/// Axes over which a collective over those in Mask needs the values of all devices. Where types don't tell what varies,
-/// others stay as they are.
+/// The axes along which a collective over `Mask` needs full leading dims. In regions with structs, whose types don't
+/// tell what varies, only those of `Mask`.
 template <unsigned Mask, class X> constexpr unsigned wanted_over(const X& x) {
   if constexpr (X::region::structs) {
     if ((Mask & ~extending({x.value, X::varying, X::rank})) != 0)
@@ -82,7 +82,7 @@ template <Op O, unsigned Mask, class X> constexpr auto reduce_over(const X& x, c
   }
 }
 
-/// A permutation along one axis. `add_places` appends what says where values go to the operands of the node.
+/// A permute along one axis. `add_places` appends the transfers to the operands of the node.
 template <unsigned Mask, class X, class AddPlaces>
 constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_places) {
   if constexpr (Mask == 0) {
@@ -113,14 +113,15 @@ struct LocalFactors {
 
 }  // namespace detail
 
-/// Sums of a local value over all devices along the axes; the same on all of them, so that it varies over them no more.
-/// Gradient: that of the sum, for each device. Errors: an axis that the value does not vary over does not compile.
-/// Communication: one all-reduce. Source: JAX's lax.psum, with its varying types.
+/// The sum of a local value over all devices along the axes; replicated over these axes. Gradient: each device gets the
+/// cotangent of the sum. Errors: does not compile for an axis along which the value does not vary. Communication: one
+/// all_reduce. Source: lax.psum of JAX, with varying types.
 template <FixedString... Axes, class X> constexpr auto psum(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
   return detail::reduce_over<Op::sum, mask>(x, at);
 }
-/// The largest and the smallest, element by element. Where devices share it, the gradient is divided among them.
+/// The elementwise maximum (minimum) over devices. Gradient: devices that share the extreme get equal parts. Otherwise
+/// as psum.
 template <FixedString... Axes, class X> constexpr auto pmax(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
   return detail::reduce_over<Op::max, mask>(x, at);
@@ -129,7 +130,7 @@ template <FixedString... Axes, class X> constexpr auto pmin(const X& x, Here at 
   constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
   return detail::reduce_over<Op::min, mask>(x, at);
 }
-/// The sum over the number of devices.
+/// The mean over devices: psum divided by their number.
 template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axes...>();
   if constexpr (mask == 0) {
@@ -146,9 +147,8 @@ template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at
   }
 }
 
-/// A value that is the same on every device, marked as varying over the axes. Arithmetic with varying values does this
-/// by itself.
-/// Gradient: psum. No communication.
+/// Marks a value that is replicated over the axes as varying along them. Arithmetic with varying values does this by
+/// itself. Gradient: psum. No communication.
 template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<false, X, Axes...>();
   if constexpr (mask == 0) {
@@ -166,8 +166,8 @@ template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at
   }
 }
 
-/// The sum over devices, of which each gets its part along dim D: extent / devices of them.
-/// Gradient: an all-gather. Errors: not_divisible. Communication: one reduce-scatter.
+/// The sum over devices along the axis, of which device i keeps the i-th part along dim D; that dim becomes extent /
+/// devices. Gradient: all_gather. Errors: not_divisible. Communication: one reduce_scatter.
 template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();
   if constexpr (mask == 0) {
@@ -200,9 +200,9 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
   }
 }
 
-/// Values of the devices along an axis in places further along it. What no route leads to is zero.
-/// Gradient: the way back. Errors: shape_mismatch for a route from or to a device that is not there, and for two that
-/// begin or end at one. Communication: one collective permute.
+/// Sends local values between devices along an axis; a device to which no route leads gets zeros. Gradient: the inverse
+/// permutation. Errors: shape_mismatch for a route from or to a device that does not exist, and for two routes with one
+/// source or one destination. Communication: one permute.
 ///
 ///     auto next = ts::ppermute<"model">(x, ts::Shift(1));               // a ring
 ///     auto swapped = ts::ppermute<"model">(x, {{0, 1}, {1, 0}});
@@ -224,7 +224,7 @@ constexpr auto ppermute(const X& x, std::initializer_list<Route> routes, Here at
   });
 }
 
-/// Which device along the axis this is: 0, 1, ... `x` is any local value. No communication.
+/// The index of the device along the axis, an i32 scalar. `x` is any local value. No communication.
 template <FixedString Axis, class X> constexpr auto axis_index(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<false, X, Axis>();
   if constexpr (mask == 0) {
@@ -236,7 +236,7 @@ template <FixedString Axis, class X> constexpr auto axis_index(const X& x, Here 
     return Local<std::int32_t, 0, typename X::region, mask>(detail::pinned(text, detail::arange(size), mask));
   }
 }
-/// How many devices there are along the axis.
+/// The number of devices along the axis. `x` is any local value.
 template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<false, X, Axis>();
   if constexpr (mask == 0)
@@ -247,9 +247,8 @@ template <FixedString Axis, class X> constexpr Dim axis_size(const X& x, Here at
 
 namespace collective {
 
-/// The local values of all devices along an axis, joined along dim D in their order; the same on all of them, so that
-/// it varies over the axis no more. `ts::unsqueeze<D>(x)` joins them along a dim of its own.
-/// Gradient: psum_scatter. Communication: one all-gather.
+/// Concatenates the local values of all devices along the axis in dim D; the result is replicated over the axis.
+/// `all_gather(ts::unsqueeze<D>(x))` stacks them in a new dim. Gradient: psum_scatter. Communication: one all_gather.
 template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();
   if constexpr (mask == 0) {
@@ -281,8 +280,9 @@ template <FixedString Axis, int D, class X> constexpr auto all_gather(const X& x
   }
 }
 
-/// Each local value is cut into as many parts along dim Split as the axis has devices; part i goes to device i, which
-/// joins what it gets along dim Concat. Gradient: the way back. Errors: not_divisible. Communication: one all-to-all.
+/// Cuts each local value along dim Split into as many parts as there are devices along the axis; part i goes to device
+/// i, which concatenates the parts that it gets along dim Concat. Gradient: the inverse all_to_all. Errors:
+/// not_divisible. Communication: one all_to_all.
 template <FixedString Axis, int Split, int Concat, class X>
 constexpr auto all_to_all(const X& x, Here at = Here::current()) {
   constexpr unsigned mask = tessera::detail::axes_of_call<true, X, Axis>();

@@ -9,7 +9,7 @@
 
 namespace tessera::detail {
 
-/// A value of a shard_map: leading dims, one for each axis in `varying`, and the `rank` dims of one device.
+/// A local value in the graph: one leading dim for each axis in `varying`, then the `rank` dims of a device's shard.
 struct LocalValue {
   Value value{};
   unsigned varying = 0;
@@ -20,16 +20,16 @@ struct LocalValue {
   fail(errc::capacity, "[shard_map] rank: a local value has at most 8 dims, the axes that it varies over included");
 }
 
-/// A value of this type, of any extents, for the rest of a trace that does not compile.
+/// A value of this type in place of one whose computation does not compile.
 constexpr Value stand_in(const Value& context, DType dtype, int rank) {
   if (context.module == nullptr) return {};
   return build::insert_units(context.number(0, dtype), (1u << rank) - 1, rank);
 }
 
-/// Where the leading dim of an axis stands.
+/// The position of an axis's leading dim.
 constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & ((1u << axis) - 1)); }
 
-/// Axes whose leading dim extends: the others' values are equal so far.
+/// The axes whose leading dim has its full extent; along the others the values are equal so far.
 constexpr unsigned extending(const LocalValue& x) {
   unsigned axes = 0;
   for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis)
@@ -37,8 +37,8 @@ constexpr unsigned extending(const LocalValue& x) {
   return axes;
 }
 
-/// x with a leading dim for each axis in `all`, of extent 1 where it has none, and dims of extent 1 before its own up
-/// to `rank`. A number stays as it is.
+/// x with a leading dim for each axis in `all`, of extent 1 where it has none, and then unit dims up to `rank`. Host
+/// scalars stay as they are.
 constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
   if ((x.varying == all && x.rank == rank) || x.value.rank() == 0) return x.value;
   unsigned units = 0;
@@ -53,7 +53,7 @@ constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
   return build::insert_units(x.value, units, leads + rank);
 }
 
-/// x with leading dims for axes in `kept` alone. Over the others it has to be equal.
+/// x with leading dims only for axes in `kept`. Errors: structure if it differs along another axis.
 constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
   if ((extending(x) & ~kept) != 0)
     x.value.refuse(errc::structure, "[shard_map] result: it differs between the devices of an axis that its out spec "
@@ -67,8 +67,8 @@ constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
   return {units != 0 ? build::drop_units(x.value, units) : x.value, x.varying & kept, x.rank};
 }
 
-// A tensor of a struct keeps a value of a shard_map with leading dims for all axes. Its graph is written as ~graph:
-// taken for a value of the program, it would be one of other dims.
+// A tensor in a struct holds a local value with leading dims for all axes. Its graph index is stored inverted (~graph),
+// so that code outside of the shard_map does not take it for a value of the program, which has other dims.
 constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
   Value value = aligned(x, (1u << text.axis_count) - 1, x.rank);
   value.graph = ~value.graph;
@@ -97,13 +97,13 @@ constexpr Value without_units(const LocalValue& x) {
 constexpr Value axis_size_of(const Value& context, const Name& axis) {
   return context.make({.op = Op::axis_size, .dtype = DType::i64, .labels = pack_axis(axis)}, {});
 }
-/// 0, 1, ... below a size.
+/// 0, 1, ..., size - 1.
 constexpr Value arange(const Value& size) {
   return size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
 }
 
-/// The spec of a value whose leading dims are those of `varying`: the ones in `named` split by their axes, and one
-/// other dim split by `axis`.
+/// The spec of a local value: the leading dims of axes in `named` are split by their axes, and optionally dim `dim` by
+/// `axis`.
 constexpr PartitionSpec lead_spec(const ShardMapText& text, const Value& x, unsigned varying, unsigned named,
                                   int dim = -1, int axis = -1) {
   PartitionSpec spec;
@@ -117,7 +117,7 @@ constexpr PartitionSpec lead_spec(const ShardMapText& text, const Value& x, unsi
   return spec;
 }
 
-/// x, sharded over the axes of a shard_map as the spec says; over all other axes the partitioner chooses.
+/// x with a constraint on the axes of the shard_map; over all other axes of the mesh the partitioner chooses.
 constexpr Value placed(const ShardMapText& text, const Value& x, const PartitionSpec& spec,
                        const PartitionSpec* cotangent = nullptr) {
   Node made{.op = Op::constraint, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit};
@@ -133,12 +133,12 @@ constexpr Value placed(const ShardMapText& text, const Value& x, const Partition
   return x.make(made, {x.id});
 }
 
-/// Each device's part where it belongs.
+/// x with its leading dims split: each device holds its own value.
 constexpr Value pinned(const ShardMapText& text, const Value& x, unsigned varying) {
   return placed(text, x, lead_spec(text, x, varying, varying));
 }
 
-/// x with leading dims for all of the axes, those in `wanted` of their true extents.
+/// x with leading dims for all axes in `all`, those in `wanted` broadcast to their full extents.
 constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned all, unsigned wanted) {
   const Value value = aligned(x, all, x.rank);
   const unsigned missing = wanted & ~extending({value, all, x.rank});

@@ -15,7 +15,7 @@ namespace tessera {
 
 namespace detail {
 
-/// The sharding of a value with leading dims whose own dims are sharded as a spec says.
+/// The spec of a value with leading dims, whose own dims are sharded by `spec`.
 constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x, const LocalSpec& spec) {
   PartitionSpec whole = lead_spec(text, x.value, x.varying, x.varying);
   const std::size_t leads = x.value.rank() < x.rank ? 0 : static_cast<std::size_t>(x.value.rank() - x.rank);
@@ -24,7 +24,8 @@ constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x
   return whole;
 }
 
-/// The shard of an argument: axes of its spec are split off its dims, to the front, behind those of a shard_map around.
+/// Makes the local value of an argument: splits the axes of its spec off its dims, to leading dims behind those of an
+/// enclosing shard_map.
 constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
   const int rank = x.rank, leads = bit_count(x.varying);
   if (x.value.rank() != rank + leads) {
@@ -55,8 +56,8 @@ constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec,
   return rearrange(whole, leads + rank, position, made.f, made.sizes, leads);
 }
 
-/// A result from its shards: the devices of the axes of its spec, in order, along its dims. Leading dims for axes of a
-/// shard_map around, in `outer`, stay.
+/// Makes a result from a local value: the leading dims of the axes in its spec are merged into its dims. Those of an
+/// enclosing shard_map (`outer`) stay.
 constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& given,
                                 unsigned outer = 0) {
   const LocalValue x = narrowed(given, outer | spec.mask);
@@ -80,13 +81,13 @@ constexpr Value leave_shard_map(const ShardMapText& text, const LocalSpec& spec,
   return placed(text, left.value, with_leads(text, left, spec));
 }
 
-/// A struct of tensors, which a shard_map takes and gives as it is.
+/// A struct of tensors: the function of the shard_map gets it as a struct.
 template <class X>
 inline constexpr bool is_tensor_struct_v =
     !Operand<X> && !is_tuple_v<X> && !is_stack_v<X> && std::is_class_v<X> && std::is_aggregate_v<X>;
 template <class X> inline constexpr bool takes_spec_v = TensorOperand<X> || is_tensor_struct_v<X>;
 
-/// The tensors of a struct.
+/// Counts the tensors of a struct.
 struct CountTensors {
   int count = 0;
   template <class Leaf> constexpr void leaf(Leaf&) { count += StoredOperand<std::remove_const_t<Leaf>> ? 1 : 0; }
@@ -136,7 +137,7 @@ struct LeaveLeaves : LocalLeaves {
     }
   }
 };
-/// The first tensor of a struct, for the trace that it belongs to.
+/// Finds the first tensor of a struct, which tells the trace to which it belongs.
 struct FirstTensor {
   Value found{};
   template <class Leaf> constexpr void leaf(const Leaf& leaf) {
@@ -163,7 +164,7 @@ template <class X> constexpr decltype(auto) argument_in(const Value& context, co
     return (x);
 }
 
-/// The spec of tensor k among the arguments before and including argument i.
+/// How many of the arguments before argument i have specs: the index of argument i's spec.
 template <class... Xs> constexpr int tensors_before(std::size_t i) {
   const bool tensor[] = {takes_spec_v<Xs>..., false};
   int count = 0;
@@ -171,7 +172,7 @@ template <class... Xs> constexpr int tensors_before(std::size_t i) {
   return count;
 }
 
-/// Over which axes of a shard_map around this one an argument varies.
+/// The axes of an enclosing shard_map along which an argument varies.
 template <class X> constexpr unsigned outer_varying_of() {
   if constexpr (LocalOperand<X>)
     return X::varying;
@@ -186,7 +187,7 @@ template <class... Xs>
 struct OuterRegion<Xs...> {
   using type = typename FirstLocal<Xs...>::type::region;
 };
-/// Whether the arguments of a shard_map inside another are all values of that one; numbers aside.
+/// Whether all tensor arguments of a nested shard_map are local values of the enclosing one.
 template <class Outer, class... Xs> constexpr bool of_one_region() {
   if constexpr (std::is_void_v<Outer>)
     return true;
@@ -194,7 +195,7 @@ template <class Outer, class... Xs> constexpr bool of_one_region() {
     return !Outer::structs && ((NumberOperand<Xs> || LocalOperandOf<Outer, Xs>::known) && ...);
 }
 
-/// The type of an argument inside the function, and how it gets there.
+/// The type of an argument inside the function, and how its value is made.
 template <class Region, class X, int Spec> struct Entered {
   static_assert(std::is_same_v<X, Dim> || std::is_same_v<X, Scalar>,
                 "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
@@ -228,14 +229,14 @@ struct Entered<Region, X, Spec> {
   }
 };
 
-/// The name of the axis is in the message, as an argument of this template.
+/// Fails with the axis as a template argument, which compilers print.
 template <Name Axis, bool Equal> constexpr bool said_of_axis() {
   static_assert(Equal, "tessera: a result of shard_map differs between the devices of an axis that its out spec does "
                        "not name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a "
                        "dim");
   return true;
 }
-/// Whether a result may leave by a spec, said in a sentence.
+/// Whether a result of the function can be returned with its spec; if not, a static_assert says why.
 template <class Region, class R, int Spec> constexpr bool may_leave() {
   constexpr bool whole = StoredOperand<R> || is_tensor_struct_v<R>;
   static_assert(
@@ -276,7 +277,7 @@ template <class Region, int Spec, class R> constexpr auto leave_as_sym(const R& 
   }
 }
 
-/// What stands for the results of a call that does not compile, so that nothing else is said of them.
+/// Results of a call that does not compile, so that no further errors follow.
 template <class Outer, class Traced> constexpr auto unmade_results(const Value& context) {
   if constexpr (is_tuple_v<Traced>)
     return [&]<template <class...> class Tuple, class... Rs>(std::type_identity<Tuple<Rs...>>) {
@@ -292,7 +293,7 @@ template <class Outer, class Traced> constexpr auto unmade_results(const Value& 
     return Sym<float, 0>(stand_in(context, DType::f32, 0));
 }
 
-/// The name of the axis is in the message, as an argument of this template.
+/// Fails with the axis as a template argument, which compilers print.
 template <Name Axis, bool Apart> constexpr bool said_of_shared_axis() {
   static_assert(Apart, "tessera: a shard_map inside a shard_map names an axis that the one around it has; it is manual "
                        "there already: inside, it is over other axes");
@@ -311,7 +312,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   static constexpr int tensors = tensors_before<Xs...>(sizeof...(Xs));
   static constexpr bool right_count = (tensors == Region::text.ins || !Region::text.valid) && one_region && apart;
 
-  /// The function, run on the shards of these values: a local value or a tuple of them.
+  /// Calls the function with the local values of these arguments; returns a local value or a tuple of them.
   template <class... Values> static constexpr auto run(Source source, const Values&... values) {
     return run(std::index_sequence_for<Xs...>(), source, values...);
   }
@@ -336,7 +337,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
   }();
   static constexpr bool single = !is_tuple_v<traced>;
   static constexpr bool expression = single && LocalOperand<traced> && (Operand<Xs> && ...) && std::is_void_v<Outer>;
-  /// Whether all results may leave.
+  /// Whether all results can be returned with their specs.
   static constexpr bool leaves = [] {
     if constexpr (!std::is_empty_v<F> || !Region::text.valid || !right_count || !takes_arguments)
       return false;
@@ -348,7 +349,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
       }(std::make_index_sequence<std::tuple_size_v<traced>>());
   }();
 
-  // As an operation of tensors in hand.
+  // What an expression of stored tensors needs.
   template <class...> struct result {
     using type = typename traced::element;
     static constexpr int rank = traced::rank;
@@ -360,7 +361,7 @@ template <FixedString Text, class F, class... Xs> struct ShardMapTag {
 
 }  // namespace detail
 
-/// A function of what one device holds, as one of tensors; see shard_map.
+/// A function on local values as a function on global tensors; see shard_map.
 template <FixedString Text, class F> class ShardMapped {
  public:
   constexpr explicit ShardMapped(Source source) : source_(source) {}
@@ -418,24 +419,25 @@ template <FixedString Text, class F> class ShardMapped {
   Source source_;
 };
 
-/// A function of local shards, written for one device of many. Each argument is cut as its spec says, the function runs
-/// on what each device holds, and what the devices return is joined as the spec of the result says:
+/// Maps a function of local shards, written for one device, over the devices of a mesh: each argument is split as its
+/// spec says, the function runs on each device's shards, and the devices' results are joined as the spec of the result
+/// says:
 ///
 ///     auto y = ts::shard_map<"{data,model}, {model} -> {data}">([](auto x, auto w) {
 ///       return ts::psum<"model">(ts::matmul(x, w));
 ///     })(x, w);
 ///
-/// The text has a spec in braces for each argument, `->`, and one for each result, a tuple's in order. Of a struct it
-/// is that of all its tensors; `[{..}, {..}]` has one for each, in the order in which they are declared. Axes in it are
-/// manual: nothing is sent along them but what the collectives inside say. Axes that only these name follow after a
-/// `;`. Over all other axes of the mesh values stay automatic: the planner propagates and reduces as it does outside.
+/// The text has a spec in braces for each argument, `->`, and a spec for each result (those of a tuple in order). The
+/// spec of a struct is for all its tensors; `[{..}, {..}]` has one for each tensor, in the order of their declaration.
+/// Axes in the text are manual: the only communication along them is by the collectives inside. Manual axes that no
+/// spec names follow after a `;`. All other axes of the mesh stay automatic: the planner propagates shardings over them
+/// and reduces as it does outside.
 ///
-/// Inside, every operation works on local tensors, and a shard_map over other axes may stand. A result may not vary
-/// over an axis that its out spec does not name: that does not compile. A result that is equal on all devices of a
-/// named axis is repeated along the dim. Gradients: those of the collectives' transposes, so the gradient is that of
-/// the function as a whole. Errors: not_divisible where a dim does not divide by its axes; spec_axis for an axis that
-/// the mesh lacks. Communication: what brings arguments to their specs, and the collectives inside. Source: JAX's
-/// shard_map, with varying types.
+/// Inside, operations work on local tensors, and a shard_map over other axes can be nested. A result that varies along
+/// an axis which its spec does not name does not compile. A result that is replicated over an axis in its spec is
+/// repeated along the dim. The gradient is that of the whole function, from the transposes of the collectives. Errors:
+/// not_divisible where axes don't divide a dim; spec_axis for an axis that the mesh lacks. Communication: the reshards
+/// of arguments to their specs, and the collectives inside. Source: shard_map of JAX, with varying types.
 template <FixedString Text, class F> constexpr auto shard_map(F, Here at = Here::current()) {
   return ShardMapped<Text, F>(Source::from(at));
 }

@@ -14,7 +14,7 @@
 
 namespace tessera::detail {
 
-/// One spec of a shard_map: the axes of each dim, as indices into the list of its axes.
+/// One spec of a shard_map: for each dim, the indices of its axes in the list of the text's axes.
 struct LocalSpec {
   std::int8_t rank = 0;
   std::int8_t count[max_rank]{};
@@ -32,26 +32,26 @@ struct LocalSpec {
   }
 };
 
-/// What the text says of one argument or result: one spec for all its tensors, or a list with one for each.
+/// The text of one argument or result: one spec for all its tensors, or a list with a spec for each.
 struct SpecItem {
   std::int8_t first = 0, count = 0;
   bool list = false;
   constexpr int of_leaf(int leaf) const { return first + (list ? leaf : 0); }
 };
 
-/// "{data,-}, [{x}, {}] -> {data,x}; y" at compile time: specs of the arguments, specs of the results, and axes that
-/// the function uses but no spec names.
+/// The text of a shard_map, such as "{data,-}, [{x}, {}] -> {data,x}; y", parsed at compile time: specs of the
+/// arguments and results, and manual axes that no spec names.
 struct ShardMapText {
   static constexpr int max_specs = 16, max_names = 8;
   LocalSpec in[max_specs], out[max_specs];
   SpecItem in_items[max_specs], out_items[max_specs];
-  int ins = 0, outs = 0, axis_count = 0;  ///< of items, and of axes
+  int ins = 0, outs = 0, axis_count = 0;  ///< numbers of arguments, of results, and of axes
   Name axes[max_names];
   bool valid = false, twice = false;
-  int outer = 0;    ///< the first axes are those of the shard_map around this one
-  int shared = -1;  ///< one of them that this one names as well
+  int outer = 0;    ///< how many of the axes, the first, are those of the enclosing shard_map
+  int shared = -1;  ///< the index of one of these that this shard_map names as well, -1: none
 
- private:  // first: clang evaluates the constructor only with the definition of what it calls in view
+ private:  // comes first since clang needs the definition of what a constexpr constructor calls
   constexpr bool add(std::string_view name, LocalSpec& spec, int dim) {
     if (!is_axis_name(name) || name.size() > Name::max_length) return false;
     int axis = find(name);
@@ -119,7 +119,7 @@ struct ShardMapText {
     valid = right.done();
   }
 
-  /// The index of an axis; -1 for one that the text does not name.
+  /// The index of an axis; -1 for an axis that the text does not name.
   constexpr int find(std::string_view name) const {
     for (int i = 0; i < axis_count; ++i)
       if (axes[i].view() == name) return i;
@@ -127,9 +127,9 @@ struct ShardMapText {
   }
 };
 
-/// What one shard_map is known by: the type that the types of its values share. `Structs`: it is given structs. Types
-/// of their tensors don't tell what varies, so these count as varying over all axes, and the trace finds what does.
-/// `Outer`: that of the shard_map around it, whose axes come first; void where there is none.
+/// The type by which local values of different shard_maps are told apart. `Structs`: it takes structs. The types of
+/// their tensors don't tell what varies, so these count as varying along all axes, and the trace finds out. `Outer`:
+/// the region of the enclosing shard_map, whose axes come first; void: none.
 template <FixedString Text, bool Structs, class Outer = void> struct ShardMapRegion {
   static constexpr ShardMapText text = [] {
     if constexpr (std::is_void_v<Outer>)

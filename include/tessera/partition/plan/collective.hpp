@@ -8,8 +8,8 @@
 
 namespace tessera {
 
-/// Kinds of communication. `slice` moves nothing between devices: each keeps a part of what it has. Plans have no
-/// broadcasts; they are there to be called.
+/// Kinds of communication. `slice` sends nothing: each device keeps a part of its block. Plans never contain
+/// `broadcast`; it exists for the collectives of parallel/.
 enum class Collective : std::uint8_t { all_reduce, reduce_scatter, all_gather, all_to_all, permute, slice, broadcast };
 
 inline constexpr Collective all_reduce = Collective::all_reduce;

@@ -25,17 +25,19 @@ constexpr std::int64_t greatest_common_divisor(std::int64_t a, std::int64_t b) {
   return a;
 }
 
-/// Looks for axes to cut: those that split a dim which a reshape splits or merges, and are larger than a part of it.
-/// Of 8 indices over x = 4 as 2 x 4, the 2 take one half of x, and the 4 the other.
+/// Finds mesh axes to cut into sub-axes: an axis that splits a dim which a reshape splits or merges, and that is larger
+/// than one of the dim's factors. Example: 8 rows split over x = 4 are reshaped to 2 x 4. The 2 takes the first half of
+/// x (a sub-axis of size 2), the 4 the second half.
 class CutSearch {
  public:
-  /// `shardings` are those that a mesh with more cuts has to have room for, on the mesh as it was given.
+  /// `shardings`: those of the program on the given mesh. A cut must leave each of them expressible (AxisList is
+  /// bounded).
   constexpr CutSearch(const ProgramView& program, const PlannedMesh& mesh, const Growable<Sharding>& shardings)
       : program_(program), mesh_(mesh), shardings_(shardings), table_(sub_axes(mesh.given, mesh.cuts)),
         cuts_(mesh.cuts) {}
 
   constexpr bool found() const { return !(cuts_ == mesh_.cuts); }
-  /// The cuts of the mesh with those that were found.
+  /// The cuts of the mesh and those found so far.
   constexpr const AxisCuts& cuts() const { return cuts_; }
 
   constexpr void visit(const ShardingSolver& solver, const Growable<GraphShapes>& found) {
@@ -43,7 +45,8 @@ class CutSearch {
       if (solver.links[g].splits_dims) visit(solver.links[g], solver.values[g], found[g]);
   }
 
-  /// Cuts where that lets the parts of a dim take all of its axes, major first. False where it does not.
+  /// Cuts axes so that the factors of a dim, the most significant first, take all of its axes. False where that is
+  /// impossible.
   template <class ExtentOf> constexpr bool cut_all(const AxisList& axes, int factors, ExtentOf&& extent_of) {
     std::int64_t left = 1, size = 1;
     std::size_t next = 0;
@@ -83,12 +86,12 @@ class CutSearch {
         const AxisList& axes = values.of[node].dims[static_cast<int>(dim.dim)];
         std::int64_t shards = 1;
         for (std::uint8_t axis : axes) shards *= mesh_.refined.axis_size(axis);
-        // Uneven shards are no parts of larger ones.
+        // With uneven shards, the shards of a factor are not unions of the shards of the dim.
         if (shards > 1 && found.shapes[node][static_cast<std::size_t>(dim.dim)] % shards == 0)
           cut_first(links, link, dim, axes);
       }
   }
-  /// Cuts the first axis that is larger than what is left of the part of the dim that it splits.
+  /// Cuts the first axis that is larger than what is left of the factor that it would split.
   constexpr void cut_first(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes) {
     std::size_t next = 0;
     for (int i = 0; i < dim.count; ++i) {
@@ -124,7 +127,7 @@ class CutSearch {
     Sharding made = sharding;
     return SubAxisSharding(sharding, mesh_.given).write(made, mesh_.given, wanted);
   }
-  /// Whether a Name has room for those of the parts.
+  /// Whether a Name can hold the names of the sub-axes.
   constexpr bool has_names(const AxisCuts& wanted) const {
     for (int i = 0; i < wanted.size(); ++i) {
       const Axis& axis = mesh_.given.axes()[static_cast<std::size_t>(wanted.axis(i))];

@@ -16,13 +16,13 @@ struct PlannedCollective : CollectiveInfo {
   std::int64_t times = 1;
 };
 
-/// What a plan communicates, computes and holds, in as much memory as that takes: it can be a constexpr variable, which
-/// a Plan can't.
+/// The collectives, flops and memory of a plan, in a fixed amount of memory: unlike a Plan it can be a constexpr
+/// variable.
 template <std::size_t N> struct FrozenPlan : Communication<FrozenPlan<N>> {
   Mesh mesh{}, given_mesh{};
   AxisCuts cuts{};
   PlannedCollective collectives[N > 0 ? N : 1]{};
-  std::size_t size = 0;  ///< of the collectives
+  std::size_t size = 0;  ///< number of collectives
   PlanMemory memory{};
 
   constexpr FrozenPlan() = default;
@@ -59,7 +59,7 @@ namespace detail {
 template <class Make> constexpr FrozenPlan<256> frozen_in_room() { return FrozenPlan<256>(Make{}()); }
 template <class Make>
 concept Freezable = requires { typename Constant<frozen_in_room<Make>().size>; };
-/// Where there is no plan, the compiler says why once.
+/// A variable, so that the compiler reports an error of the plan once, and not once for each query.
 template <class Make> struct Freeze {
   static_assert(frozen_in_room<Make>().size >= 0, "tessera: there is no such plan");
   static constexpr FrozenPlan<0> value{};
@@ -75,7 +75,8 @@ template <Freezable Make> struct Freeze<Make> {
 ///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
 ///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
 ///
-/// `make` captures nothing. Errors: `capacity` for more than 256 collectives, those in bodies of repeats counted once.
+/// `make` captures nothing. Errors: those of `make`; `capacity` for more than 256 collectives, where a collective of a
+/// repeat's body counts once.
 template <class Make> constexpr auto freeze(Make) { return detail::Freeze<Make>::value; }
 
 }  // namespace tessera

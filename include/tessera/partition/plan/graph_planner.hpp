@@ -26,7 +26,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Lays out the steps of one graph.
+/// Makes the plan of one graph: its values, steps and reshards.
 class GraphPlanner {
  public:
   constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
@@ -87,10 +87,10 @@ class GraphPlanner {
   Flow flow_;
   int g_;
   GraphPlan made_;
-  Growable<Growable<std::int32_t>> versions_;      // by node: its values
-  Growable<std::int32_t> required_;                // by node: the first output that it is, or -1
-  Growable<std::int32_t> reader_begin_, readers_;  // by node: units that read it
-  Growable<Shape> strides_;                        // by value: of the first shard
+  Growable<Growable<std::int32_t>> versions_;      // by node: its values, one for each sharding
+  Growable<std::int32_t> required_;                // by node: the first output of the graph that this node is, or -1
+  Growable<std::int32_t> reader_begin_, readers_;  // by node: the units that read it
+  Growable<Shape> strides_;                        // by value: strides of its first shard, in elements
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
@@ -103,7 +103,7 @@ class GraphPlanner {
     for (int u = 0; u < units_.count; ++u)
       for (int i = 0; i < units_[u].input_count; ++i) ++begin[units_.input(u, i).node];
     for (int id = 0; id < graph_.size; ++id) begin[id + 1] += begin[id];
-    // From the last unit to the first, so that the beginnings end where they belong.
+    // Filling from the back turns the end of each range into its beginning.
     readers_ = Growable<std::int32_t>(size(begin[graph_.size]));
     for (int u = units_.count - 1; u >= 0; --u)
       for (int i = 0; i < units_[u].input_count; ++i) readers_.data()[--begin[units_.input(u, i).node]] = u;
@@ -140,27 +140,28 @@ class GraphPlanner {
     return v;
   }
 
-  /// The sharding that a result of the graph has to have; false when it keeps the sharding of the unit that makes it.
+  /// Writes the sharding requested for a node that is an output of the graph; false where none is requested.
   constexpr bool requested(int node, Sharding& sharding) const {
     const int k = required_[size(node)];
     if (k < 0 || requests_ == nullptr || !requests_[k].given) return false;
     sharding = requests_[k].sharding;
     return true;
   }
-  /// Whether a value that a step makes is a result of the graph as it stands.
+  /// The role of a value that a step makes: `output` where the graph returns it in exactly this sharding.
   constexpr ValueRole role_of(int node, const Sharding& sharding) const {
     if (required_[size(node)] < 0 || sharding.unreduced != 0) return ValueRole::intermediate;
     Sharding wanted = final_sharding(node);
     return lies_alike(wanted, sharding) ? ValueRole::output : ValueRole::intermediate;
   }
-  /// The sharding of a result in the end: as requested, or that of the unit that makes it, partial values reduced.
+  /// The sharding in which the graph returns a node: the requested one, or that of the unit that makes it, with partial
+  /// values reduced.
   constexpr Sharding final_sharding(int node) const {
     Sharding wanted;
     if (requested(node, wanted)) return wanted;
     const Sharding& made = flow_.produced[size(node)];
     return made.unreduced == 0 && !options_.deterministic && !steered(node) ? made : values_.of[size(node)];
   }
-  /// Whether a unit makes a value otherwise than the rules of explicit axes have it.
+  /// Whether a unit makes a value with other explicit axes than the rules of explicit axes give it.
   constexpr bool steered(int node) const {
     return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
   }
@@ -176,7 +177,8 @@ class GraphPlanner {
 
   // ---- reshards
 
-  /// The value of a node under a sharding: one that is there, or a reshard of the one that is cheapest to start from.
+  /// The value of a node in sharding `target`: an existing one, or a new reshard of the existing value from which that
+  /// is cheapest.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
@@ -218,7 +220,8 @@ class GraphPlanner {
     return result;
   }
 
-  /// Windows overlap in memory: what they look at is resharded in their place. -1 where that can't be, or is there.
+  /// Windows of a dim overlap in memory, so the value that they view is resharded, and viewed again. -1 where that is
+  /// impossible, or where the windows exist in this sharding.
   constexpr int windows_version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     Sharding under;
     const UnderViewRule under_view = row_of(graph_[node]).under_view;
@@ -257,11 +260,11 @@ class GraphPlanner {
     finish_output(node);
   }
 
-  /// Whether a layout unit only looks at its operand in another way.
+  /// Whether a layout unit's result can be a view: the operand's memory under other strides, which it returns.
   constexpr bool is_view(int u, int source, Shape& strides) {
     const Node& node = graph_[units_[u].root];
     const bool stacked = value(source).stacked;
-    if (options_.deterministic) return false;  // kernels may choose their way by strides
+    if (options_.deterministic) return false;  // kernels may choose their order of summation by strides
     const OpRow& row = row_of(node);
     if (row.view != nullptr) {
       strides = view_strides(units_[u].root, source);
@@ -277,7 +280,7 @@ class GraphPlanner {
       const std::int64_t extent = solver_.links[size(g_)].factor(link(u), f).extent;
       local.push_back(extent / count + (extent % count != 0));
     }
-    if (stacked) {  // layers are not contiguous: they stay a dim of their own
+    if (stacked) {  // layers are not contiguous, so dim 0 must stay a dim of its own
       int of_layers = 0;
       for (int f = 0; f < factors.count; ++f) of_layers += factors.in_dim[f] == 0 || factors.out_dim[f] == 0;
       if (factors.count == 0 || of_layers != 1 || factors.in_dim[0] != 0 || factors.order[0] != 0 ||
@@ -323,7 +326,7 @@ class GraphPlanner {
     if (unit.kind == UnitKind::scan)
       add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
-    std::int64_t parts = 1;  // that the unit works on, one after another
+    std::int64_t parts = 1;  // how many parts of its inputs the unit computes on, one after another
     for (std::int32_t v : step.inputs) {
       const std::int64_t own = value(v).parts.count(mesh_, devices_on(mesh_, value(v).sharding.unreduced));
       parts = own > parts ? own : parts;
@@ -335,7 +338,8 @@ class GraphPlanner {
     for (int o = 0; o < unit.output_count; ++o) finish_output(units_.output(u, o).node);
   }
 
-  /// What a value has to become right after it is made: reduced, unless its reader takes it partial, and as requested.
+  /// Adds the reshards that follow a value right where it is made: a reduction, unless its reader takes it partial;
+  /// explicit axes; the requested sharding of an output.
   constexpr void finish_output(int node) {
     const Sharding made = flow_.produced[size(node)];
     const Source source = graph_[node].source;
@@ -346,7 +350,8 @@ class GraphPlanner {
     if (requested(node, wanted)) version(node, wanted, source, "requested result", true);
   }
 
-  /// Straight to what the readers want when they agree, and to the value's own sharding otherwise.
+  /// The sharding to which a partial value is reduced: that of its readers where they agree (a reduce_scatter instead
+  /// of an all_reduce and a slice), otherwise the value's own.
   constexpr Sharding reduced_target(int node) const {
     const Sharding own = values_.of[size(node)];
     if (required_[size(node)] >= 0) return own;
@@ -436,7 +441,7 @@ class GraphPlanner {
     step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
   }
 
-  /// Layers take their operands as slices of memory: a view that is not row-major is copied.
+  /// Each layer takes its operand as a slice of memory, so a view that is not row-major is copied.
   constexpr int contiguous(int v, Source source) {
     const Sharding sharding = value(v).sharding;
     for (std::int32_t other : versions_[size(value(v).node)])
@@ -471,10 +476,10 @@ class GraphPlanner {
       const bool given = requests_ != nullptr && requests_[k].given;
       int v = version(node, given ? requests_[k].sharding : final_sharding(node), graph_[node].source,
                       "requested result", true);
-      // What was copied for the layers of a Stack is a result as it stands.
+      // Where contiguous() has made a copy in the output's role, the copy is the result.
       for (std::int32_t other : versions_[size(node)])
         if (value(other).role == ValueRole::output && lies_alike(value(other).sharding, value(v).sharding)) v = other;
-      // A constraint changes nothing: what is under it is the result.
+      // A constraint copies nothing: the value that it views becomes the result.
       while (value(v).role == ValueRole::view && is_constraint(value(v).node) &&
              value(value(v).view_of).role != ValueRole::argument)
         v = under(v);

@@ -29,10 +29,11 @@ constexpr std::int64_t arena_bytes(std::int64_t bytes) {
   return checked_sum(bytes, arena_alignment - 1, "bytes") / arena_alignment * arena_alignment;
 }
 
-/// Indices of the blocks, the largest first; equal ones stay in order. A bottom-up merge sort: <algorithm> is heavy.
+/// Indices of the blocks, the largest first; blocks of equal size keep their order. A bottom-up merge sort, since
+/// <algorithm> costs compile time.
 constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
   const std::size_t n = blocks.size();
-  // With a value: clang can't evaluate libstdc++ 12's constructor that leaves it out.
+  // The value 0 is given since clang can't evaluate libstdc++ 12's constructor without it in constant expressions.
   Growable<int> order(n, 0), merged(n, 0);
   for (std::size_t i = 0; i < n; ++i) order[i] = static_cast<int>(i);
   const auto bytes = [&](int i) { return blocks[static_cast<std::size_t>(i)].bytes; };
@@ -51,7 +52,7 @@ constexpr Growable<int> by_decreasing_size(const Growable<Lifetime>& blocks) {
 
 }  // namespace detail
 
-/// Most bytes alive at one step: no arena can be smaller.
+/// The most bytes needed at one step: a lower bound of the arena's size.
 constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   int steps = 0;
   for (const Lifetime& block : blocks) steps = block.last >= steps ? block.last + 1 : steps;
@@ -71,14 +72,14 @@ constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
   return peak;
 }
 
-/// Gives each block an offset, a multiple of 64, such that blocks alive at the same step never share a byte; returns
-/// the bytes of the arena that holds them all. The largest first, each into the tightest gap that holds it.
+/// Gives each block an offset, a multiple of 64 bytes, so that no two blocks needed at the same step overlap. Returns
+/// the size of the arena in bytes. Best fit: the largest block first, each into the smallest gap that holds it.
 constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
   for (const Lifetime& block : blocks)
     if (block.bytes < 0 || block.first < 0 || block.last < block.first)
       fail(errc::graph_invalid, "[plan] lifetime: ", block.bytes, " bytes from step ", block.first, " to ", block.last);
   std::int64_t peak = 0;
-  Growable<int> placed;  // ascending offset
+  Growable<int> placed;  // in ascending order of offsets
   placed.reserve(blocks.size());
   for (int index : detail::by_decreasing_size(blocks)) {
     Lifetime& block = blocks[static_cast<std::size_t>(index)];

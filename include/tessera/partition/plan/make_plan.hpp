@@ -17,7 +17,7 @@
 
 namespace tessera {
 
-/// What a plan knows of one argument: a tensor's shape and sharding, or the number of a Dim or a Scalar.
+/// What a plan knows of one argument: a tensor's shape and sharding, or the value of a Dim or a Scalar.
 struct ArgumentInfo {
   Shape shape{};
   Sharding sharding{};
@@ -25,7 +25,7 @@ struct ArgumentInfo {
 };
 
 namespace detail {
-/// The cuts that shardings and constraints need, all together.
+/// The cuts of axes that all given shardings and constraints need together.
 constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, const Growable<Sharding>& shardings) {
   AxisCuts cuts;
   const auto add = [&](const AxisCuts& more) {
@@ -48,11 +48,11 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
 }
 }  // namespace detail
 
-/// Plans a program on a mesh: shapes, shardings, collectives, order, memory. `units` has the units of each graph, and
-/// `arguments` has the sharding of each argument that is a tensor, and the value of each that is a number.
+/// Plans a program on a mesh: shapes, shardings, collectives, the order of steps, memory. `units` has the units of each
+/// graph. `arguments` has, by argument, the sharding of a tensor or the value of a Dim or Scalar.
 ///
-/// Errors: those of the rows for shapes that don't fit, `structure` for stacks of different depths, `unsupported` for a
-/// Stack whose layers are split among devices, `policy` for what the options forbid.
+/// Errors: those of the operations' shape rules; `structure` for stacks with different numbers of layers; `unsupported`
+/// for a Stack whose layers are split among devices; `policy` for what the options forbid.
 /// Source: factor propagation after Shardy; lazy reduction of partial values.
 constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
                          const ArgumentInfo* arguments, int argument_count, const PlanOptions& options = {}) {
@@ -60,7 +60,7 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     fail(errc::graph_invalid, "[plan] arguments: ", argument_count, " given, the program takes ",
          program.argument_count);
   Growable<Shape> shapes;
-  Growable<Sharding> given;  // of arguments, and then of results
+  Growable<Sharding> given;  // of arguments, then of results
   Growable<HostNumber> numbers;
   const auto count = static_cast<std::size_t>(argument_count);
   shapes.reserve(count);

@@ -17,44 +17,45 @@
 
 namespace tessera {
 
-/// One collective of a plan, as each device takes part in it.
+/// One collective of a plan, from the view of one device.
 struct CollectiveInfo {
   Collective kind = Collective::all_reduce;
-  std::uint16_t axes = 0;  ///< mesh axes it runs over, one bit each
+  std::uint16_t axes = 0;  ///< the mesh axes it runs over, one bit each
   DType dtype = DType::f32;
-  std::int64_t payload_bytes = 0;  ///< V: bytes of the value reduced, or of the gathered value, on one device
-  std::int64_t wire_bytes = 0;     ///< bytes a device sends on a ring: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
-  Source source{};                 ///< the line whose value is communicated
-  std::string_view why;            ///< the reason: what needs it
-  bool requested = true;           ///< by a spec, a request or a partial value; others are implicit
+  std::int64_t payload_bytes = 0;  ///< V: bytes on one device of the value that is reduced, or of the gathered result
+  /// bytes that a device sends by ring algorithms over n devices: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
+  std::int64_t wire_bytes = 0;
+  Source source{};        ///< the user's line that makes the communicated value
+  std::string_view why;   ///< the reason, such as "partial sum" or "operands meet"
+  bool requested = true;  ///< caused by a spec, a request or a partial value; otherwise it is implicit
 };
 
-/// What a value of a plan is stored in.
+/// Where the elements of a plan's value are stored.
 enum class ValueRole : std::uint8_t {
-  argument,      ///< the caller's; of a body, bound for every layer
-  intermediate,  ///< a block of the arena
-  output,        ///< made by a step of this plan straight into a result; of a body, bound for every layer
-  view,          ///< the elements of another value under other dims
-  fused,         ///< passed from one step to another that runs fused with it: stored nowhere, see PlanStep::fusion
-  host,          ///< a host scalar that a repeat takes as a tensor
+  argument,      ///< in memory of the caller; in a body, in memory that is bound anew for each layer
+  intermediate,  ///< in a block of the arena
+  output,        ///< in a result, written there by a step; in a body, in memory that is bound anew for each layer
+  view,          ///< in another value: its elements with other strides
+  fused,         ///< nowhere: a step passes it to the step fused with it, see PlanStep::fusion
+  host,          ///< on the host: a host scalar that a repeat takes as a tensor
 };
 
-/// A value of a plan: a node of the graph under one sharding. A resharded node is another value.
+/// A value of a plan: a node of the graph in one sharding. The same node resharded is another value.
 struct PlanValue {
   std::int32_t node = -1;
   DType dtype = DType::f32;
   ValueRole role = ValueRole::intermediate;
-  bool stacked = false;  ///< dim 0 counts layers, each stored on its own
+  bool stacked = false;  ///< dim 0 counts layers, each with memory of its own
   std::int32_t view_of = -1;
   Shape shape;  ///< global
   Sharding sharding;
-  PartList parts;                       ///< of a partial value: which of its parts there are
+  PartList parts;                       ///< of a partial value: which of its parts exist
   std::int64_t device_bytes = 0;        ///< on the device that holds most
   std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
-  int first_step = -1, last_step = -1;  ///< when its memory is needed, views of it included
-  std::int64_t offset = 0;              ///< of what is in the arena
-  /// Of a fused value that is made where a result goes: the result may be written over an argument that is read with
-  /// it. In a call that gives the argument up, the value is made in a block of the arena instead.
+  int first_step = -1, last_step = -1;  ///< the first and last step that needs its memory, through views too
+  std::int64_t offset = 0;              ///< in the arena, where it is stored there
+  /// Of a fused value that is summed in the memory of a result: whether the result may be written over a donated
+  /// argument that the next step reads too. A call that donates it makes the value in a block of the arena instead.
   bool spare = false;
 
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
@@ -62,28 +63,28 @@ struct PlanValue {
 
 enum class StepKind : std::uint8_t { compute, reshard, repeat };
 
-/// How a step runs fused with the one that follows it. Steps are executed as this says.
+/// How a step runs together with the next step. The executor does what is said here, and decides nothing itself.
 enum class Fusion : std::uint8_t {
-  apart,        ///< it ends before the next begins
-  epilogue,     ///< the next one works on each box of a product as soon as the box is there
-  into_result,  ///< as an epilogue, and each box is summed where the result that the next one makes of it goes
-  rounding,     ///< the next one's cast to bf16, of a product or of it plus a row, is done as the product is stored
-  sum,          ///< the next one reduces parts: each part is added to the sum as it is made
+  apart,        ///< separately: it ends before the next step begins
+  epilogue,     ///< the next step runs on each box of a product (a tile of the result) as soon as the box is computed
+  into_result,  ///< as `epilogue`, and each box is summed in the memory of the next step's result
+  rounding,     ///< the next step, a cast of the product (plus a row) to bf16, is done while the product is stored
+  sum,  ///< the next step, a reduction of partial values, is done by adding each part to the sum as it is computed
 };
 
 struct PlanStep {
   StepKind kind = StepKind::compute;
-  std::int32_t unit = -1;                  ///< of compute and repeat
-  Growable<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's
-  Growable<AxisList> factors;              ///< of compute: mesh axes of each factor of the unit's rule
-  /// Of a sum of rank-0 tensors: axes over which its result is partial. An input that is replicated over such an axis
-  /// is added on the devices with coordinate 0.
+  std::int32_t unit = -1;                  ///< of a compute or repeat step
+  Growable<std::int32_t> inputs, outputs;  ///< values, in the order of the unit's inputs and outputs
+  Growable<AxisList> factors;              ///< of a compute step: mesh axes of each factor of the unit's rule
+  /// Of a sum of rank-0 tensors: the axes over which the sum is partial. An input that is replicated over such an axis
+  /// is added only on the devices with coordinate 0.
   std::uint16_t added_over = 0;
-  Growable<CollectiveInfo> collectives;  ///< of a reshard; of a compute step, those between its passes
-  Fusion fusion = Fusion::apart;         ///< with the step that follows
-  std::int32_t body = -1;                ///< of a repeat: its graph
+  Growable<CollectiveInfo> collectives;  ///< of a reshard step; of a compute step, those within it
+  Fusion fusion = Fusion::apart;         ///< with the next step
+  std::int32_t body = -1;                ///< of a repeat step: the index of its graph
   std::int64_t layers = 1;
-  std::int64_t flops = 0;  ///< of all devices together; INT64_MAX for more
+  std::int64_t flops = 0;  ///< of all devices together; INT64_MAX if more
   std::int64_t bytes = 0;  ///< read and written, of all distinct shards
   Source source{};
 };
@@ -92,18 +93,18 @@ struct PlanStep {
 struct GraphPlan {
   Growable<PlanValue> values;
   Growable<PlanStep> steps;
-  Growable<std::int32_t> arguments;  ///< value of each argument; -1 when it is not used
-  Growable<std::int32_t> outputs;    ///< value of each output; -1 when it is a host scalar
-  /// By output: the argument that it is written over in a call that gives the argument up, as by donate_argnums of JAX
-  /// and input_output_alias of XLA; -1: it always has memory of its own.
+  Growable<std::int32_t> arguments;  ///< by argument: its value; -1 when no step reads it
+  Growable<std::int32_t> outputs;    ///< by output: its value; -1 when it is a host scalar
+  /// By output: the argument over which it may be written in a call that donates this argument (donate_argnums of JAX,
+  /// input_output_alias of XLA); -1: none.
   Growable<std::int32_t> donated;
-  Growable<HostNumber> numbers;  ///< by node: host scalars known when planning
+  Growable<HostNumber> numbers;  ///< by node: the host scalars that are known when planning
   Growable<Shape> shapes;        ///< by node
-  std::int64_t arena_bytes = 0;  ///< scratch of this graph, the largest body's included
-  std::int64_t body_offset = 0;  ///< where bodies have their scratch in it
+  std::int64_t arena_bytes = 0;  ///< scratch memory of this graph, including that of its largest body
+  std::int64_t body_offset = 0;  ///< where the scratch memory of bodies begins in it
 };
 
-/// The mesh axes along which the places of a step differ: those that its values and factors use.
+/// The mesh axes along which the devices of a step compute different shards: those of its values and factors.
 constexpr std::uint16_t work_axes(const GraphPlan& plan, const PlanStep& step) {
   unsigned axes = 0;
   for (const Growable<std::int32_t>* list : {&step.inputs, &step.outputs})
@@ -114,13 +115,13 @@ constexpr std::uint16_t work_axes(const GraphPlan& plan, const PlanStep& step) {
   return static_cast<std::uint16_t>(axes);
 }
 
-/// Whether the memory of one value is laid out as that of another.
+/// Whether two values have the same element type, shape and sharding, and so the same layout in memory.
 constexpr bool stored_alike(const PlanValue& a, const PlanValue& b) {
   return a.dtype == b.dtype && a.shape == b.shape && a.stacked == b.stacked &&
          a.sharding.without_priority() == b.sharding.without_priority();
 }
 
-/// Whether two values of a graph have memory in common.
+/// Whether two values of a graph overlap in memory.
 constexpr bool share_memory(const GraphPlan& plan, int a, int b) {
   const auto root = [&](int v) {
     while (v >= 0 && plan.values[static_cast<std::size_t>(v)].role == ValueRole::view)
@@ -134,22 +135,21 @@ constexpr bool share_memory(const GraphPlan& plan, int a, int b) {
   return x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
 }
 
-/// Queries about the collectives of a plan. `Self` has a given_mesh with its cuts, and for_each_collective.
+/// Queries about the collectives of a plan. `Self` has given_mesh, cuts and for_each_collective.
 template <class Self> struct Communication {
-  /// How often a kind of collective runs, bodies of repeats counted once a layer. `axis` restricts it to one axis, or
-  /// one sub-axis.
-  /// Errors: `mesh_axis` for one that the mesh lacks.
+  /// How often a kind of collective runs; in the body of a repeat it counts once for each layer. `axis` restricts the
+  /// count to collectives over exactly this axis or sub-axis. Errors: `mesh_axis` for an axis that the mesh lacks.
   constexpr std::int64_t count(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? 1 : 0; });
   }
-  /// Bytes that one device sends, over all collectives or those of one axis.
+  /// Bytes that one device sends, by all collectives or by those over one axis.
   constexpr std::int64_t wire_bytes(std::string_view axis = {}) const {
     return total(axis, [](const CollectiveInfo& c) { return c.wire_bytes; });
   }
   constexpr std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CollectiveInfo& c) { return c.kind == kind ? c.payload_bytes : 0; });
   }
-  /// Implicit collectives, which no constraint of the user needs: see CollectiveInfo::requested.
+  /// The number of implicit collectives, those that no constraint of the user requires: see CollectiveInfo::requested.
   constexpr std::int64_t implicit_count() const {
     std::int64_t n = 0;
     self().for_each_collective([&](const CollectiveInfo& c, std::int64_t times) { n += c.requested ? 0 : times; });
@@ -160,7 +160,7 @@ template <class Self> struct Communication {
   friend Self;
   constexpr Communication() = default;
   constexpr const Self& self() const { return static_cast<const Self&>(*this); }
-  /// Of each collective over an axis, or over any.
+  /// The sum of f(collective) over the runs of all collectives, or of those over one axis.
   template <class F> constexpr std::int64_t total(std::string_view axis, F&& of) const {
     const bool any = axis.empty();
     const unsigned axes = any ? 0 : axes_mask(self().given_mesh, self().cuts, axis);
@@ -172,16 +172,16 @@ template <class Self> struct Communication {
   }
 };
 
-/// How a program runs on a mesh: ordered steps, their buffers, and everything they communicate.
+/// How a program runs on a mesh: its steps in order, their values, and everything they communicate.
 struct Plan : Communication<Plan> {
-  Mesh mesh{};        ///< with axes cut where a reshape or a spec takes them in parts: see PlannedMesh
-  Mesh given_mesh{};  ///< as it was given: that of arguments and results
+  Mesh mesh{};        ///< with the axes cut into sub-axes where a reshape or a spec needs that: see PlannedMesh
+  Mesh given_mesh{};  ///< the mesh of arguments and results
   AxisCuts cuts{};
   Growable<GraphPlan> graphs;  ///< one for each graph of the program
 
   constexpr const GraphPlan& main() const { return graphs[0]; }
 
-  /// Calls f(collective, times it runs).
+  /// Calls f(collective, how often it runs).
   template <class F> constexpr void for_each_collective(F&& f) const {
     Growable<Occurrence> all;
     collect(0, 1, all);
@@ -193,7 +193,7 @@ struct Plan : Communication<Plan> {
     for (const PlanStep& step : main().steps) n = saturating_sum(n, step.flops);
     return n;
   }
-  /// Bytes that all steps read and write, of distinct shards: what the memory of this process has to carry.
+  /// Bytes that all steps read and write, of distinct shards: the traffic on this process's memory.
   constexpr std::int64_t traffic_bytes() const {
     std::int64_t n = 0;
     for (const PlanStep& step : main().steps) n = checked_sum(n, step.bytes, "bytes", step.source);
@@ -205,7 +205,7 @@ struct Plan : Communication<Plan> {
     const CollectiveInfo* collective;
     std::int64_t times;
   };
-  // Not a template: clang would not instantiate a recursive one in time for a constant expression.
+  // Not a template: clang would instantiate a recursive template too late for use in a constant expression.
   constexpr void collect(int graph, std::int64_t times, Growable<Occurrence>& all) const {
     for (const PlanStep& step : graphs[static_cast<std::size_t>(graph)].steps) {
       for (const CollectiveInfo& c : step.collectives) all.push_back({&c, times});

@@ -15,7 +15,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Two plans, line by line.
+/// Compares two plans line by line.
 class PlanDiff {
  public:
   PlanDiff(const Plan& before, const Plan& after) : before_(lines(before)), after_(lines(after)) {
@@ -46,10 +46,10 @@ class PlanDiff {
     return list;
   }
 
-  /// What is in both, in the same order, is left out: the longest such list there is.
+  /// Adds the lines that are in only one of the plans: all but a longest common subsequence.
   void add_lines() {
     const std::size_t n = before_.size(), m = after_.size();
-    Growable<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: of the lines from i and from j on
+    Growable<std::size_t> common((n + 1) * (m + 1), 0);  // [i, j]: its length for the lines from i and from j on
     const auto at = [&](std::size_t i, std::size_t j) -> std::size_t& { return common[i * (m + 1) + j]; };
     for (std::size_t i = n; i-- > 0;)
       for (std::size_t j = m; j-- > 0;)
@@ -77,8 +77,8 @@ class PlanDiff {
 
 }  // namespace detail
 
-/// What changes from one plan to another, as text: collectives that are gone (-) or new (+), in the order in which they
-/// run, and totals that differ. Empty when the plans communicate, compute and hold the same.
+/// The difference between two plans as text: collectives that are gone (-) or new (+), in the order in which they run,
+/// and totals that differ. Empty when the plans communicate, compute and hold the same.
 inline std::string diff(const Plan& before, const Plan& after) { return detail::PlanDiff(before, after).text(); }
 
 }  // namespace tessera

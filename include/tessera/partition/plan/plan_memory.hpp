@@ -10,19 +10,20 @@
 
 namespace tessera {
 
-/// What one device of the mesh holds while a plan runs, in bytes.
+/// The memory that one device of the mesh needs while a plan runs, in bytes.
 struct PlanMemory {
-  std::int64_t arguments = 0;  ///< of the caller, for as long as it runs
+  std::int64_t arguments = 0;  ///< the caller's arguments, for the whole run
   std::int64_t results = 0;
-  std::int64_t scratch = 0;  ///< most bytes of intermediates at one step
-  std::int64_t peak = 0;     ///< most bytes of all three at one step, each block rounded up to 64
+  std::int64_t scratch = 0;  ///< the most bytes of intermediates at one step
+  /// the most bytes of arguments, results and intermediates at one step, each block rounded up to 64
+  std::int64_t peak = 0;
 };
 
 namespace detail {
 
 constexpr std::int64_t device_scratch(const Plan& plan, int graph);
 
-/// The blocks of one device: intermediates, the scratch of bodies, and for the program itself arguments and results.
+/// The blocks of one device: intermediates and the scratch memory of bodies, and with `all` arguments and results.
 constexpr Growable<Lifetime> device_blocks(const Plan& plan, int g, bool all) {
   const GraphPlan& graph = plan.graphs[static_cast<std::size_t>(g)];
   const int last = graph.steps.empty() ? 0 : static_cast<int>(graph.steps.size()) - 1;
@@ -46,7 +47,7 @@ constexpr std::int64_t device_scratch(const Plan& plan, int graph) {
 
 }  // namespace detail
 
-/// What a device holds while a plan runs: the device that holds most, as if arguments were not given up.
+/// The memory that the device with the most data needs while a plan runs. No argument counts as donated.
 constexpr PlanMemory memory_of(const Plan& plan) {
   PlanMemory memory;
   for (const PlanValue& value : plan.main().values) {

@@ -12,16 +12,18 @@ namespace tessera {
 struct PlanOptions {
   const OutputRequest* outputs =
       nullptr;  ///< by output of the program; null: the planner chooses the shardings of outputs
-  bool forbid_implicit_reshards = false;  ///< a reshard that no constraint asks for is an error (`policy`)
-  /// Mesh axes over which results are sharded as their operands are, see explicit_shardings. Others are automatic.
+  bool forbid_implicit_reshards = false;  ///< a reshard that no constraint requires is an error (`policy`)
+  /// Mesh axes over which the shardings of results follow from those of operands by rules, see explicit_shardings.
+  /// Other axes are automatic: propagation chooses.
   InlineVector<Name, max_axes> explicit_axes = {};
-  /// Results are the same to the bit on every mesh, and on one device: what is summed is gathered and summed whole, so
-  /// no partial value is ever added up. See docs/spmd.md for what it costs.
+  /// Results are bitwise equal on every mesh and on one device: operands of sums are gathered and summed whole, so no
+  /// partial values are added. docs/spmd.md says what that costs.
   bool deterministic = false;
-  /// Steps may run fused with the one that follows (see Fusion). false: each ends before the next begins, and stores
-  /// what it makes, as the reference of oracle mode does.
+  /// Steps may run fused with the next step (see Fusion). false: each step ends before the next begins and stores its
+  /// results, as in the reference of oracle mode.
   bool fuse_steps = true;
-  const Mesh* sizes = nullptr;  ///< whose axes' sizes the program is told; null: those of the mesh it is planned on
+  /// the mesh whose axis sizes the program sees (ts::axis_size); null: the mesh that it is planned on
+  const Mesh* sizes = nullptr;
 };
 
 }  // namespace tessera

@@ -10,28 +10,28 @@
 
 namespace tessera {
 
-/// The mesh that a program is planned on: that of its tensors, with axes cut where a sharding or a reshape takes them
-/// in parts. Behind it planning and running know axes alone.
+/// The mesh that a program is planned on: the given mesh with some axes cut into sub-axes, where a sharding or a
+/// reshape needs that. Planning and running see sub-axes as ordinary axes of the refined mesh.
 struct PlannedMesh {
-  Mesh given;      ///< as tensors have it, and specs name its axes
+  Mesh given;      ///< the mesh of the tensors, whose axes specs name
   AxisCuts cuts;   ///< of its axes
-  Mesh refined{};  ///< with an axis for each sub-axis: what indices of axes are about
+  Mesh refined{};  ///< with one axis for each sub-axis; indices of axes refer to this mesh
 
   constexpr PlannedMesh(const Mesh& mesh, const AxisCuts& made = {})
       : given(mesh), cuts(made), refined(refined_mesh(mesh, made)) {}
 
-  /// A sharding of the given mesh, canonical, as one of the refined mesh.
+  /// A canonical sharding of the given mesh as a sharding of the refined mesh.
   constexpr Sharding refine(const Sharding& sharding) const {
     return refined_sharding(canonical(sharding, given), given, cuts);
   }
-  /// What a spec says, as a sharding of the refined mesh.
+  /// The sharding that a spec names, on the refined mesh.
   constexpr Sharding resolve(const PartitionSpec& spec, int rank) const {
     const Sharding written = tessera::resolve(spec, given, rank);
     return refined_sharding(written, given, cuts);
   }
 };
 
-/// A sharding of a refined mesh as one of the mesh that was cut.
+/// A sharding of the refined mesh as a sharding of the given mesh.
 constexpr Sharding given_sharding(const Sharding& refined, const Mesh& given, const AxisCuts& cuts) {
   if (cuts.empty()) return refined;
   Sharding made = refined;

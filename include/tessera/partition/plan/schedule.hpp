@@ -11,13 +11,13 @@
 
 namespace tessera::detail {
 
-/// Decides how the steps of one graph are carried out, and writes it into the plan: which steps run fused with the one
-/// that follows (PlanStep::fusion), which values are stored nowhere (ValueRole::fused), and which arguments results are
-/// written over (GraphPlan::donated). Shapes and shardings decide, so plans are alike on every processor.
+/// Decides how the steps of one graph run, and writes that into the plan: which step is fused with the next one
+/// (PlanStep::fusion), which values are not stored (ValueRole::fused), and which argument each result may be written
+/// over (GraphPlan::donated). Only shapes and shardings decide, so plans are the same on every processor.
 ///
-/// What is stored nowhere is decided before values have their places in the arena. An epilogue, which changes nothing
-/// but the time at which a result is written, is decided after: where the arena gives the result the memory of an
-/// operand that is still read, the steps run one after the other.
+/// Fusions that leave a value unstored are chosen before the arena has offsets. An epilogue only changes when a result
+/// is written, so it is chosen afterwards: where the arena gives the result the memory of an operand that is still
+/// read, the two steps run separately.
 class Scheduler {
  public:
   constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
@@ -36,8 +36,8 @@ class Scheduler {
       }
   }
 
-  /// Finds the argument that each result may be written over: one that the step which makes the result is the last to
-  /// read, at the elements that it writes.
+  /// Finds the argument that each result may be written over. The step that makes the result must be the last reader of
+  /// the argument, and read from it only the element that it writes.
   constexpr void donate() {
     plan_.donated.assign(plan_.outputs.size(), -1);
     if (!main_) return;
@@ -59,7 +59,7 @@ class Scheduler {
     }
   }
 
-  /// Fuses the pairs of steps that pass a value on without storing it.
+  /// Fuses pairs of steps so that the value passed between them is not stored.
   constexpr void fuse_unstored() {
     for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
       PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
@@ -86,7 +86,7 @@ class Scheduler {
     }
   }
 
-  /// Fuses a product with the step that works on its result, box by box, once values have their places.
+  /// Fuses products with the step that reads their result box by box, once values have offsets in the arena.
   constexpr void fuse_epilogues() {
     for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
       PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
@@ -94,7 +94,8 @@ class Scheduler {
       if (units_[step.unit].kind != UnitKind::contraction || !follows_on_boxes(step, next)) continue;
       bool apart = true;
       for (const std::int32_t out : next.outputs) {
-        apart = apart && !(main_ && value(out).role == ValueRole::output);  // it may be written over an argument
+        // the result may be written over a donated argument
+        apart = apart && !(main_ && value(out).role == ValueRole::output);
         for (const std::int32_t in : step.inputs) apart = apart && !share_memory(plan_, out, in);
       }
       if (!apart) continue;
@@ -110,7 +111,7 @@ class Scheduler {
   const Mesh& mesh_;
   GraphPlan& plan_;
   bool main_;
-  // By value: how many inputs it is, the last step that has it as one, and whether there is a view of it.
+  // By value: how many inputs of steps it is, the last step that reads it, and whether a view of it exists.
   Growable<std::int32_t> reads_, last_reader_;
   Growable<std::uint8_t> viewed_;
 
@@ -149,8 +150,8 @@ class Scheduler {
     }
     return -1;
   }
-  /// Of a product whose sums go where a result will be: whether the result may still be written over an argument. One
-  /// that the product reads itself stays as it is.
+  /// For a product that is summed in the memory of a result: whether the result may still be written over a donated
+  /// argument. An argument that the product itself reads may not be overwritten.
   constexpr bool keep_donation(const PlanStep& step, const PlanStep& next) {
     bool kept = false;
     for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
@@ -166,7 +167,7 @@ class Scheduler {
 
   // ---- fusions
 
-  /// Whether a reshard does no more than sum parts, each to a shard of the same box.
+  /// Whether a reshard only sums the parts of a partial value, without changing how its dims are split.
   constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
     const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
     if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
@@ -178,12 +179,12 @@ class Scheduler {
       if (!(parts.sharding.dims[d] == sum.sharding.dims[d])) return false;
     const Unit& unit = units_[step.unit];
     if (unit.kind == UnitKind::contraction) return unit.addend < 0;
-    // Rows are added in the order of their indices, so that there is one table for all.
+    // A scatter adds rows in the order of their indices, so there can only be one table: it is replicated.
     return row_of(graph_[unit.root]).scatters && sum.sharding.is_replicated();
   }
 
-  /// Whether the next step can run on each box of a product: it works on the product's elements at its places, and what
-  /// it makes has an element for each of them, stored where it is made.
+  /// Whether the next step can run on each box of a product: it is elementwise on the product, split along the same
+  /// axes, and each of its results has the product's shape.
   constexpr bool follows_on_boxes(const PlanStep& step, const PlanStep& next) const {
     if (next.kind != StepKind::compute || units_[next.unit].kind != UnitKind::fused) return false;
     const Unit& unit = units_[next.unit];
@@ -215,8 +216,7 @@ class Scheduler {
     return true;
   }
 
-  /// Whether the next step does nothing but round a product of bf16 to bf16, after adding a row where it reads two
-  /// values.
+  /// Whether the next step only rounds a product of bf16 to bf16, after adding a row where it reads two values.
   constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
     const Unit &product = units_[step.unit], &unit = units_[next.unit];
     const Node& root = graph_[unit.root];
@@ -230,7 +230,7 @@ class Scheduler {
     return graph_[row.node].rank == 1 && graph_[row.node].dtype == DType::f32 && row.dim_at[unit.rank - 1] == 0;
   }
 
-  /// Whether the next step makes a result of the program, and nothing else, that a product can be summed in.
+  /// Whether the next step only makes one result of the program, in whose memory a product can be summed.
   constexpr bool makes_result_of(const PlanStep& step, const PlanStep& next) const {
     if (!main_ || next.outputs.size() != 1) return false;
     const int result = next.outputs[0];

@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-/// A leaf of a program's arguments that is planned for without data: a tensor's shape and spec, the same in n layers of
-/// a Stack, or a Dim's number.
+/// A leaf of a program's arguments without data, for planning: a tensor's shape and spec (the same for all layers of a
+/// Stack), or the value of a Dim.
 struct Abstract {
   Shape shape;
   PartitionSpec spec;
@@ -30,7 +30,7 @@ struct Abstract {
   }
 };
 
-/// A leaf of every layer of a Stack of n.
+/// A leaf that each of the n layers of a Stack has.
 constexpr Abstract stacked(std::int64_t n, Abstract leaf) {
   leaf.layers = n;
   return leaf;
@@ -52,14 +52,14 @@ template <class A> constexpr std::size_t leaf_count() {
   return counter.count;
 }
 
-/// The function behind what a caller plans: itself, unless it is compiled.
+/// The function to plan: F itself; a compiled function specialises this for the function that it compiles.
 template <class F> struct PlannedFunction {
   using type = F;
 };
 
 }  // namespace detail
 
-/// An argument of type A that is planned for without data: its leaves, in the order in which they are declared.
+/// An argument of type A without data, for planning: its leaves, in the order in which they are declared.
 template <class A, std::size_t Leaves> struct AbstractArgument {
   using type = A;
   Abstract leaves[Leaves];
@@ -72,15 +72,15 @@ constexpr AbstractArgument<A, N> abstract_argument(const Abstract (&leaves)[N], 
 }
 }  // namespace detail
 
-/// A tensor to plan for: `ts::abstract<float>({64, 256}, {"data"})`. Their number is the rank.
+/// A tensor without data, for planning: `ts::abstract<float>({64, 256}, {"data"})`. The number of extents is the rank.
 template <Element T, std::size_t Rank>
 constexpr auto abstract(const std::int64_t (&shape)[Rank], const PartitionSpec& spec = {}) {
   Shape extents;
   for (std::int64_t extent : shape) extents.push_back(extent);
   return AbstractArgument<ShardedTensor<T, static_cast<int>(Rank)>, 1>{{Abstract(extents, spec)}};
 }
-/// A model to plan for, from its leaves: `ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}})`. A Stack's are given
-/// once, by ts::stacked; those of Dims by Abstract::dim, and a Scalar is `{{}}`.
+/// A model without data, for planning, from its leaves: `ts::abstract<Mlp>({{{64, 256}, up}, {{256, 64}, down}})`.
+/// Leaves of a Stack are given once, by ts::stacked; those that are Dims by Abstract::dim; a Scalar is `{{}}`.
 template <class A, std::size_t N>
   requires(!Element<A>)
 constexpr AbstractArgument<A, N> abstract(const Abstract (&leaves)[N]) {
@@ -89,7 +89,7 @@ constexpr AbstractArgument<A, N> abstract(const Abstract (&leaves)[N]) {
                 "in which they are declared; those of a Stack are given once");
   return detail::abstract_argument<A>(leaves, std::make_index_sequence<N>());
 }
-/// A number that does not change the plan.
+/// A Scalar never changes the plan, so its value is not needed.
 constexpr AbstractArgument<Scalar, 1> abstract(Scalar) { return {{Abstract({})}}; }
 constexpr AbstractArgument<Dim, 1> abstract(Dim size) { return {{Abstract::dim(size.value())}}; }
 
@@ -110,7 +110,7 @@ constexpr ArgumentInfo describe_leaf(const Abstract& leaf, const Mesh& mesh) {
 
 namespace detail {
 
-/// An axis that the constraints of a program name, and the line of the first that does.
+/// An axis that constraints of a program name, and the line of the first of these.
 struct NamedAxis {
   Name axis;
   std::uint32_t line = 0;
@@ -143,8 +143,9 @@ struct NamedAxes {
   }
 };
 
-// Compilers show the function that ends the evaluation of a constant, with its template arguments; clang also shows
-// what the function around it was given, arrays of characters as text where they are full of printable ones.
+// When the evaluation of a constant fails, compilers show the function where it ended, with its template arguments, so
+// the name of the axis is one. clang also shows arguments of the function around it; arrays of printable characters as
+// text.
 template <std::size_t N> struct SpelledAxis {
   char name[N]{};
 };
@@ -171,11 +172,12 @@ template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_ax
 
 template <class Trace> struct ConstraintAxes {
   static constexpr NamedAxes named{Trace::program()};
-  /// In a constant, a mesh that lacks an axis ends the compilation here, with the name of the axis and its line.
+  /// In a constant expression, compilation ends here for a mesh that lacks an axis: the message has the axis and its
+  /// line.
   template <std::size_t... I> static constexpr void check(const Mesh& mesh, std::index_sequence<I...>) {
     (void)((is_known(mesh, named.list[I].axis.view()) || unknown<I>(AxesOfTheMesh(mesh))) && ...);
   }
-  /// An axis, or a sub-axis of one.
+  /// Whether the name is an axis of the mesh, or a sub-axis.
   static constexpr bool is_known(const Mesh& mesh, std::string_view name) {
     return mesh.has_axis(name) || !axes_named(mesh, name).empty() || sub_axis_named(mesh, name).size > 0;
   }
@@ -192,14 +194,14 @@ template <class Trace> struct ConstraintAxes {
 
 }  // namespace detail
 
-/// The plan of a function for abstract arguments. It needs no data, no threads, and nothing to link: it can stand in a
-/// static_assert, and is the same at run time. `options` may come before the arguments.
+/// The plan of a function for arguments without data. Planning needs no threads and nothing to link, and can be done in
+/// a static_assert; at run time the plan is the same. `options` may come before the arguments.
 ///
 ///     static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
 ///                       .count(ts::all_reduce) == 1);
 ///
 /// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `policy` for what the options forbid. In a constant expression
-/// each ends the compilation at the line that holds its message.
+/// an error ends the compilation at the line that holds its message.
 template <class F, class... Args, std::size_t... Leaves>
 constexpr Plan plan(const F&, const Mesh& mesh, const PlanOptions& options,
                     const AbstractArgument<Args, Leaves>&... arguments) {

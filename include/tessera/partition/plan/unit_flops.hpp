@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-/// Operations of a unit on whole values: what its rows say for each element, and 2 for each product of a contraction.
+/// Floating point operations of a unit on whole values: for each element what the operation's row says, 2 for each
+/// multiply-add of a contraction.
 constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
                                   const GraphShapes& found) {
   const Unit& unit = units[u];
@@ -42,7 +43,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
         form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
     return saturating_product(scores, each) / (form.causal ? 2 : 1);
   }
-  // A scatter works on the rows that it reads, not on the table that it fills.
+  // A scatter's work is proportional to the rows that it reads, not to the table that it writes.
   const OpRow& row = row_of(graph[unit.root]);
   const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
   return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);

@@ -13,8 +13,8 @@
 
 namespace tessera::detail {
 
-/// Bytes of memory for all distinct shards of a value, each aligned as the arena aligns them. Of a partial value, of
-/// the parts that there are.
+/// Bytes of memory for all distinct shards of a value, each aligned as in the arena. For a partial value, of the parts
+/// that exist.
 constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& sharding, DType dtype, const Mesh& mesh,
                                       const PartList& parts = {}) {
   if (!parts.entries.empty())
@@ -23,8 +23,8 @@ constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& shard
   const auto bytes = [&](const Shape& extents) {
     return arena_bytes(volume(extents) * static_cast<std::int64_t>(size_of(dtype)));
   };
-  // Along a dim, shards are whole, but for one that is shorter and others that are empty: of each kind there are so
-  // many, whatever axes the other dims have.
+  // Along each dim there are full shards, at most one shorter shard, and empty ones. Shards that are shorter along the
+  // same dims have equal size, so it is enough to count the shards for each set of dims.
   Shape local = local_extents(global, sharding, mesh);
   const Shape whole = local;
   Shape count(local.size(), 1), shorter(local.size(), 0);
@@ -37,7 +37,7 @@ constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& shard
     if (shorter[d] > 0) uneven |= 1u << d;
   }
   std::int64_t total = 0;
-  for (unsigned kinds = uneven;; kinds = (kinds - 1) & uneven) {  // bit d: the shorter one along dim d
+  for (unsigned kinds = uneven;; kinds = (kinds - 1) & uneven) {  // bit d: shorter along dim d
     std::int64_t alike = devices_on(mesh, sharding.unreduced);
     for (std::size_t d = 0; d < local.size(); ++d) {
       const bool is_shorter = (kinds >> d & 1) != 0;
@@ -49,7 +49,7 @@ constexpr std::int64_t distinct_bytes(const Shape& global, const Sharding& shard
   }
 }
 
-/// Bytes that a step reads or writes of a value: those of its elements, once for each part.
+/// Bytes that a step reads or writes of a value: those of its elements, for a partial value once for each part.
 constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
   if (value.role == ValueRole::host) return 0;
   return checked_product(volume(value.shape) * static_cast<std::int64_t>(size_of(value.dtype)),
@@ -57,7 +57,7 @@ constexpr std::int64_t moved_bytes(const PlanValue& value, const Mesh& mesh) {
                          "bytes of partial values");
 }
 
-/// Dims that were split only to be stored are gathered because the user said so.
+/// Whether a reshard gathers a dim that is only stored split (FSDP), which the user has asked for by its spec.
 constexpr bool was_stored(const Sharding& from, const Sharding& to) {
   bool stored = false;
   for (int d = 0; d < from.rank; ++d) {

@@ -115,7 +115,7 @@ class PlanVerifier {
         require(!(used >> axis & 1u), "a step uses each mesh axis for one factor");
         used |= 1u << axis;
       }
-    // Each operand is split by the axes of the factors behind its dims.
+    // Each operand has to be split by the axes of the factors that its dims consist of.
     const UnitRule rule = unit_rule(program_.graphs[graph_], units_[graph_], step.unit);
     require(step.factors.size() == rule.kinds.size(), "a step has the factors of its unit");
     const auto matches = [&](const PlanValue& value, const DimFactors& dims) {
@@ -194,7 +194,7 @@ class PlanVerifier {
 
 }  // namespace detail
 
-/// Checks what every plan must keep to. Throws graph_invalid, with the rule that was broken.
+/// Checks the invariants of a plan. Throws `graph_invalid` with the invariant that does not hold.
 constexpr void verify_plan(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   detail::PlanVerifier(plan, program, units).verify(0);
 }

@@ -12,7 +12,7 @@
 
 namespace tessera::detail {
 
-/// Checks how the steps of one graph are fused, and which arguments results are written over.
+/// Checks the fusions and the donated arguments of one graph's plan.
 class ScheduleVerifier {
  public:
   constexpr ScheduleVerifier(const GraphPlan& plan, const UnitsView& units, int graph)
@@ -50,7 +50,7 @@ class ScheduleVerifier {
       if (own == v) return true;
     return false;
   }
-  /// Whether a value is read by other steps than one, looked at by a view, or a result.
+  /// Whether anything other than step `reader` uses a value: another step, a view, or the results of the graph.
   constexpr bool is_used_beside(int v, std::size_t reader) const {
     for (std::size_t s = 0; s < plan_.steps.size(); ++s)
       if (s != reader && has(plan_.steps[s].inputs, v)) return true;

@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-/// How one unit computes: the mesh axes of each of its factors, no axis twice.
+/// How one unit computes: the mesh axes that split each of its factors. No axis appears twice.
 using FactorAxes = Growable<AxisList>;
 
-/// Chooses the factors' axes from what the unit's operands claim, the strongest claim first. What can't be expressed in
-/// every operand (a minor factor of a merged dim while the major is not full) is left unsharded, and so is the factor
-/// `whole`, if there is one.
+/// Chooses the axes of a unit's factors from the shardings of its operands; the strongest claim (FactorClaim::before)
+/// chooses first. A factor stays unsharded where some operand could not express the split: a minor factor of a merged
+/// dim whose major factor is not fully split. Factor `whole` (-1: none) stays unsharded too.
 constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
                                     const ValueShardings& values, int whole = -1) {
   FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
@@ -32,7 +32,7 @@ constexpr FactorAxes assign_factors(const Links& links, const Link& link, const 
       used |= 1u << wanted[i];
     }
   }
-  // What is taken from a factor for the sake of one dim may leave it less than full in another.
+  // Clearing a factor for the sake of one dim may break the rule of major factors in another dim, so repeat.
   for (bool changed = true; changed;) {
     changed = false;
     for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
@@ -53,8 +53,8 @@ constexpr FactorAxes assign_factors(const Links& links, const Link& link, const 
   return chosen;
 }
 
-/// The sharding of operand `i` of a link when the factors have these axes. Of a result, axes of factors that it was
-/// summed over are left to `unreduced_axes`.
+/// The sharding of operand `i` of a link when its factors have these axes. For a result it leaves `unreduced` empty:
+/// lacking_axes has the axes over which the result is partial.
 constexpr Sharding sharding_of(const Links& links, const Link& link, int i, const FactorAxes& factors, int rank,
                                const Mesh& mesh) {
   Sharding sharding = replicated(rank);
@@ -67,7 +67,7 @@ constexpr Sharding sharding_of(const Links& links, const Link& link, int i, cons
   return sharding;
 }
 
-/// Factors behind the dims of operand `i`, one bit each.
+/// The factors that the dims of operand `i` consist of, one bit each.
 constexpr std::uint32_t factors_of(const Links& links, const Link& link, int i) {
   std::uint32_t present = 0;
   const LinkOperand& operand = links.operand(link, i);
@@ -78,7 +78,7 @@ constexpr std::uint32_t factors_of(const Links& links, const Link& link, int i) 
   return present;
 }
 
-/// Axes of factors that operand `i` lacks.
+/// The axes of all factors that are not in operand `i`, one bit each. A result is partial over these axes.
 constexpr std::uint16_t lacking_axes(const Links& links, const Link& link, int i, const FactorAxes& factors) {
   const std::uint32_t present = factors_of(links, link, i);
   std::uint16_t axes = 0;
@@ -88,7 +88,8 @@ constexpr std::uint16_t lacking_axes(const Links& links, const Link& link, int i
   return axes;
 }
 
-/// Which parts of result `i` there are: none of a device whose share of a factor that the result lacks is empty.
+/// The parts of partial result `i` that exist. A device has no part when its shard of a summed factor is empty: of 5
+/// rows split over 4 devices in chunks of 2, the fourth device has none.
 constexpr PartList lacking_parts(const Links& links, const Link& link, int i, const FactorAxes& factors,
                                  const Mesh& mesh) {
   const std::uint32_t present = factors_of(links, link, i);

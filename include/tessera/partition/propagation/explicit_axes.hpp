@@ -20,7 +20,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Finds the sharding of each result over the explicit axes from its operands alone, node by node.
+/// Computes the sharding of each result over the explicit axes from its operands alone, node by node.
 class ExplicitAxes {
  public:
   Growable<ExplicitShardings> found;  ///< by graph
@@ -31,7 +31,7 @@ class ExplicitAxes {
     found.resize(static_cast<std::size_t>(program.graph_count));
   }
 
-  /// What gradients add is checked and ruled by nobody: it follows the values.
+  /// `derived`: a body that gradients added. Its shardings follow its operands, and are neither checked nor recorded.
   constexpr void check(int g, const Growable<Sharding>& arguments, bool derived = false) {
     const GraphView graph = program_.graphs[g];
     Growable<Sharding> of;
@@ -74,14 +74,15 @@ class ExplicitAxes {
   constexpr Sharding explicit_part(const Sharding& sharding) const {
     Sharding part = replicated(sharding.rank);
     for (int d = 0; d < sharding.rank; ++d) {
-      if (sharding.priority[d] > 0) continue;  // gathered where it is used
+      // a dim that is only stored split (FSDP): it is gathered where it is used
+      if (sharding.priority[d] > 0) continue;
       for (std::uint8_t axis : sharding.dims[d])
         if (axes_ >> axis & 1u) part.dims[d].push_back(axis);
     }
     return part;
   }
 
-  /// As a constraint says; over axes that it is not about, as its operand.
+  /// The sharding that a constraint names. Axes that the constraint does not mention stay as its operand has them.
   constexpr Sharding constrained(const Node& node, const Sharding& operand) const {
     const Constraint own = Constraint::of(node);
     Sharding made = explicit_part(planned_.resolve(program_.specs[own.spec], node.rank));
@@ -95,8 +96,8 @@ class ExplicitAxes {
     return made;
   }
 
-  /// The constraint that is the only reader of a node and says its sharding, its out_sharding; -1 where there is
-  /// none, -2 where there are several.
+  /// The with_sharding that is the only reader of a node, and so says the node's sharding (the `out_sharding` of JAX).
+  /// -1 where there is none, -2 where several constraints read the node.
   static constexpr int out_sharding(const GraphView& graph, int id) {
     int readers = 0, constraints = 0, found = -1;
     for (int user = id + 1; user < graph.size; ++user)
@@ -105,12 +106,13 @@ class ExplicitAxes {
         ++readers;
         if (!row_of(graph[user]).constrains) continue;
         ++constraints;
-        found = Constraint::of(graph[user]).about >= 0 ? -2 : user;  // of shard_map: about some axes alone
+        found = Constraint::of(graph[user]).about >= 0 ? -2 : user;  // a constraint of shard_map names only some axes
       }
     for (int k = 0; k < graph.output_count; ++k) readers += graph.outputs[k] == id ? 1 : 0;
     return readers == 0 || readers != constraints ? -1 : constraints > 1 ? -2 : found;
   }
-  /// Whether the rules say the sharding of a node. Values without operands are sharded as their readers need them.
+  /// Whether the rules decide the sharding of a node. Values without operands (constants, iotas) are sharded as their
+  /// readers need them.
   static constexpr bool is_ruled(const GraphView& graph, int id) {
     const Node& node = graph[id];
     const OpRow& row = row_of(node);
@@ -129,10 +131,9 @@ class ExplicitAxes {
           concat_text(operands.empty() ? "" : " x ",
                       shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
     }
-    const std::string at = graph[id].source.text();
     fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         at.empty() ? "" : " at ", at, "; name its sharding, such as ts::with_sharding(..., ",
-         spec_of(suggestion, mesh_).text(), ")");
+         graph[id].source, "; name its sharding, such as ts::with_sharding(..., ", spec_of(suggestion, mesh_).text(),
+         ")");
   }
 
   constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
@@ -173,7 +174,7 @@ class ExplicitAxes {
           object("a dim that the operation takes whole is split");
           continue;
         }
-        // One operand of a product is gathered where the other has all of a summed dim.
+        // Only one operand of a product is split along the summed dim: that operand is gathered.
         const bool met = !axes[f].empty();
         if (!met)
           axes[f] = own.dims[d];
@@ -188,7 +189,7 @@ class ExplicitAxes {
     for (int d = 0; d < node.rank; ++d) {
       const auto& factors = rule.result.dims[d];
       if (factors.empty()) continue;
-      bool whole = true;  // the major ones before are split as far as they go
+      bool whole = true;  // whether every more significant factor is split down to one index a device
       for (std::size_t k = 0; k < factors.size(); ++k) {
         const auto f = static_cast<std::size_t>(factors[k]);
         const AxisList& own = axes[f];
@@ -211,8 +212,8 @@ class ExplicitAxes {
     if (out >= 0) return explicit_part(planned_.resolve(program_.specs[graph[out].index()], node.rank));
     return made;
   }
-  /// Gives the axes of a dim that is split or merged to its parts, major first: a part takes axes until it is one index
-  /// on each device, and then the next does. False where they don't divide a part.
+  /// Distributes the axes of a dim that a reshape splits or merges over the dim's factors, the most significant first:
+  /// a factor takes axes until each device has one index of it. False where the axis sizes don't divide a factor.
   template <class Factors>
   constexpr bool split_factors(const AxisList& list, const Factors& factors, const Shape& extents,
                                Growable<AxisList>& axes) const {
@@ -230,7 +231,7 @@ class ExplicitAxes {
     }
     return next == list.size();
   }
-  /// Whether they do on a mesh with more cuts, which all is checked on anew.
+  /// Whether cutting axes into sub-axes makes the axes fit; the program is then checked again on the finer mesh.
   template <class Factors>
   constexpr bool cut(const AxisList& list, const Factors& factors, const Shape& extents) const {
     return search_.cut_all(list, static_cast<int>(factors.size()), [&](int k) {
@@ -266,12 +267,12 @@ class ExplicitAxes {
 
 }  // namespace detail
 
-/// The shardings of the values of a program over explicit mesh axes: over these a result takes the axes of its
-/// operands, dim by dim, and where that is not unique there has to be a with_sharding, which alone reads the result and
-/// says its sharding. What gradients add follows the values, and is not checked. By graph; where `search`
-/// finds axes to cut, these are not yet the rules. Errors:
-/// `policy`, with the operands, the reason, the line, and the call to write. Source: the rules are those of explicit
-/// axes ("sharding in types") in JAX.
+/// The shardings of a program's values over explicit mesh axes, by graph. A result takes the axes of its operands, dim
+/// by dim. Where that is ambiguous, a with_sharding has to be the only reader of the result and say its sharding.
+/// Values that gradients add follow their operands and are not checked.
+/// Where `search` finds axes to cut, the result is preliminary: call again on the cut mesh.
+/// Errors: `policy`, with the operands, the reason, the user's line and the call to write.
+/// Source: explicit axes ("sharding in types") of JAX.
 constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& program, const PlannedMesh& mesh,
                                                          const Growable<GraphShapes>& shapes,
                                                          const Growable<Sharding>& arguments, unsigned axes,

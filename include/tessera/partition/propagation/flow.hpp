@@ -14,20 +14,24 @@
 
 namespace tessera {
 
-/// How the units of one graph compute, and which values stay partial on the way from one to the next.
+/// Decides how each unit of a graph computes (the axes of its factors), and which values stay partial from one unit to
+/// the next.
 ///
-/// A partial value is passed on as it is when its only reader is linear in it, uses none of its axes itself, and makes
-/// nothing larger of it: the reduction then happens further down, where several may have become one.
+/// A partial value is not reduced before its reader when that reader is its only one, is linear in it, is not split
+/// along the same axes, and has results no larger than the value. Example: `a @ b + c @ d` with both products partial
+/// over "model" becomes one all_reduce of the sum.
 class Flow {
  public:
-  Growable<FactorAxes> factors;        ///< by unit
-  Growable<Sharding> produced;         ///< by node: as the unit that makes it leaves it
-  Growable<std::uint16_t> deferred;    ///< by node: axes over which its reader takes it unreduced
-  Growable<PartList> parts;            ///< by node: which parts of a partial value there are
-  Growable<std::uint16_t> added_over;  ///< by unit: of a sum of numbers, axes over which its result is partial
-  Growable<std::uint8_t> avoids_halo;  ///< by unit: whether it takes a split dim whole, which sends less
+  Growable<FactorAxes> factors;  ///< by unit
+  Growable<Sharding> produced;   ///< by node: the sharding in which its unit makes it, partial axes included
+  /// by node: the axes over which its reader takes it partial, so that no reduction comes between
+  Growable<std::uint16_t> deferred;
+  Growable<PartList> parts;            ///< by node: which parts of a partial value exist (the others are empty)
+  Growable<std::uint16_t> added_over;  ///< by unit: for a sum of rank-0 tensors, the axes over which the sum is partial
+  /// by unit: whether it gathers a split dim because a halo exchange would send more
+  Growable<std::uint8_t> avoids_halo;
 
-  /// `deterministic`: units that reduce are computed whole.
+  /// `deterministic`: units that reduce gather their operands and compute replicated.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
                  const Mesh& mesh, const ValueShardings& values, bool deterministic = false)
       : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values) {
@@ -57,7 +61,7 @@ class Flow {
   constexpr const Link& link(int u) const {
     return links_.links[static_cast<std::size_t>(links_.of_unit[static_cast<std::size_t>(u)])];
   }
-  /// How a unit other than a repeat wants its input i, unreduced axes that it accepts included.
+  /// The sharding in which unit u (not a repeat) reads its input i, with the axes over which the input may be partial.
   constexpr Sharding needed(int u, int i) const {
     const int node = units_.input(u, i).node;
     if (units_[u].kind == UnitKind::constraint) return values_.of[at(units_[u].root)].without_priority();
@@ -75,7 +79,7 @@ class Flow {
   const Mesh& mesh_;
   const ValueShardings& values_;
   Growable<std::int32_t> readers_;
-  Growable<std::int32_t> made_by_;  // by node: its unit
+  Growable<std::int32_t> made_by_;  // by node: the unit that makes it
   Growable<std::uint8_t> partial_;
   Growable<Dependence> dependence_;
 
@@ -85,14 +89,15 @@ class Flow {
     readers_.assign(at(graph_.size), 0);
     for (int u = 0; u < units_.count; ++u)
       for (int i = 0; i < units_[u].input_count; ++i) ++readers_[at(units_.input(u, i).node)];
-    for (int k = 0; k < graph_.output_count; ++k) readers_[at(graph_.outputs[k])] += 2;  // a result is never partial
+    // counts as two more readers: a result of the graph is never partial
+    for (int k = 0; k < graph_.output_count; ++k) readers_[at(graph_.outputs[k])] += 2;
   }
 
   constexpr std::int64_t device_bytes(int node) const {
     return local_bytes(found_.shapes[at(node)], produced[at(node)], mesh_, graph_[node].dtype);
   }
 
-  /// Axes of input i that the unit could take it unreduced over.
+  /// The axes over which unit u could read its input i partial; 0 where it needs the input reduced.
   constexpr std::uint16_t candidate(int u, int i, unsigned taken_by_unit) const {
     const int node = units_.input(u, i).node;
     const Sharding& made = produced[at(node)];
@@ -102,9 +107,9 @@ class Flow {
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
   }
 
-  /// Rows that cross borders are sent alone, unless fewer bytes bring the whole dim together, by a gather or onto
-  /// another dim. Counted are the reshards of operands and of the result; where there are none, a device sends at most
-  /// what it has, which a gather sends at least.
+  /// Chooses between a halo exchange and keeping the dim whole on each device (all_gather, or all_to_all onto another
+  /// dim), by bytes sent. Both choices count the reshards of operands and result that they cause. Where the split
+  /// choice needs no reshard, its halo is at most a device's shard, which a gather sends at least.
   constexpr void choose_halo(int u) {
     FactorAxes& own = factors[at(u)];
     int moved = 0;
@@ -119,12 +124,13 @@ class Flow {
     own = std::move(whole);
     avoids_halo[at(u)] = 1;
   }
-  /// Whether a unit moves elements, and what devices have of its result may sum up to it.
+  /// Whether the unit is a layout unit that may leave its result partial: `x[3]` of a split dim is a row on one device
+  /// and zeros on all others.
   constexpr bool takes_row(int u) const {
     return units_[u].kind == UnitKind::layout && row_of(graph_[units_[u].root]).partial != nullptr;
   }
-  /// One row of a split dim is summed up from what devices have of it, unless the dim is gathered in fewer bytes, once
-  /// for all units that take a row of it.
+  /// Chooses how to take one row of a split dim: an all_reduce of the row, or an all_gather of the dim, which all units
+  /// that take a row of this dim share. The fewer bytes win.
   constexpr void choose_row(int u, bool deterministic) {
     const Node& node = graph_[units_[u].root];
     const int factor = row_factor(u);
@@ -141,13 +147,14 @@ class Flow {
     if (!deterministic && rows * sum < reshards(u, whole).bytes) return;
     factors[at(u)] = std::move(whole);
   }
-  /// The factor of a slice's dim of which the result is one row; -1 where it is more.
+  /// The factor of the dim of which a slice takes one row; -1 for a slice of more rows.
   constexpr int row_factor(int u) const {
     for (int f = 0; f < link(u).factor_count; ++f)
       if (links_.factor(link(u), f).kind == FactorKind::reduction) return f;
     return -1;
   }
-  /// How many of a layout unit's operands and results are resharded, and what a device sends for it.
+  /// How many operands and results of a layout unit need a reshard, and the bytes that a device sends for these
+  /// reshards.
   struct Reshards {
     int count = 0;
     std::int64_t bytes = 0;
@@ -203,7 +210,7 @@ class Flow {
                                               unit.kind == UnitKind::attention;
   }
 
-  /// Leaves a dim of a unit's result unsplit.
+  /// Removes all axes from dim `d` of unit `u`'s result.
   constexpr void keep_whole(int u, int d) {
     const Link& own = link(u);
     const LinkOperand& result = links_.operand(own, units_[u].input_count);
@@ -216,7 +223,7 @@ class Flow {
     return kind == UnitKind::fused || kind == UnitKind::contraction || kind == UnitKind::indexed;
   }
 
-  /// All parts of a value are needed, and so are those that it is made from.
+  /// Marks all parts of a partial value as existing, and those of the partial values that it is computed from.
   constexpr void need_all_parts(int node) {
     if (parts[at(node)].entries.empty()) return;
     parts[at(node)] = {};
@@ -225,7 +232,8 @@ class Flow {
       if (deferred[at(units_.input(u, i).node)] != 0) need_all_parts(units_.input(u, i).node);
   }
 
-  /// Lets results that take over parts of unit u's inputs lack the parts that all of these lack.
+  /// A part of a result that is linear in partial inputs (`takes_over` of the result is 1) is empty where that part of
+  /// all these inputs is. Where the inputs differ in their empty parts, all parts of them are made.
   constexpr void pass_parts(int u, const Growable<std::uint8_t>& takes_over) {
     const Unit& unit = units_[u];
     const PartList* common = nullptr;
@@ -246,8 +254,8 @@ class Flow {
       if (takes_over[at(o)]) parts[at(units_.output(u, o).node)].join(*common);
   }
 
-  /// A sum of rank-0 tensors takes operands that are partial over different axes, and is reduced once: an operand that
-  /// is replicated over an axis is added on the devices with coordinate 0.
+  /// A sum of rank-0 tensors may read operands that are partial over different axes; the sum is reduced once. An
+  /// operand that is replicated over one of these axes is added only on the devices with coordinate 0 along it.
   constexpr bool pass_numbers(int u, unsigned used) {
     const Unit& unit = units_[u];
     if (unit.rank != 0 || used != 0) return false;
@@ -279,7 +287,8 @@ class Flow {
     return true;
   }
 
-  /// What is stored in the way it is made keeps its mark: it is gathered where it is read.
+  /// A dim that is made with the axes in which it is stored (FSDP) keeps the priority of a stored dim: readers gather
+  /// it.
   static constexpr void keep_priorities(Sharding& made, const Sharding& wanted) {
     for (int d = 0; d < made.rank; ++d)
       if (made.dims[d] == wanted.dims[d]) made.priority[d] = wanted.priority[d];
@@ -342,8 +351,8 @@ class Flow {
       pass_parts(u, {1});
       break;
     }
-    // A value that a product is added to may be partial over axes that the product is partial over; it is added to the
-    // part at index 0 of the others.
+    // `addend + a @ b`: the addend may be partial over axes over which the product is partial. Along the product's
+    // other axes it is added on the devices with coordinate 0.
     if (unit.addend < 0) return;
     const std::uint16_t own = candidate(u, unit.input_count - 1, 0);
     if (own == 0 || (own & ~produced[at(result)].unreduced) != 0) return;

@@ -22,16 +22,15 @@ namespace detail {
                                        const CollectiveInfo& collective, const Sharding& from, const Sharding& to,
                                        const Mesh& mesh) {
   const Node& made = graph[node];
-  const std::string by = made.source.text(), at = collective.source.text();
   fail(errc::policy, "[plan] implicit reshard: ", name_of(collective.kind), " of ", collective.payload_bytes,
-       " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name, by.empty() ? "" : " at ",
-       by, ", from ", text(from, mesh), " to ", text(to, mesh), at.empty() ? "" : " for its use at ", at);
+       " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name, made.source, ", from ",
+       text(from, mesh), " to ", text(to, mesh), collective.source.line == 0 ? "" : " for its use", collective.source);
 }
 
 }  // namespace detail
 
-/// Throws for the first reshard of a plan that no constraint asks for. Errors: `policy`, which names the value, its
-/// sharding, how it is wanted, and the lines.
+/// Throws for the first reshard of a plan that no constraint requires. Errors: `policy`, which names the value, its
+/// sharding, the sharding that the reader needs, and the lines of both.
 inline void forbid_implicit_reshards(const Plan& plan, const ProgramView& program) {
   for (std::size_t g = 0; g < plan.graphs.size(); ++g)
     for (const PlanStep& step : plan.graphs[g].steps)

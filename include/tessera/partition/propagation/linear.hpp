@@ -13,9 +13,10 @@ namespace tessera {
 /// How a value depends on the partial inputs of the unit that computes it.
 enum class Dependence : std::uint8_t {
   invariant,  ///< not at all
-  zero,       ///< it is zero, which is invariant and linear at once
-  linear,     ///< homogeneous and linear in all of them together: its parts sum to it
-  nonlinear   ///< any other way: the inputs must be reduced first
+  zero,       ///< it is zero for all inputs, which is both invariant and linear
+  /// linear in all partial inputs together: the value computed from each device's parts sums to the whole value
+  linear,
+  nonlinear  ///< in any other way: the inputs must be reduced first
 };
 
 namespace detail {
@@ -50,9 +51,9 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
 
 }  // namespace detail
 
-/// How the results of a fused unit depend on the values marked in `partial` (by node). `scratch` is by node, all
-/// invariant. Returns false when some result depends on them and is not linear; otherwise `linear` says of each result
-/// whether it does.
+/// Computes for each result of a fused unit whether it depends on the values marked in `partial` (by node); `linear`
+/// receives 1 where it does. Returns false when a result depends on them and is not linear. `scratch` is by node, all
+/// `invariant` before and after.
 constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int u,
                             const Growable<std::uint8_t>& partial, Growable<Dependence>& scratch,
                             Growable<std::uint8_t>& linear) {

@@ -13,15 +13,15 @@
 
 namespace tessera {
 
-/// One factor of a link. A compound factor shares a dim with others somewhere, so that only axes whose sizes divide it
-/// can split it.
+/// One factor of a link. A factor is compound when some dim consists of it and other factors (a reshape splits or
+/// merges the dim): only axes whose sizes divide its extent can split it.
 struct LinkFactor {
   FactorKind kind = FactorKind::pass;
   bool compound = false;
   std::int64_t extent = 1;
 };
 
-/// A dim of an operand and the factors that it consists of, major first.
+/// A dim of an operand and the factors that it consists of, the most significant first.
 struct LinkDim {
   std::int32_t operand = 0;
   std::int8_t dim = 0, count = 0;
@@ -31,15 +31,15 @@ struct LinkDim {
 struct LinkOperand {
   std::int32_t node = -1;
   std::int64_t bytes = 0;
-  std::int32_t first_dim = 0, dim_count = 0;  ///< in the list of dims
+  std::int32_t first_dim = 0, dim_count = 0;  ///< its dims, as a range of Links::dims
   bool output = false;
-  bool narrow = false;  ///< an input that repeats along some dim of a fused unit's space
+  bool narrow = false;  ///< an input of a fused unit that is broadcast along some dim of the unit's iteration space
 };
 
-/// Values whose shardings hang together: what one unit reads and makes, or one carried value of a repeat. Inputs come
-/// before outputs, in the order of the unit's.
+/// A group of values whose shardings depend on each other: the inputs and outputs of one unit, or the two ends of a
+/// carried value of a repeat. Inputs come before outputs, each in the unit's order.
 struct Link {
-  std::int32_t unit = -1;  ///< -1 for the argument and the output of a carried value, seen from within the body
+  std::int32_t unit = -1;  ///< -1 for a carried value: the body's argument and the body's output of one layer
   UnitKind kind = UnitKind::fused;
   std::int32_t first_factor = 0, factor_count = 0;
   std::int32_t first_operand = 0, operand_count = 0;
@@ -54,7 +54,7 @@ class Links {
   Growable<LinkOperand> operands;
   Growable<LinkDim> dims;
   Growable<std::int32_t> of_unit;  ///< the link of each unit, -1 for a repeat
-  bool splits_dims = false;        ///< whether a dim consists of several factors
+  bool splits_dims = false;        ///< whether any dim consists of several factors
 
   constexpr Links() = default;
   constexpr Links(const GraphView& graph, const UnitsView& units, const GraphShapes& found)
@@ -79,7 +79,7 @@ class Links {
     }
   }
 
-  /// Two values of one shape with one sharding.
+  /// Links two values of one shape that have the same sharding.
   constexpr void tie(int unit, int from, int to) {
     begin(unit, UnitKind::repeat);
     const Node& node = graph_[to];
@@ -92,7 +92,8 @@ class Links {
     finish();
   }
 
-  /// A value with the sharding of another value; of a pair, both with both.
+  /// Links an `alike` node, its two operands, and where operand 1 is an `alike` node as well (the pair that
+  /// ts::shard_as makes), the operand of that one.
   constexpr void tie_alike(int id) {
     const int from = graph_.operand(id, 0), other = graph_.operand(id, row_of(graph_[id]).sharded_as);
     begin(-1, UnitKind::repeat);
@@ -194,7 +195,8 @@ class Links {
   }
 };
 
-/// The part of `axes` that can split a factor: all of them, or of a compound factor those whose sizes divide it.
+/// The axes of `axes` that can split a factor: all of them for a simple factor, those whose sizes divide the extent for
+/// a compound one.
 constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, const Mesh& mesh) {
   if (!factor.compound) return axes;
   AxisList fit;
@@ -208,8 +210,8 @@ constexpr AxisList splitting(const LinkFactor& factor, const AxisList& axes, con
   return fit;
 }
 
-/// Splits the axes of a dim among its factors: to the major one while they divide it, to the next when it is full.
-/// Calls f(factor, axes) for factors that get any.
+/// Distributes the axes of a dim over its factors: the most significant factor takes axes while their sizes divide it,
+/// the next one follows when it is fully split. Calls f(factor, axes) for each factor with axes.
 template <class F>
 constexpr void split_axes(const Links& links, const Link& link, const LinkDim& dim, const AxisList& axes,
                           const Mesh& mesh, F&& f) {
@@ -227,7 +229,8 @@ constexpr void split_axes(const Links& links, const Link& link, const LinkDim& d
   }
 }
 
-/// The axes of a dim, given those of its factors: of a minor factor only when the majors are full.
+/// The axes of a dim, from the axes of its factors. A factor adds axes only where all more significant factors are
+/// fully split.
 template <class AxesOf>
 constexpr AxisList join_axes(const Links& links, const Link& link, const LinkDim& dim, const Mesh& mesh,
                              AxesOf&& axes_of) {

@@ -10,12 +10,12 @@
 
 namespace tessera {
 
-/// The shardings of the values of one graph, as far as they are known.
+/// The shardings of the values of one graph, as far as propagation has found them.
 struct ValueShardings {
   Growable<Sharding> of;            ///< by node
-  Growable<std::uint8_t> fixed;     ///< by node: given, so that propagation leaves it alone
-  Growable<std::uint16_t> closed;   ///< by node: axes that propagation does not give it, one bit each
-  Growable<std::uint8_t> argument;  ///< by node: comes from the caller; its axes go before those of computed values
+  Growable<std::uint8_t> fixed;     ///< by node: set by the caller or a constraint, so propagation does not change it
+  Growable<std::uint16_t> closed;   ///< by node: axes that propagation must not add to it, one bit each
+  Growable<std::uint8_t> argument;  ///< by node: an argument of the program; its axes win over those of computed values
 
   constexpr ValueShardings() = default;
   constexpr explicit ValueShardings(const GraphView& graph)
@@ -26,20 +26,20 @@ struct ValueShardings {
   }
 };
 
-/// The shardings of the values of one graph over the explicit axes of a mesh, where rules say them and propagation has
-/// no choice.
+/// The shardings of the values of one graph over the explicit axes of a mesh. Rules decide these; propagation decides
+/// the rest.
 struct ExplicitShardings {
-  unsigned axes = 0;             ///< one bit a mesh axis; none: all axes are automatic
-  Growable<Sharding> of;         ///< by node: over these axes alone
-  Growable<std::uint8_t> given;  ///< by node
+  unsigned axes = 0;             ///< one bit a mesh axis; 0: all axes are automatic
+  Growable<Sharding> of;         ///< by node: over the explicit axes alone
+  Growable<std::uint8_t> given;  ///< by node: whether the rules decide it
 
   constexpr bool rules(int node) const { return axes != 0 && given[static_cast<std::size_t>(node)] != 0; }
-  /// Whether an axis may split a dim of a node.
+  /// Whether propagation may split a dim of a node by an axis.
   constexpr bool allows(int node, int dim, int axis) const {
     return !rules(node) || !(axes >> axis & 1u) ||
            of[static_cast<std::size_t>(node)].dims[dim].contains(static_cast<std::uint8_t>(axis));
   }
-  /// The axes of a dim with those that are explicit as the rules have them.
+  /// The axes of a dim, with the explicit axes in `found` replaced by those of the rules.
   constexpr AxisList ruled(int node, int dim, const AxisList& found) const {
     AxisList automatic, own;
     for (std::uint8_t axis : found) (axes >> axis & 1u ? own : automatic).push_back(axis);
@@ -49,7 +49,7 @@ struct ExplicitShardings {
       if (automatic.size() < AxisList::capacity()) automatic.push_back(axis);
     return automatic;
   }
-  /// Whether this sharding of a node is not the one that the rules say.
+  /// Whether the explicit axes of this sharding differ from those of the rules.
   constexpr bool change(int node, const Sharding& found) const {
     bool differs = false;
     for (int d = 0; d < found.rank && rules(node); ++d)
@@ -58,16 +58,16 @@ struct ExplicitShardings {
   }
 };
 
-/// Mesh axes that dims of a unit's operands give to one factor.
+/// The mesh axes that the dims of a unit's operands suggest for one factor.
 struct FactorClaim {
   AxisList axes;
   std::uint8_t priority = 0;
   bool argument = false;
   FactorKind kind = FactorKind::pass;
   std::int8_t factor = -1;
-  std::int64_t bytes = 0;  ///< of all operands that agree
+  std::int64_t bytes = 0;  ///< of all operands that suggest the same axes
 
-  /// Which claim wins where two can't both hold.
+  /// Whether this claim wins over the other one: a lower priority, arguments of the program, more bytes, ...
   constexpr bool before(const FactorClaim& other) const {
     if (priority != other.priority) return priority < other.priority;
     if (argument != other.argument) return argument;
@@ -78,9 +78,9 @@ struct FactorClaim {
   }
 };
 
-/// The claims on the factors of a link, the strongest first. A way to store a value (a priority above 0) makes no claim
-/// where the value is only read by something other than an elementwise computation, nor where rows would have to cross
-/// borders: it is gathered there.
+/// The claims on the factors of a link, the strongest first. A dim that is only stored split (priority above 0, FSDP)
+/// makes no claim where a contraction, a lookup or attention reads it, nor where a halo would be needed: it is gathered
+/// there.
 class ClaimList {
  public:
   Growable<FactorClaim> claims;
@@ -113,7 +113,7 @@ class ClaimList {
     sort();
   }
 
-  /// Something other than an elementwise computation.
+  /// Whether units of this kind gather dims that are only stored split; elementwise and layout units don't.
   static constexpr bool reads_whole(UnitKind kind) {
     return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
   }
@@ -122,8 +122,8 @@ class ClaimList {
   const Links& links_;
   const Mesh& mesh_;
 
-  /// Axes of a dim that has to be whole go to the first dim that nothing else splits and that they divide, so that an
-  /// all_to_all takes the place of an all_gather. Source: GSPMD does so for sorts.
+  /// Moves the axes of a dim that has to be whole (the dim of a sort) to the first dim that they divide and that no
+  /// claim splits: an all_to_all then replaces an all_gather. Source: GSPMD does so for sorts.
   constexpr void move_off_whole_dims(const Link& link, const ValueShardings& values, int max_priority) {
     for (int s = link.first_dim; s < link.first_dim + link.dim_count; ++s) {
       const LinkDim& dim = links_.dims[static_cast<std::size_t>(s)];
@@ -151,7 +151,7 @@ class ClaimList {
       if (moved.factor >= 0) add(moved);
     }
   }
-  /// The first factor other than `taken` that nothing claims and that `size` divides; -1 when there is none.
+  /// The first factor other than `taken` that has no claim and whose extent `size` divides; -1 when there is none.
   constexpr std::int8_t free_factor(const Link& link, std::int64_t size, int taken) const {
     for (int f = 0; f < link.factor_count; ++f) {
       const LinkFactor& factor = links_.factor(link, f);
@@ -183,9 +183,10 @@ class ClaimList {
   }
 };
 
-/// Spreads shardings along links, both ways, to a fixpoint: each value gets one sharding. Weaker claims never take an
-/// axis from stronger ones: dims to compute in go before dims to store in; within that, elementwise and layout units go
-/// before contractions, kept dims before summed ones, and whole operands before those that repeat.
+/// Propagates shardings along links, forwards and backwards, until nothing changes. A weaker claim never takes an axis
+/// from a stronger claim. Order of strength: dims that are split for computing before dims that are only stored split;
+/// within these, elementwise and layout units before contractions, kept dims before summed dims, operands of full shape
+/// before broadcast operands.
 /// Source: the order follows Shardy's propagation strategy.
 class Propagation {
  public:
@@ -211,7 +212,8 @@ class Propagation {
   }
 
  private:
-  // Whole pass-through, every pass-through, sums and halos too, operands that repeat too.
+  // 0: kept factors of elementwise and layout units; 1: of all units; 2: also summed dims and halos; 3: also broadcast
+  // operands.
   static constexpr int stages = 4;
   const Links& links_;
   const Mesh& mesh_;
@@ -222,7 +224,7 @@ class Propagation {
   Growable<std::uint8_t> dirty_, visited_;
   bool changed_ = false;
 
-  /// What passing on costs communication.
+  /// Factors whose split costs communication in the unit itself, so they are tried late.
   static constexpr bool is_late(FactorKind kind) {
     return kind == FactorKind::reduction || kind == FactorKind::permutation;
   }
@@ -241,7 +243,7 @@ class Propagation {
       }
   }
 
-  /// Whether a link can do more in this stage than in the one before.
+  /// Whether a link can pass on more in this stage than in the stage before it.
   constexpr bool enters(const Link& link, int stage) const {
     if (stage == 2) {
       for (int f = 0; f < link.factor_count; ++f)
@@ -253,7 +255,7 @@ class Propagation {
     return false;
   }
 
-  /// Only links of values with a sharding at this level have anything to pass on.
+  /// Marks the links that have anything to pass on: those of a value with a dim split at this priority.
   constexpr void mark_readers(int level) {
     dirty_.assign(links_.links.size(), 0);
     visited_.assign(links_.links.size(), 0);
@@ -308,7 +310,7 @@ class Propagation {
     return moved;
   }
 
-  /// A way to store gives an axis up where a computation uses it for something else.
+  /// A dim that is only stored split (FSDP) does not pass on an axis that a computation uses for another factor.
   constexpr bool yields(const FactorClaim& claim) const {
     for (const FactorClaim& other : claims_.claims) {
       if (other.priority >= claim.priority || other.factor == claim.factor) continue;

@@ -17,23 +17,24 @@
 
 namespace tessera {
 
-/// What is known of the nodes of one graph once the arguments' shapes are.
+/// The shapes and host scalars of the nodes of one graph, for given shapes of the arguments.
 struct GraphShapes {
   Growable<Shape> shapes;        ///< by node; empty for host scalars and repeats
-  Growable<HostNumber> numbers;  ///< by node: host scalars, 0 elsewhere
-  std::int64_t layers = 1;       ///< of a body: how often it runs
+  Growable<HostNumber> numbers;  ///< by node: the values of host scalars, 0 for other nodes
+  std::int64_t layers = 1;       ///< of the body of a repeat: how many layers it runs
 };
 
 namespace detail {
 
-/// The axes of the refined mesh that it is made of, one bit each.
+/// The axes of the refined mesh that a named axis or sub-axis consists of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
   if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
-/// The number behind a host scalar, given those before it. Integers are exact, and divide towards zero, as in C++.
-/// Without a mesh, sizes of its axes are what they were. `known` is false for what depends on a Scalar: integers wrap.
+/// The value of a host scalar, from the values of earlier nodes. Integers are exact, and divide towards zero as in C++.
+/// `mesh` gives sizes of axes; null keeps the sizes that `numbers` has. `known` is false for what depends on a Scalar:
+/// its integers wrap instead of failing.
 constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* shapes, const HostNumber* numbers,
                                  const HostNumber* arguments, const Mesh* mesh, bool known) {
   const Node& node = graph[id];
@@ -48,7 +49,8 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
     if (known) fail_integers(found, row.name, first.integer(), second.integer(), node.source);
     return found == IntegerResult::too_large ? exact : 0;
   }
-  // What the compiler can't compute is a Scalar that is not known yet, and no shape depends on it.
+  // A constant expression cannot divide by 0. The divisor is a Scalar whose value is not known yet; no shape depends on
+  // it.
   if (row.divides && second.real() == 0 && std::is_constant_evaluated()) return 0;
   double result = 0;
   if (row.folds || !std::is_constant_evaluated()) result = row.number(first.real(), second.real(), 0);
@@ -61,21 +63,19 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  const std::string at = node.source.text();
   fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       at.empty() ? "" : " at ", at);
+       node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
   fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
 }
-/// What a layer returns is what the next one is given.
+/// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
                                                                              const Shape& given,
                                                                              const Shape& returned) {
-  const std::string at = result.source.line != 0 ? result.source.text() : repeat.source.text();
   fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
-       " becomes ", shape_text(result.dtype, returned), at.empty() ? "" : " at ", at);
+       " becomes ", shape_text(result.dtype, returned), result.source.line != 0 ? result.source : repeat.source);
 }
 
 class ShapeInference {
@@ -117,9 +117,9 @@ class ShapeInference {
   const Mesh& mesh_;
   const HostNumber* numbers_;
   Growable<GraphShapes>& found_;
-  std::int64_t elements_ = 0;  ///< of all values
+  std::int64_t elements_ = 0;  ///< of all values together
 
-  /// Before anything is computed from a shape.
+  /// Checks the sizes of a value before anything is computed from its shape.
   constexpr void count(const ShapeContext& c, const Shape& shape) {
     const std::int64_t own = elements_of(shape);
     if (own < 0) fail_large(c, shape);
@@ -169,11 +169,13 @@ class ShapeInference {
 
 }  // namespace detail
 
-/// Shapes of all nodes of all graphs, from shapes and numbers by argument. A Scalar's number need not be known: it
-/// decides no shape. `numbers` may be null when the program has neither Dims nor Scalars.
-/// Errors: `shape_mismatch` from the rows, `capacity` for a value of more than max_elements, for all values together
-/// of more than max_program_elements and for sizes beyond 64 bits, `dim_range` for a Dim divided by zero, `spec_axis`
-/// for the size of an axis that the mesh lacks, `structure` for stacked operands of different numbers of layers.
+/// Infers the shapes of all nodes of all graphs from `arguments` (shapes) and `numbers` (values of Dims and Scalars),
+/// both by argument. The value of a Scalar need not be known, since no shape depends on it. `numbers` may be null when
+/// the program has neither Dims nor Scalars.
+/// Errors: `shape_mismatch` from the operations' shape rules; `capacity` for a value of more than max_elements, for all
+/// values together of more than max_program_elements, and for sizes beyond 64 bits; `dim_range` for a Dim divided by
+/// zero; `spec_axis` for the size of an axis that the mesh lacks; `structure` for stacked operands with different
+/// numbers of layers.
 constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const Shape* arguments,
                                              const HostNumber* numbers, const Mesh& mesh = {}) {
   Growable<GraphShapes> found(static_cast<std::size_t>(program.graph_count));
@@ -181,8 +183,9 @@ constexpr Growable<GraphShapes> infer_shapes(const ProgramView& program, const S
   return found;
 }
 
-/// Computes the host scalars of a graph anew for the numbers of a call: what a plan kept when it was made does not know
-/// its Scalars. `host` marks them (see host_scalars); `values` is by node, and others keep what they hold.
+/// Computes the host scalars of a graph for the arguments of one call; a plan from the cache was made for other values
+/// of Scalars. `host` marks host scalars (see host_scalars). `values` is by node; entries of other nodes are not
+/// changed.
 inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t>& host, const Growable<Shape>& shapes,
                              const HostNumber* arguments, Growable<HostNumber>& values) {
   for (int id = 0; id < graph.size; ++id)

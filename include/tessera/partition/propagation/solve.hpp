@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// The sharding of one slice of a stacked value.
+/// The sharding of one layer of a stacked value.
 constexpr Sharding without_layers(const Sharding& stacked) {
   Sharding slice = replicated(stacked.rank - 1);
   for (int d = 0; d < slice.rank; ++d) {
@@ -22,7 +22,7 @@ constexpr Sharding without_layers(const Sharding& stacked) {
   return slice;
 }
 
-/// The sharding of a stack of slices: layers are never split among devices.
+/// The sharding of a stack of values with this sharding. The dim of layers is never split among devices.
 constexpr Sharding with_layers(const Sharding& slice) {
   Sharding stacked = replicated(slice.rank + 1);
   for (int d = 0; d < slice.rank; ++d) {
@@ -32,17 +32,17 @@ constexpr Sharding with_layers(const Sharding& slice) {
   return stacked;
 }
 
-/// A sharding that the caller wants a result in.
+/// The sharding that the caller requests for an output of the program, if any.
 struct OutputRequest {
   bool given = false;
   Sharding sharding{};
 };
 
-/// Shardings of all values of a program, bodies of repeats included: propagation runs in each graph, and what it finds
-/// is passed between a repeat and its body until nothing changes.
+/// Finds the shardings of all values of a program. Propagation runs in the main graph and in each body of a repeat; a
+/// repeat passes shardings between its operands and its body until nothing changes.
 class ShardingSolver {
  public:
-  /// `explicit_shardings` by graph, where some axes are explicit.
+  /// `explicit_shardings`: by graph, for programs with explicit axes.
   constexpr ShardingSolver(const ProgramView& program, const UnitsView* units, const PlannedMesh& mesh,
                            const Growable<GraphShapes>& found,
                            const Growable<ExplicitShardings>& explicit_shardings = {})
@@ -61,7 +61,7 @@ class ShardingSolver {
   Growable<Links> links;              ///< by graph
   Growable<ExplicitShardings> rules;  ///< by graph
 
-  /// `arguments` by argument of the program; `requests` by output, or null.
+  /// `arguments`: shardings by argument of the program. `requests`: by output of the program, or null.
   constexpr void solve(const Sharding* arguments, const OutputRequest* requests) {
     const GraphView graph = program_.main();
     ValueShardings made = initial(0);
@@ -81,13 +81,13 @@ class ShardingSolver {
     settle(0);
   }
 
-  /// The node of an argument of a graph, -1 when it is not used.
+  /// The node of argument `index` of graph g; -1 when no node reads that argument.
   constexpr int argument_node(int g, int index) const {
     const auto& nodes = argument_nodes_[size(g)];
     return size(index) < nodes.size() ? nodes[size(index)] : -1;
   }
 
-  /// How a body takes and gives carried value k.
+  /// The sharding in which a body takes carried value k as an argument and returns it for the next layer.
   constexpr Sharding carried(int body, int k) const {
     const int node = argument_node(body, k);
     const ValueShardings& inner = values[size(body)];
@@ -129,15 +129,15 @@ class ShardingSolver {
     }
   }
 
-  /// What a constraint says. Its errors name the user's line.
+  /// The sharding that a constraint names, on the refined mesh. Errors are those of the spec, with the user's line.
   constexpr Sharding wanted(const Node& node) const {
     const PartitionSpec& spec = program_.specs[node.index()];
-    if (Constraint::of(node).about >= 0) return refined(spec, node.rank);  // its axes are known
+    // closed_axes() has checked the axes that shard_map names.
+    if (Constraint::of(node).about >= 0) return refined(spec, node.rank);
     try {
       return refined(spec, node.rank);
     } catch (const error& e) {
-      const std::string at = node.source.text();
-      throw error(e.id(), concat_text(e.what(), ", in with_sharding", at.empty() ? "" : " at ", at));
+      fail(e.id(), e.what(), ", in with_sharding", node.source);
     }
   }
 
@@ -145,7 +145,7 @@ class ShardingSolver {
     return canonical(planned_.resolve(spec, rank), mesh_);
   }
 
-  /// The axes that a constraint is about, 0: all.
+  /// The axes that a constraint of shard_map fixes, one bit each; 0 for a constraint that fixes all axes.
   constexpr std::uint16_t closed_axes(const Node& node) const {
     unsigned axes = 0;
     if (const int about = Constraint::of(node).about; about >= 0)
@@ -154,7 +154,7 @@ class ShardingSolver {
     return static_cast<std::uint16_t>(axes);
   }
 
-  /// Nothing known but the constraints.
+  /// The shardings before propagation: those of constraints; all other values are replicated.
   constexpr ValueShardings initial(int g) const {
     const GraphView graph = program_.graphs[g];
     ValueShardings made(graph);
@@ -163,7 +163,8 @@ class ShardingSolver {
         made.closed[size(id)] = closed_axes(graph[id]);
         made.of[size(id)] = wanted(graph[id]);
         made.fixed[size(id)] = made.closed[size(id)] == 0;
-        made.argument[size(id)] = made.closed[size(id)] != 0;  // what readers compute with as it is sharded
+        // readers compute with this sharding, as with that of an argument
+        made.argument[size(id)] = made.closed[size(id)] != 0;
       }
     return made;
   }
@@ -183,7 +184,7 @@ class ShardingSolver {
     settle_pairs(g);
   }
 
-  /// Over explicit axes values are sharded as the rules say, whatever was found. Returns whether anything changed.
+  /// Sets the explicit axes of all values to those of the rules, after propagation. Returns whether anything changed.
   constexpr bool keep_rules(int g) {
     const ExplicitShardings& own = rules[size(g)];
     bool changed = false;
@@ -199,7 +200,8 @@ class ShardingSolver {
     return changed;
   }
 
-  /// Readers may have drawn the two of a pair in two ways: the second follows the first.
+  /// The two results of ts::shard_as have one sharding. Their readers may have given them different ones: the second
+  /// takes that of the first.
   constexpr void settle_pairs(int g) {
     const GraphView graph = program_.graphs[g];
     Growable<Sharding>& of = values[size(g)].of;
@@ -256,7 +258,8 @@ class ShardingSolver {
     return moved;
   }
 
-  /// Gives a value outside what was found within, where it only adds to what is known.
+  /// Gives a value outside of a body the sharding found inside of it, where that only adds axes. Returns whether it
+  /// did.
   constexpr bool extend(int g, int node, const Sharding& found) {
     ValueShardings& outer = values[size(g)];
     Sharding& own = outer.of[size(node)];

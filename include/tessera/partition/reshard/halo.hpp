@@ -22,7 +22,7 @@ struct IndexRange {
   }
 };
 
-/// How many rows each of `count` devices holds of a dim, those at its end aside.
+/// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
 constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
   return extent / count + (extent % count != 0);
 }
@@ -31,32 +31,33 @@ constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int6
   return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
 }
 
-/// Which rows of an operand a result is made from: row i reads rows [first, last) + i * stride, those that there are.
-/// A slice reads [start, start + 1), padding and a join read before the operand's first row and past its last; a
-/// convolution reads [-padding, -padding + window), a left halo of `padding` rows and the others on the right.
+/// The rows of an operand from which rows of the result are computed: row i reads the rows [first, last) + i * stride
+/// that exist. Examples: a slice reads [start, start + 1); padding and concat read before the operand's first row and
+/// past its last; a convolution reads [-padding, -padding + window), a halo of `padding` rows on the left and the rest
+/// on the right.
 struct HaloWindow {
   std::int64_t extent = 0;  ///< of the operand
   std::int64_t first = 0, last = 1;
   std::int64_t stride = 1;
 
-  /// Rows in between, which a stride above the window skips, are read as well.
+  /// The rows read for a range of result rows. Rows that a stride above the window skips are included.
   constexpr IndexRange read_by(const IndexRange& rows) const {
     if (rows.size() == 0) return {};
     return IndexRange{rows.begin * stride + first, (rows.end - 1) * stride + last}.within({0, extent});
   }
-  /// Whether no row is read twice, and none is skipped.
+  /// Whether the windows of consecutive rows neither overlap nor leave gaps.
   constexpr bool reads_once() const { return last - first == stride; }
 };
 
-/// What devices send each other when operand and result are split among the same `count` devices, in chunks of their
-/// own: each sends rows of its chunk to all devices whose chunk of the result is made from them.
+/// The rows that devices exchange when an operand and the result are both split over the same `count` devices in equal
+/// chunks: each device sends the rows of its chunk that other devices need for their chunks of the result.
 class Halo {
  public:
-  /// `rows`: of the result.
+  /// `rows`: extent of the result's dim.
   constexpr Halo(std::int64_t rows, std::int64_t count) : rows_(rows), count_(count) {}
   constexpr void read(const HaloWindow& window) { windows_.push_back(window); }
 
-  /// Rows that a device sends, those of all operands together.
+  /// Rows that a device sends, of all operands together.
   constexpr std::int64_t sent_by(std::int64_t device) const {
     std::int64_t sent = 0;
     for (const HaloWindow& window : windows_) {
@@ -75,8 +76,8 @@ class Halo {
     return sent;
   }
 
-  /// Of the device that sends most. What a device sends grows and shrinks linearly along the devices, from one border
-  /// of a chunk that meets another to the next, so that not all of many have to be looked at.
+  /// The rows sent by the device that sends most. Along the devices the number of sent rows is piecewise linear, so on
+  /// many devices only those next to its corners, where borders of chunks cross, need to be looked at.
   constexpr std::int64_t most_sent() const {
     std::int64_t most = 0;
     const auto look_at = [&](std::int64_t device) {
@@ -108,14 +109,14 @@ class Halo {
 
  private:
   static constexpr std::int64_t few = 64;
-  /// The row at which the rows of a device begin or end.
+  /// A border of a chunk (a row) as a linear function of the device: slope * device + at_zero.
   struct Line {
     std::int64_t slope, at_zero;
   };
   std::int64_t rows_, count_;
   Growable<HaloWindow> windows_;
 
-  /// The first device whose chunk of the result reads past the beginning of some rows.
+  /// A lower bound of the devices whose chunk of the result reads rows of the given range.
   constexpr std::int64_t first_reader(const HaloWindow& window, const IndexRange& rows) const {
     const std::int64_t step = rows_of_chunk(rows_, count_) * window.stride;
     const std::int64_t reads_past = rows.begin - window.last;
@@ -138,8 +139,8 @@ constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std:
 
 }  // namespace detail
 
-/// Bytes of the rows that a device sends when a node moves rows along a dim that its operands and its result, `made`,
-/// are split along in the same way: of the device that sends most.
+/// Bytes that a device sends when a node moves rows along a dim along which its operands and its result, of sharding
+/// `made`, are split alike: those of the device that sends most.
 constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   const int dim = dim_of(c.node());
   const OpRow& row = row_of(c.node());
@@ -147,18 +148,18 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
-    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // every device has it
+    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // unit dims are on every device
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
   }
-  Shape slab = local_extents(result, made, mesh);  // a row of the device that holds most
+  Shape slab = local_extents(result, made, mesh);  // one row, on the device that holds most
   slab[static_cast<std::size_t>(dim)] = 1;
   return checked_product(halo.most_sent(), volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)),
                          "bytes of a halo", c.node().source);
 }
 
-/// What a layout operation sends along the dim that it works along: a permutation's slices, or the rows that cross
-/// borders of shards. Nothing where that dim is whole. `made` is the sharding of the result.
+/// The collective of a layout operation along the dim that it works along: a permute of the rows that cross borders of
+/// shards. None where that dim is not split. `made` is the sharding of the result.
 constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();

@@ -13,7 +13,8 @@ namespace tessera {
 
 namespace detail {
 
-/// Dijkstra's search over all shardings of a tensor: bytes on the wire first, then the number of collectives.
+/// Dijkstra's search over all shardings of a tensor. The cost is bytes on the wire first, then the number of
+/// collectives.
 class LeastCostPath {
  public:
   Growable<CollectiveInfo> steps;
@@ -31,7 +32,7 @@ class LeastCostPath {
         return;
       }
       places_[size(at)].settled = true;
-      const Sharding here = places_[size(at)].sharding;  // the list of places grows
+      const Sharding here = places_[size(at)].sharding;  // a copy: places_ grows below
       slices(here, at);
       gathers_and_exchanges(here, at);
       reductions(here, at);
@@ -90,7 +91,7 @@ class LeastCostPath {
     made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
     Cost cost = places_[size(at)].cost;
     cost.bytes += made.wire_bytes;
-    // A slice moves nothing, but of two ways that move the same the one without it is plainer.
+    // A slice sends nothing. It costs a little so that, of two paths with equal bytes, that without it wins.
     cost.collectives += kind == Collective::slice ? 1 : 1000;
     reach(sharding, cost, at, made);
   }
@@ -109,7 +110,7 @@ class LeastCostPath {
         move(at, made, Collective::slice, 1u << axis, bytes(made));
       }
   }
-  /// The last axes of a dim: to nowhere, or to the end of another dim.
+  /// The last axes of a dim are gathered (all_gather), or moved to the end of another dim (all_to_all).
   void gathers_and_exchanges(const Sharding& s, int at) {
     for (int d = 0; d < s.rank; ++d) {
       Sharding made = s;
@@ -138,7 +139,7 @@ class LeastCostPath {
       for (int d = 0; d < s.rank; ++d) scatter(s, made, d, axes, axes, at);
     }
   }
-  /// Onto the end of a dim, in every order of the axes.
+  /// reduce_scatter onto the end of a dim, in every order of the axes.
   void scatter(const Sharding& s, const Sharding& made, int d, unsigned left, unsigned axes, int at) {
     if (left == 0) return move(at, made, Collective::reduce_scatter, axes, bytes(s));
     if (made.dims[d].size() == AxisList::capacity()) return;
@@ -149,7 +150,7 @@ class LeastCostPath {
       scatter(s, next, d, left & ~(1u << axis), axes, at);
     }
   }
-  /// Every sharding with as many shards of each dim: devices swap what they have.
+  /// Every sharding that has the same number of shards along each dim: devices swap their shards.
   void permutations(const Sharding& s, int at) {
     Sharding empty = s;
     for (int d = 0; d < s.rank; ++d) empty.dims[d] = {};
@@ -184,9 +185,9 @@ class LeastCostPath {
 
 }  // namespace detail
 
-/// The collectives between two shardings that send the fewest bytes there are, and among those the fewest. It looks at
-/// every sharding on the way, so plans, which have to be made in no time, use reshard_path instead; on meshes of more
-/// than three axes, or of tensors of more than four dims, so does this.
+/// The sequence of collectives from one sharding to another that sends the fewest bytes, and of those the shortest. The
+/// search is exponential in the number of axes and dims, so plans use reshard_path. On meshes of more than three
+/// axes, or for tensors of more than four dims, this calls reshard_path as well.
 inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
   if (mesh.rank() > 3 || shape.size() > 4) return reshard_path(shape, dtype, mesh, from, to);

@@ -9,15 +9,15 @@
 
 namespace tessera {
 
-/// Along `axes`, major first, only the first `used` parts of a partial value hold anything.
+/// Along `axes`, the most significant first, only the first `used` parts of a partial value exist.
 struct UsedParts {
   AxisList axes;
   std::int32_t used = 1;
   friend constexpr bool operator==(const UsedParts&, const UsedParts&) = default;
 };
 
-/// Which parts of a partial value hold anything: all, less those of devices that have nothing to sum, as when there are
-/// more devices than rows. Such parts are neither stored nor reduced. Two entries share no axis.
+/// Which parts of a partial value exist. A device has no part when it has nothing to sum, as the fourth of 4 devices
+/// that hold 5 rows in chunks of 2. Such parts are neither stored nor reduced. No axis is in two entries.
 struct PartList {
   InlineVector<UsedParts, 2> entries;
 
@@ -29,7 +29,7 @@ struct PartList {
     }
     return true;
   }
-  /// How many of `all` parts hold something.
+  /// How many of `all` parts exist.
   constexpr std::int64_t count(const Mesh& mesh, std::int64_t all) const {
     for (const UsedParts& entry : entries) {
       for (std::uint8_t axis : entry.axes) all /= mesh.axis_size(axis);
@@ -37,7 +37,7 @@ struct PartList {
     }
     return all;
   }
-  /// Parts of what is summed twice, over one list of axes and over another. False: there are more than fit.
+  /// Combines two lists over different axes, for a value that is summed over both. False: more entries than fit.
   constexpr bool join(const PartList& other) {
     if (entries.size() + other.entries.size() > entries.capacity()) return false;
     for (const UsedParts& entry : other.entries) entries.push_back(entry);

@@ -12,7 +12,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Marks a value, and what it is a view of, as needed at a step.
+/// Marks a value, and the values of which it is a view, as needed at a step.
 constexpr void need_value(GraphPlan& plan, int v, int step) {
   while (v >= 0) {
     PlanValue& value = plan.values[static_cast<std::size_t>(v)];
@@ -24,15 +24,15 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
 
 }  // namespace detail
 
-/// Finds when each value of a graph is needed, and the offsets of intermediates in the arena. `plans` has those of the
-/// bodies.
+/// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
+/// the plans of the bodies must be complete.
 constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
     for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
     for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
-    // What two fused steps make is written while the operands of the first are still read.
+    // A step fused with the next one reads its operands while the next one's results are written: both need all values.
     if (step.fusion == Fusion::apart) continue;
     for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].outputs) detail::need_value(plan, v, s);
     for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].inputs) detail::need_value(plan, v, s);
@@ -50,7 +50,7 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   plan.arena_bytes = assign_offsets(blocks);
   for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
 
-  // Bodies have their scratch above everything that is alive while any of them runs.
+  // The scratch memory of a body comes after all blocks that are needed while any body runs.
   std::int64_t largest = 0;
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];

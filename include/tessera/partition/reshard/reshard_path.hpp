@@ -12,7 +12,7 @@
 
 namespace tessera {
 
-/// The extents of the largest shard, which is the first.
+/// The extents of the largest shard, which is that of the first device.
 constexpr Shape local_extents(const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   Shape local = shape;
   for (int d = 0; d < sharding.rank; ++d) {
@@ -34,7 +34,7 @@ constexpr std::int64_t devices_on(const Mesh& mesh, unsigned axes) {
   return n;
 }
 
-/// Bytes that a device sends on a ring of n devices; `payload` as CollectiveInfo has it.
+/// Bytes that a device sends by ring algorithms over n devices; `payload` as in CollectiveInfo::payload_bytes.
 constexpr std::int64_t ring_bytes(Collective kind, std::int64_t payload, std::int64_t n) {
   if (n <= 1) return 0;
   // Rounded up, and without overflow for any payload that fits a device.
@@ -58,14 +58,14 @@ constexpr std::int64_t ring_bytes(Collective kind, std::int64_t payload, std::in
 
 namespace detail {
 
-/// Walks from one sharding to another, a collective at a time.
+/// Goes from one sharding to another, one collective at a time, each chosen greedily.
 class ReshardPath {
  public:
   Growable<CollectiveInfo> steps;
 
   constexpr ReshardPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
       : shape_(shape), dtype_(dtype), mesh_(mesh), now_(from), to_(to) {
-    // What costs nothing or shrinks the value comes first, what makes it larger last.
+    // Collectives that send nothing or shrink the value come first, those that enlarge it last.
     for (;;) {
       if (swap_devices()) break;
       if (slice() || scatter() || exchange()) continue;
@@ -92,12 +92,12 @@ class ReshardPath {
   }
   constexpr std::int64_t bytes() const { return local_bytes(shape_, now_, mesh_, dtype_); }
   constexpr bool done(int d) const { return now_.dims[d] == to_.dims[d]; }
-  /// The axis that dim d lacks next; -1 when it holds something else, or everything.
+  /// The axis that dim d needs next; -1 when it is complete, or has axes that do not belong there.
   constexpr int wanted(int d) const {
     if (now_.dims[d].size() >= to_.dims[d].size() || !common(d)) return -1;
     return to_.dims[d][now_.dims[d].size()];
   }
-  /// Whether all of dim d's axes are where they belong.
+  /// Whether all axes of dim d are where the target has them.
   constexpr bool common(int d) const { return kept(d) == now_.dims[d].size(); }
   constexpr std::size_t kept(int d) const {
     std::size_t n = 0;
@@ -119,7 +119,7 @@ class ReshardPath {
     steps.push_back(made);
   }
 
-  /// Blocks of the same extents on other devices: each device sends the one it has.
+  /// permute: where each dim has as many shards as in the target, devices swap their shards.
   constexpr bool swap_devices() {
     if (same() || pending() || now_.rank != to_.rank) return false;
     for (int d = 0; d < now_.rank; ++d)
@@ -150,7 +150,7 @@ class ReshardPath {
     if (axes) add(Collective::slice, axes, bytes());
     return axes != 0;
   }
-  /// Onto one dim, over as many axes as it wants next.
+  /// reduce_scatter onto one dim, over as many of its next axes as are unreduced.
   constexpr bool scatter() {
     for (int d = 0; d < now_.rank; ++d) {
       const std::int64_t payload = bytes();
@@ -166,7 +166,7 @@ class ReshardPath {
     }
     return false;
   }
-  /// The last axes of one dim, in order, to the end of another that wants them.
+  /// all_to_all: moves the last axes of one dim to the end of another that needs exactly these next.
   constexpr bool exchange() {
     for (int from = 0; from < now_.rank; ++from) {
       AxisList& list = now_.dims[from];
@@ -179,7 +179,7 @@ class ReshardPath {
           in_order = in_order && place < to_.dims[to].size() && to_.dims[to][place] == list[i];
         }
         if (!in_order) continue;
-        // Replicas that the target is split by as well: split by them before anything is sent.
+        // Replicated axes that the target needs after them split the dim first: the all_to_all then sends less.
         unsigned axes = 0;
         for (std::size_t next = now_.dims[to].size() + list.size() - first; next < to_.dims[to].size(); ++next) {
           const std::uint8_t axis = to_.dims[to][next];
@@ -203,7 +203,8 @@ class ReshardPath {
     }
     return false;
   }
-  /// Axes of one dim by others of the same sizes, which hold replicas: each device gets the block of another.
+  /// permute: replaces axes of a dim by replicated axes of the same sizes; each device gets the shard of another
+  /// device.
   constexpr bool replace() {
     unsigned axes = 0;
     const std::int64_t payload = bytes();
@@ -229,7 +230,7 @@ class ReshardPath {
       if ((axes >> axis & 1u) && home_of(axis) >= 0) return true;
     return false;
   }
-  /// Onto a dim that is still to be rearranged: half the price of an all_reduce.
+  /// reduce_scatter onto the end of a dim that is rearranged later: it sends half of what an all_reduce sends.
   constexpr bool scatter_behind() {
     for (int d = 0; d < now_.rank; ++d) {
       if (common(d) || now_.dims[d].size() == AxisList::capacity()) continue;
@@ -244,7 +245,7 @@ class ReshardPath {
     }
     return false;
   }
-  /// The last axes of one dim to the end of another that wants them, but not as its next ones.
+  /// all_to_all: moves the last axes of one dim to the end of another that needs them, but not next.
   constexpr bool exchange_behind() {
     for (int from = 0; from < now_.rank; ++from) {
       AxisList& list = now_.dims[from];
@@ -267,14 +268,14 @@ class ReshardPath {
     }
     return false;
   }
-  /// The dim that an axis splits in the end, -1: none.
+  /// The dim that an axis splits in the target, -1: none.
   constexpr int home_of(int axis) const {
     for (int d = 0; d < to_.rank; ++d)
       if (to_.dims[d].contains(static_cast<std::uint8_t>(axis))) return d;
     return -1;
   }
-  /// Brings the axes of a dim into an order from which they can move on: those that stay first, then those that another
-  /// dim wants, then those to be gathered. Replicated axes that the dim wants split it first, which costs nothing.
+  /// permute: orders the axes of a dim so that they can move on: axes that stay, then axes for another dim, then axes
+  /// to gather. Replicated axes that the dim needs are sliced onto it first, which sends nothing.
   constexpr bool permute_axes() {
     for (int d = 0; d < now_.rank; ++d) {
       if (common(d)) continue;
@@ -317,12 +318,12 @@ class ReshardPath {
   constexpr bool reduce() {
     const unsigned axes = pending();
     if (!axes) return false;
-    // An axis that blocks nothing but waits for a gather is reduced last only when a scatter can still take it.
+    // All remaining unreduced axes at once: no scatter can take them any more.
     now_.unreduced = static_cast<std::uint16_t>(now_.unreduced & ~axes);
     add(Collective::all_reduce, axes, bytes());
     return true;
   }
-  /// The axes of one dim that are not where they belong.
+  /// all_gather of the axes of one dim that are not where the target has them.
   constexpr bool gather() {
     for (int d = 0; d < now_.rank; ++d) {
       AxisList& list = now_.dims[d];
@@ -342,9 +343,9 @@ class ReshardPath {
 
 }  // namespace detail
 
-/// The collectives that take a value from one sharding to another; none when they are equal. Priorities don't count.
-/// Axes unreduced in `from` alone are reduced, first of all onto dims that `to` splits by them.
-/// Source: the order of steps is that of GSPMD's resharding: slice, permute, all_to_all, all_gather.
+/// The collectives that bring a value from one sharding to another; none when they are equal. Priorities are ignored.
+/// Axes unreduced only in `from` are reduced, if possible by a reduce_scatter onto a dim that `to` splits by them.
+/// Source: the order of collectives follows GSPMD's resharding: slice, permute, all_to_all, all_gather.
 constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
                                                 const Sharding& to) {
   const Sharding target = canonical(to, mesh);
@@ -357,7 +358,7 @@ constexpr std::int64_t wire_bytes(const Growable<CollectiveInfo>& path) {
   return total;
 }
 
-/// Whether two canonical shardings place the same elements on the same devices.
+/// Whether two canonical shardings put the same elements on the same devices.
 constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
   if (x.rank != y.rank || x.unreduced != y.unreduced || (x.unreduced != 0 && x.reduction != y.reduction)) return false;
   for (int d = 0; d < x.rank; ++d)

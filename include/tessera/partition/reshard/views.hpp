@@ -17,8 +17,8 @@ constexpr Shape row_major_strides(const Shape& extents) {
   return strides;
 }
 
-/// Strides of a rearranged shard over the same memory. `extents` are those of the factors on the shard. Returns false
-/// where dims are merged that are not contiguous: the elements have to be copied then.
+/// Strides of a rearranged shard in the same memory. `extents`: those of the factors, on the shard. Returns false where
+/// merged dims are not contiguous, so that the elements have to be copied.
 constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, const Shape& strides, int out_rank,
                                   Shape& out) {
   Shape of_factor(static_cast<std::size_t>(factors.count), 0);

@@ -77,7 +77,7 @@ inline void add_differences(std::int64_t compared, std::vector<OracleDifference>
   OracleSink* const sink = OracleSink::innermost();
   if (sink != nullptr) sink->compared += compared;
   if (found.empty()) return;
-  if (sink == nullptr || sink->throws) fail(errc::oracle, "[oracle] ", found[0].text());
+  if (sink == nullptr || sink->throws) throw error(errc::oracle, "[oracle] " + found[0].text(), found[0].source);
   for (OracleDifference& one : found) sink->differences.push_back(std::move(one));
 }
 
@@ -93,10 +93,8 @@ inline std::string OracleDifference::text() const {
                   e.allowed);
     return at + numbers;
   };
-  const std::string line = source.text();
-  return concat_text("values differ: ", what, line.empty() ? "" : " at ", line, after.empty() ? "" : ", after ", after,
-                     ": ", count, " of ", elements, " elements\n  first   ", element(first), "\n  largest ",
-                     element(largest));
+  return concat_text("values differ: ", what, source, after.empty() ? "" : ", after ", after, ": ", count, " of ",
+                     elements, " elements\n  first   ", element(first), "\n  largest ", element(largest));
 }
 
 }  // namespace tessera

@@ -58,8 +58,7 @@ template <DTypeSet Types> class AlongStep final : public LineStep {
     });
     if (found.load(std::memory_order_acquire))
       fail(errc::dim_range, "[", adds_ ? "scatter_add" : "gather", "] index in range: ", outside.load(),
-           " of a dim with ", pieces_.front().extents[2], " elements", node_.source.line == 0 ? "" : " at ",
-           node_.source.text());
+           " of a dim with ", pieces_.front().extents[2], " elements", node_.source);
   }
 };
 

@@ -11,6 +11,8 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/long_sums.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
+#include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/memory/past_caches.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
@@ -19,15 +21,23 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
 /// that tiles accumulate each on its own.
 struct FusedPlaces {
+  /// An operand of a kernel call: the shard that holds it, and where in the shard the call begins.
+  struct PlacedOperand {
+    std::int32_t pointer = -1;  ///< of the shard in the frame; -1: it is not stored here
+    std::int64_t offset = 0;    ///< of the first element from that pointer, in bytes
+    FusedStrides strides{};
+    FusedStrides unmerged{};  ///< before neighbouring dims were merged
+
+    bool is_stored() const { return pointer >= 0; }
+    void* data(const Frame& frame) const { return frame.pointers[static_cast<std::size_t>(pointer)] + offset; }
+  };
   /// A kernel call on one shard of the space, and where its operands are.
   struct Place {
     FusedCall call;
     std::int64_t inner = 1, rows = 1;
-    std::vector<FusedView> inputs, outputs;              // strides; data is the byte offset from the shard's pointer
-    std::vector<FusedView> whole_inputs, whole_outputs;  // the same before neighbouring dims were merged
-    std::vector<std::int32_t> input_at, output_at;       // pointers in the frame; -1: not stored here
-    std::int64_t row_values = 0;                         // offset in scratch
-    std::int64_t unstored = 0, unstored_bytes = 0;       // scratch for results that another place stores
+    std::vector<PlacedOperand> inputs, outputs;
+    std::int64_t row_values = 0;                    // offset in scratch
+    std::int64_t unstored = 0, unstored_bytes = 0;  // scratch for results that another place stores
     int first_tile = 0, tiles = 0;
     std::int64_t run_rows = 0;    // rows after which sums in f32 move to sums in f64; 0: none have as many terms
     std::int64_t long_sums = 0;   // elements of the latter
@@ -119,28 +129,26 @@ struct FusedPlaces {
         const Shape local = extents(box);
         Place place;
         place.inputs.reserve(static_cast<std::size_t>(unit.input_count));
-        place.input_at.reserve(static_cast<std::size_t>(unit.input_count));
         place.outputs.reserve(static_cast<std::size_t>(unit.output_count));
-        place.output_at.reserve(static_cast<std::size_t>(unit.output_count));
         for (int d = 0; d < rank_; ++d) place.call.global_offset[d] = box.begin[static_cast<std::size_t>(d)];
         bool lacks_input = false;
         for (int i = 0; i < unit.input_count; ++i) {
           const int value = step.inputs[static_cast<std::size_t>(i)];
-          add_operand(place.inputs, place.input_at, value, units.input(step.unit, i), box, at, l);
+          place.inputs.push_back(placed(value, units.input(step.unit, i), box, at, l));
           lacks_input = lacks_input || !layout_.holds(value, at);
           if (!counts_at(at, step.added_over & ~unsigned{layout_.value(value).sharding.unreduced}))
-            place.input_at.back() = -1;
+            place.inputs.back().pointer = -1;
         }
         bool makes = false;
         for (int o = 0; o < unit.output_count; ++o) {
           const int value = step.outputs[static_cast<std::size_t>(o)];
-          add_operand(place.outputs, place.output_at, value, units.output(step.unit, o), box, at, l);
+          place.outputs.push_back(placed(value, units.output(step.unit, o), box, at, l));
           const ValueLayout& own = layout_[value];
-          const auto shard = static_cast<std::size_t>(place.output_at.back() - own.first);
+          const auto shard = static_cast<std::size_t>(place.outputs.back().pointer - own.first);
           if (work.stores(at, layout_.value(value).sharding) && layout_.holds(value, at)) {
             makes = makes || volume(extents(own.boxes[shard])) > 0;
           } else {
-            place.output_at.back() = -1;
+            place.outputs.back().pointer = -1;
             std::int64_t elements = 1;  // rows without elements have row values too
             for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
             place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
@@ -149,10 +157,6 @@ struct FusedPlaces {
         // Other places of a row that is split need what this one finds out about its part.
         place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
         if (place.idle) place.unstored_bytes = 0;
-        if (fused_.phases == 1 && !accumulates) {
-          place.whole_inputs = place.inputs;
-          place.whole_outputs = place.outputs;
-        }
         // An empty shard may have any strides: dims must not seem to be neighbours by them.
         set_extents(place, local, !has_index && volume(local) > 0);
         places.push_back(std::move(place));
@@ -164,28 +168,27 @@ struct FusedPlaces {
     past_caches = written >= past_caches_from();  // unless they replace what is read
   }
 
-  void add_operand(std::vector<FusedView>& views, std::vector<std::int32_t>& pointers, int value,
-                   const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
+  PlacedOperand placed(int value, const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
     const ValueLayout& layout = layout_[value];
     const int shard = layout.index(at, layout_.value(value).stacked ? layer : 0);
     const Box& own = layout.boxes[static_cast<std::size_t>(shard)];
     const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(shard)];
-    FusedView view{};
-    std::int64_t offset = 0;
+    PlacedOperand made;
+    made.pointer = layout.first + shard;
     for (int d = 0; d < rank_; ++d) {
       std::int64_t stride = 0;
       if (const int dim = operand.dim_at[d]; dim >= 0) {
         stride = strides[static_cast<std::size_t>(dim)];
-        offset += (box.begin[static_cast<std::size_t>(d)] - own.begin[static_cast<std::size_t>(dim)]) * stride;
+        made.offset += (box.begin[static_cast<std::size_t>(d)] - own.begin[static_cast<std::size_t>(dim)]) * stride *
+                       layout.element;
       }
       if (d + 1 < rank_)
-        view.outer_stride[d] = stride;
+        made.strides.outer_stride[d] = stride;
       else
-        view.row_stride = stride;
+        made.strides.row_stride = stride;
     }
-    view.data = reinterpret_cast<void*>(offset * layout.element);
-    views.push_back(view);
-    pointers.push_back(layout.first + shard);
+    made.unmerged = made.strides;
+    return made;
   }
 
   static bool counts_at(const Coordinates& at, unsigned axes) {
@@ -209,18 +212,18 @@ struct FusedPlaces {
     place.inner = rank_ > 0 ? local[static_cast<std::size_t>(rank_ - 1)] : 1;
     bool row_free = reduces == 0;
     for (int s = 0; s < fused_.store_count; ++s) row_free = row_free && fused_.stores[s].kind != StoreKind::row;
-    auto each_view = [&](auto&& f) {
+    auto each_operand = [&](auto&& f) {
       bool all = true;
-      for (FusedView& view : place.inputs) all = all && f(view);
-      for (FusedView& view : place.outputs) all = all && f(view);
+      for (PlacedOperand& input : place.inputs) all = all && f(input.strides);
+      for (PlacedOperand& output : place.outputs) all = all && f(output.strides);
       return all;
     };
     if (may_merge) {
       for (int d = rank - 1; d > 0; --d) {  // dim d into dim d - 1
         if (outer[d] != 1 && outer[d - 1] != 1 &&
-            !each_view([&](FusedView& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
+            !each_operand([&](FusedStrides& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
           continue;
-        each_view([&](FusedView& v) {
+        each_operand([&](FusedStrides& v) {
           if (outer[d] != 1) v.outer_stride[d - 1] = v.outer_stride[d];
           for (int e = d; e + 1 < rank; ++e) v.outer_stride[e] = v.outer_stride[e + 1];
           return true;
@@ -232,20 +235,20 @@ struct FusedPlaces {
       while (row_free && rank > 0) {  // the last outer dim into the row
         const int d = rank - 1;
         if (outer[d] != 1 && place.inner != 1 &&
-            !each_view([&](FusedView& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
+            !each_operand([&](FusedStrides& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
           break;
         // An operand that is read once a row must not start to vary along it.
         bool varies = false;
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
-          varies = varies || (!fused_.input_in_row[i] && place.inputs[i].outer_stride[d] != 0 && outer[d] != 1);
+          varies = varies || (!fused_.input_in_row[i] && place.inputs[i].strides.outer_stride[d] != 0 && outer[d] != 1);
         // Nor must a result that is reduced along the row be kept along it, or the other way round.
         for (int k = 0; k < fused_.store_count; ++k)
-          varies = varies ||
-                   (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
-                    fused_.stores[k].along_row != (place.outputs[static_cast<std::size_t>(k)].outer_stride[d] == 0));
+          varies = varies || (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
+                              fused_.stores[k].along_row !=
+                                  (place.outputs[static_cast<std::size_t>(k)].strides.outer_stride[d] == 0));
         if (varies) break;
         if (place.inner == 1)
-          each_view([&](FusedView& v) {
+          each_operand([&](FusedStrides& v) {
             v.row_stride = outer[d] == 1 ? v.row_stride : v.outer_stride[d];
             return true;
           });
@@ -302,7 +305,7 @@ struct FusedPlaces {
   /// A sum of more terms than a run has. A tile's only sum along rows stays in f64 anyway.
   void add_long_sum(Place& place, Sum& sum) const {
     if (place.rows == 0 || (fused_.stores[sum.output].along_row && sum.elements == 1)) return;
-    const FusedView& view = place.outputs[static_cast<std::size_t>(sum.output)];
+    const FusedStrides& view = place.outputs[static_cast<std::size_t>(sum.output)].strides;
     std::int64_t rows = 1, terms = 1;  // the latter are added to each element by as many rows in a sequence
     for (int d = place.call.outer_rank - 1; d >= 0; --d) {
       const bool reduced = view.outer_stride[d] == 0;
@@ -325,7 +328,7 @@ struct FusedPlaces {
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
       // The private result has the extents that the output keeps, row-major.
-      FusedView& view = place.outputs[static_cast<std::size_t>(s)];
+      FusedStrides& view = place.outputs[static_cast<std::size_t>(s)].strides;
       std::int64_t elements = 1;
       if (view.row_stride != 0 && !fused_.stores[s].along_row) {
         view.row_stride = 1;
@@ -338,7 +341,7 @@ struct FusedPlaces {
           view.outer_stride[d] = elements;
           elements *= place.call.outer_extent[d];
         }
-      sums.push_back({place.output_at[static_cast<std::size_t>(s)], s, p, elements, bytes});
+      sums.push_back({place.outputs[static_cast<std::size_t>(s)].pointer, s, p, elements, bytes});
       if (fused_.stores[s].reduction == Reduction::sum && fused_.stores[s].dtype == DType::f32)
         add_long_sum(place, sums.back());
       bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));

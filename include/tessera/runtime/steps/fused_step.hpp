@@ -13,9 +13,11 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/steps/fused_places.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communication.hpp>
+#include <tessera/runtime/transport/holders.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -40,6 +42,14 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
+  std::int64_t moved_bytes() const override {
+    std::int64_t completed = 0;
+    for (int i = 0; i < fused_.instr_count; ++i) {
+      const Instr& instr = fused_.instrs[i];
+      completed += instr.kind == InstrKind::reduce && instr.phase > 0 && instr.phase < fused_.phases ? 1 : 0;
+    }
+    return completed * moved_rows_;
+  }
   std::int64_t table_bytes() const override {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
   }
@@ -50,18 +60,16 @@ class FusedStep final : public PreparedStep, public Epilogue {
     read_uniforms(frame, uniforms);
     const Place& place = where_.places[static_cast<std::size_t>(w)];
     FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
-    auto shift = [&](FusedView& view, const FusedView& whole, char* data, std::int64_t element) {
-      view = whole;
-      std::int64_t offset = begin[begin.size() - 1] * whole.row_stride;
-      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * whole.outer_stride[d];
-      view.data = data + reinterpret_cast<std::intptr_t>(whole.data) + offset * element;
+    const auto on_box = [&](const PlacedOperand& operand, DType dtype) {
+      const FusedStrides& strides = operand.unmerged;
+      std::int64_t offset = begin[begin.size() - 1] * strides.row_stride;
+      for (std::size_t d = 0; d + 1 < begin.size(); ++d) offset += begin[d] * strides.outer_stride[d];
+      return FusedView{strides,
+                       static_cast<char*>(operand.data(frame)) + offset * static_cast<std::int64_t>(size_of(dtype))};
     };
-    for (std::size_t i = 0; i < place.inputs.size(); ++i)
-      shift(inputs[i], place.whole_inputs[i], frame.pointers[static_cast<std::size_t>(place.input_at[i])],
-            static_cast<std::int64_t>(size_of(fused_.inputs[i])));
+    for (std::size_t i = 0; i < place.inputs.size(); ++i) inputs[i] = on_box(place.inputs[i], fused_.inputs[i]);
     for (std::size_t o = 0; o < place.outputs.size(); ++o)
-      shift(outputs[o], place.whole_outputs[o], frame.pointers[static_cast<std::size_t>(place.output_at[o])],
-            static_cast<std::int64_t>(size_of(fused_.stores[o].dtype)));
+      outputs[o] = on_box(place.outputs[o], fused_.stores[o].dtype);
     FusedCall call = place.call;
     call.outer_rank = rank_ - 1;
     call.row_end = 1;
@@ -107,7 +115,9 @@ class FusedStep final : public PreparedStep, public Epilogue {
   mutable std::vector<double*> row_parts_;
   std::vector<std::size_t> sum_order_;
   std::vector<std::vector<int>> row_groups_;
+  std::int64_t moved_rows_ = 0;  // bytes moved by each reduction of rows that are split
 
+  using PlacedOperand = FusedPlaces::PlacedOperand;
   using Place = FusedPlaces::Place;
   using Tile = FusedPlaces::Tile;
   using Sum = FusedPlaces::Sum;
@@ -126,19 +136,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
       const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
       FusedView inputs[Fused::max_inputs], outputs[Fused::max_outputs];
       for (std::size_t i = 0; i < place.inputs.size(); ++i) {
-        inputs[i] = place.inputs[i];
-        if (place.input_at[i] < 0) {
-          inputs[i].data = const_cast<double*>(&zero);
-          continue;
-        }
-        inputs[i].data = frame.pointers[static_cast<std::size_t>(place.input_at[i])] +
-                         reinterpret_cast<std::intptr_t>(inputs[i].data);
+        const PlacedOperand& input = place.inputs[i];
+        inputs[i] = {input.strides, input.is_stored() ? input.data(frame) : const_cast<double*>(&zero)};
       }
       for (std::size_t o = 0; o < place.outputs.size(); ++o) {
-        outputs[o] = place.outputs[o];
-        outputs[o].data = place.output_at[o] < 0 ? frame.scratch + place.unstored
-                                                 : frame.pointers[static_cast<std::size_t>(place.output_at[o])] +
-                                                       reinterpret_cast<std::intptr_t>(outputs[o].data);
+        const PlacedOperand& output = place.outputs[o];
+        outputs[o] = {output.strides, output.is_stored() ? output.data(frame) : frame.scratch + place.unstored};
       }
       if (where_.accumulates) clear_private(frame, tile, outputs, begin == 0);
       FusedCall call = place.call;
@@ -273,6 +276,14 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (!where_.places[w].idle) row_groups_[static_cast<std::size_t>(group)].push_back(static_cast<int>(w));
     }
     row_parts_.reserve(where_.places.size());
+    const int replicas = mesh_.size() / where_.work.count();
+    for (const std::vector<int>& group : row_groups_) {
+      if (group.empty()) continue;
+      const int parts = static_cast<int>(group.size());
+      const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
+      moved_rows_ += rows * static_cast<std::int64_t>(sizeof(double)) * replicas *
+                     sends(Holders::group(0, parts), parts, [](int k) { return Holders::member(0, k); });
+    }
   }
 
   /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
@@ -282,8 +293,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (fused_.instrs[i].kind != InstrKind::reduce) continue;
       const int r = reduce++;
       if (fused_.instrs[i].phase != phase) continue;
-      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
+      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty()) {
         scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
+        scope->add_moved(moved_rows_);
+      }
       for (const std::vector<int>& group : row_groups_)
         if (!group.empty()) combine_rows(frame, fused_.instrs[i], r, group);
     }

@@ -1,0 +1,123 @@
+#ifndef TESSERA_GRAPH_TRACE_OPERATORS_HPP
+#define TESSERA_GRAPH_TRACE_OPERATORS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <type_traits>
+
+#include <tessera/base/source.hpp>
+#include <tessera/graph/trace/operand.hpp>
+
+namespace tessera {
+
+template <class Tag, class... Operands> constexpr auto call(Source source, const Operands&... operands);
+
+struct AddTag;
+struct SubTag;
+struct MulTag;
+struct DivTag;
+struct NegTag;
+struct LessTag;
+struct LessEqualTag;
+struct GreaterTag;
+struct GreaterEqualTag;
+
+namespace detail {
+template <class T> constexpr auto no_branch() {
+  static_assert(std::is_void_v<T>,
+                "tessera: if, ?: and ! can't use a tensor, whose values are not known while a function is traced; "
+                "use ts::select(condition, yes, no), and ts::logical_not for !");
+  return true;
+}
+}  // namespace detail
+
+/// Operators of all tensor types. They are hidden friends, so that they add no overloads to operators of other types.
+/// `==` does not compile: elementwise equality is ts::equal.
+template <class Self> struct Operators {
+  /// `if (tensor)` does not compile, since values are not known while tracing. The static_assert is in the noexcept
+  /// because compilers evaluate that where the operator is used, not only when it runs.
+  constexpr explicit operator bool() const noexcept(detail::no_branch<Self>()) { return false; }
+  template <Operand B> friend constexpr auto operator+(At<Self> a, const B& b) {
+    return call<AddTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator+(const B& b, At<Self> a) {
+    return call<AddTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator-(At<Self> a, const B& b) {
+    return call<SubTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator-(const B& b, At<Self> a) {
+    return call<SubTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator*(At<Self> a, const B& b) {
+    return call<MulTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator*(const B& b, At<Self> a) {
+    return call<MulTag>(a.source, b, a.value);
+  }
+  template <Operand B> friend constexpr auto operator/(At<Self> a, const B& b) {
+    return call<DivTag>(a.source, a.value, b);
+  }
+  template <NumberOperand B> friend constexpr auto operator/(const B& b, At<Self> a) {
+    return call<DivTag>(a.source, b, a.value);
+  }
+  friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
+  // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
+  template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
+    return call<LessTag>(a.source, a.value, a.value);
+  }
+  // Without these overloads, compilers would list all operators == that exist.
+  template <class B> friend constexpr auto operator==(const Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: == of tensors, element by element, is ts::equal(x, y)");
+    return call<LessTag>(Source{}, x, x);
+  }
+  template <class B> friend constexpr auto operator!=(const Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: != of tensors, element by element, is ts::not_equal(x, y)");
+    return call<LessTag>(Source{}, x, x);
+  }
+  template <class B> friend constexpr auto& operator+=(Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x + y");
+    return x;
+  }
+  template <class B> friend constexpr auto& operator-=(Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x - y");
+    return x;
+  }
+  template <class B> friend constexpr auto& operator*=(Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x * y");
+    return x;
+  }
+  template <class B> friend constexpr auto& operator/=(Self& x, const B&) {
+    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x / y");
+    return x;
+  }
+  template <class I> constexpr const auto& operator[](const I&) const {
+    static_assert(std::is_void_v<I>,
+                  "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
+                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
+                  "makes a new tensor");
+    return static_cast<const Self&>(*this);
+  }
+  template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
+    return call<LessTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator<=(At<Self> a, const B& b) {
+    return call<LessEqualTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>(At<Self> a, const B& b) {
+    return call<GreaterTag>(a.source, a.value, b);
+  }
+  template <Operand B> friend constexpr auto operator>=(At<Self> a, const B& b) {
+    return call<GreaterEqualTag>(a.source, a.value, b);
+  }
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,33 @@
+#ifndef TESSERA_GRAPH_TRACE_SYM_HPP
+#define TESSERA_GRAPH_TRACE_SYM_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <type_traits>
+
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/operand.hpp>
+#include <tessera/graph/trace/operators.hpp>
+
+namespace tessera {
+
+/// A tensor computed by a traced function: a handle of a node, with static element type and rank.
+template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
+  using element = T;
+  static constexpr int rank = Rank;
+  Value value{};
+
+  constexpr Sym() = default;
+  constexpr explicit Sym(Value v) : value(v) {}
+  template <class S = Sym> constexpr auto shape() const {
+    static_assert(std::is_void_v<S>,
+                  "tessera: sizes are not known while a function is traced; a dim of a tensor in it is "
+                  "ts::extent<0>(x), a ts::Dim to compute with");
+    return rank;
+  }
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

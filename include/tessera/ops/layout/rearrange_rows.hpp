@@ -1,0 +1,271 @@
+#ifndef TESSERA_OPS_LAYOUT_REARRANGE_ROWS_HPP
+#define TESSERA_OPS_LAYOUT_REARRANGE_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/operation.hpp>
+#include <tessera/ops/source_rows.hpp>
+
+namespace tessera::build {
+
+/// The result dims of static extent 1 of a rearrange: those without factors, or with factors of unit dims alone.
+constexpr std::uint8_t rearranged_units(const Factors& factors, const Node& from, int out_rank) {
+  unsigned units = (1u << out_rank) - 1;
+  for (int p = 0; p < factors.count; ++p)
+    if (!from.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) units &= ~(1u << factors.out_dim[p]);
+  return static_cast<std::uint8_t>(units);
+}
+/// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others. Error messages leave out the first
+/// `hidden` dims.
+constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const std::int32_t* sizes, int hidden = 0) {
+  Node made{.op = Op::rearrange,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(out_rank),
+            .labels = factors.pack(),
+            .value = static_cast<double>(hidden)};
+  std::int32_t operands[max_rank + 1]{x.id};
+  bool sized = false, in_order = factors.keeps_order() && out_rank == x.rank();
+  for (int f = 0; f < factors.count; ++f) {
+    operands[f + 1] = sizes ? sizes[f] : -1;
+    sized = sized || operands[f + 1] >= 0;
+    in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
+  }
+  made.unit = rearranged_units(factors, x.node(), out_rank);
+  if (in_order && made.unit == x.node().unit) return x;
+  return x.make(made, operands, sized ? factors.count + 1 : 1);
+}
+
+/// Inserts unit dims at the positions (of the result) whose bits are set.
+constexpr Value insert_units(Value x, unsigned units, int out_rank) {
+  if (units == 0) return x;
+  Factors f{};
+  int d = 0;
+  for (int out = 0; out < out_rank; ++out) {
+    if ((units >> out & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++d;
+  }
+  return rearrange(x, out_rank, f, nullptr);
+}
+
+constexpr Value drop_units(Value x, unsigned dims) {
+  if (dims == 0) return x;
+  Factors f{};
+  int out = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    if ((dims >> d & 1) != 0) continue;
+    if (!x.is_unit(d)) {
+      f.in_dim[f.count] = static_cast<std::int8_t>(d);
+      f.order[f.count] = f.count;
+      f.out_dim[f.count++] = static_cast<std::int8_t>(out);
+    }
+    ++out;
+  }
+  return rearrange(x, out, f, nullptr);
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+/// Throws not_divisible for a dim that shard_map splits by mesh axes. `node.value` is the number of leading dims, which
+/// the user does not see.
+[[noreturn]] inline void fail_axis(const ShapeContext& c, std::string_view why, int dim, int first, int last) {
+  std::string axes;
+  std::int64_t size = 1;
+  for (int f = first; f < last; ++f) {
+    if (!c.has(1 + f)) continue;
+    axes += concat_text(axes.empty() ? "'" : ", '", axis_of(c.graph.operand_node(c.id, 1 + f)).view(), "'");
+    size *= c.number(1 + f);
+  }
+  const int hidden = c.node().index();
+  Shape shape = c.operand(0);
+  for (int lead = hidden; lead > 0; --lead) shape.erase(0);
+  fail(errc::not_divisible, "[shard_map] dim ", dim - hidden, " of ", shape_text(c.node().dtype, shape),
+       hidden > 0 ? " on a device" : "", ": ", c.operand(0)[static_cast<std::size_t>(dim)], " ", why, " the ", size,
+       " devices of axis ", axes, c.node().source);
+}
+constexpr bool split_by_axes(const ShapeContext& c, int first, int last) {
+  bool all = true;
+  for (int f = first; f < last; ++f)
+    all = all && (!c.has(1 + f) || c.graph.operand_node(c.id, 1 + f).op == Op::axis_size);
+  return all;
+}
+
+/// The extents of a rearrange's factors: for each operand dim, at most one follows from the given ones.
+constexpr Shape factor_extents(const ShapeContext& c) {
+  const Factors factors = Factors::of(c.node());
+  const Shape& x = c.operand(0);
+  Shape extents(static_cast<std::size_t>(factors.count), 1);
+  for (int first = 0; first < factors.count;) {
+    int last = first;
+    std::int64_t product = 1;
+    int inferred = -1;
+    for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
+      if (c.node().arity > 1 && c.has(1 + last)) {
+        const std::int64_t size = c.number(1 + last);
+        if (size < 1) fail_shapes(c, "a dim is split by a size below one");
+        if (!multiply_fits(product, size, product)) fail_large(c);
+        extents[static_cast<std::size_t>(last)] = size;
+      } else if (inferred < 0) {
+        inferred = last;
+      } else {
+        fail_shapes(c, "more than one size of a split dim is left open");
+      }
+    }
+    const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
+    if (inferred >= 0) {
+      if (extent % product != 0) {
+        if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
+        fail_shapes(c, "a dim does not divide into the sizes it is split by");
+      }
+      extents[static_cast<std::size_t>(inferred)] = extent / product;
+    } else if (extent != product) {
+      fail_shapes(c, "the sizes that a dim is split by don't multiply to its extent");
+    }
+    first = last;
+  }
+  return extents;
+}
+
+constexpr Shape rearrange_shape(const ShapeContext& c) {
+  const Factors factors = Factors::of(c.node());
+  const Shape extents = factor_extents(c);
+  Shape shape(c.node().rank, 1);
+  for (int p = 0; p < factors.count; ++p) {
+    std::int64_t& extent = shape[static_cast<std::size_t>(factors.out_dim[p])];
+    if (!multiply_fits(extent, extents[static_cast<std::size_t>(factors.order[p])], extent)) fail_large(c);
+  }
+  return shape;
+}
+
+constexpr void rearrange_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Factors factors = Factors::of(graph[id]);
+  DimFactors& dims = rule.operands.emplace_back();
+  auto in_unit = [&](int f) { return graph.operand_node(id, 0).is_unit(factors.in_dim[f]); };
+  for (int f = 0; f < factors.count; ++f) {
+    const int factor = rule.add(FactorKind::pass);
+    if (!in_unit(f)) dims.dims[static_cast<int>(factors.in_dim[f])].push_back(static_cast<std::int8_t>(factor));
+  }
+  for (int p = 0; p < factors.count; ++p)
+    if (!in_unit(factors.order[p])) rule.result.dims[static_cast<int>(factors.out_dim[p])].push_back(factors.order[p]);
+  for (int i = 1; i < graph[id].arity; ++i) rule.operands.emplace_back();
+}
+
+/// The inverse rearrange: factors of the result become factors of the operand. Extents that the inverse could not infer
+/// are taken from the operand.
+constexpr void rearrange_gradient(Gradient& r) {
+  const Factors f = Factors::of(r.node());
+  const Value x = r.x(0), g = r.full_g();
+  Factors inverse{};
+  inverse.count = f.count;
+  std::int8_t position[max_rank]{};
+  for (int p = 0; p < f.count; ++p) {
+    inverse.in_dim[p] = f.out_dim[p];
+    position[static_cast<int>(f.order[p])] = static_cast<std::int8_t>(p);
+  }
+  std::int32_t sizes[max_rank];
+  for (auto& size : sizes) size = -1;
+  for (int q = 0; q < f.count; ++q) {  // in the operand's order of factors
+    inverse.order[q] = position[q];
+    inverse.out_dim[q] = f.in_dim[q];
+  }
+  for (int p = 0; p < f.count; ++p) {
+    const int factor = f.order[p];
+    bool merged = false, split = false;
+    for (int o = 0; o < f.count; ++o) {
+      if (o != p && f.out_dim[o] == f.out_dim[p]) merged = true;
+      if (o != factor && f.in_dim[o] == f.in_dim[factor]) split = true;
+    }
+    if (!merged) continue;  // the factor is a result dim on its own, so its extent is inferred
+    if (r.arity() > 1 && r.module().graph(x.graph).operand(r.id(), 1 + factor) >= 0) {
+      sizes[p] = r.module().graph(x.graph).operand(r.id(), 1 + factor);
+    } else if (!split) {
+      sizes[p] = build::extent(x, f.in_dim[factor]).id;
+    } else {  // inferred inside of a split dim: that dim's extent over the product of the given ones
+      Value size = build::extent(x, f.in_dim[factor]);
+      for (int o = 0; o < f.count; ++o)
+        if (o != factor && f.in_dim[o] == f.in_dim[factor])
+          size = size / x.with(r.module().graph(x.graph).operand(r.id(), 1 + o));
+      sizes[p] = size.id;
+    }
+  }
+  // One extent of each merged dim could be inferred; giving all of them makes plans easier to read.
+  r.add(0, build::rearrange(g, x.rank(), inverse, sizes));
+}
+
+constexpr BrokenRule check_rearrange(const NodeCheck& c) {
+  const Node &node = c.node(), &from = c.x(0);
+  const Factors f = Factors::of(node);
+  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
+  unsigned placed = 0, factored = 0;
+  for (int p = 0; p < f.count; ++p) {
+    if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
+        f.order[p] >= f.count)
+      return "the dims of a part exist";
+    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
+    placed |= 1u << f.order[p];
+    factored |= 1u << f.in_dim[p];
+    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
+  }
+  if (placed != (1u << f.count) - 1) return "every part has one place in the result";
+  if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
+  return node.unit == build::rearranged_units(f, from, node.rank) && node.dtype == from.dtype
+             ? BrokenRule{}
+             : "the result has the type that its parts make";
+}
+
+/// The text of a rearrange, such as "a (b c) -> a b c".
+inline std::string rearrange_text(const ProgramView&, const GraphView& graph, int id) {
+  const Factors f = Factors::of(graph[id]);
+  auto side = [&](int rank, auto&& dim_at, auto&& name_at) {
+    std::string text;
+    for (int d = 0; d < rank; ++d) {
+      std::string names;
+      int parts = 0;
+      for (int p = 0; p < f.count; ++p)
+        if (dim_at(p) == d) {
+          names += names.empty() ? "" : " ";
+          names += tessera::detail::label_name(name_at(p));
+          ++parts;
+        }
+      if (d > 0) text += ' ';
+      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
+    }
+    return text;
+  };
+  return side(
+             graph.operand_node(id, 0).rank, [&](int p) { return f.in_dim[p]; }, [](int p) { return p; }) +
+         " -> " +
+         side(
+             graph[id].rank, [&](int p) { return f.out_dim[p]; }, [&](int p) { return f.order[p]; });
+}
+
+struct RearrangeOp {
+  static constexpr OpRow row{.name = "rearrange",
+                             .unit = UnitKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::first,
+                             .shape = rearrange_shape,
+                             .sharding = rearrange_sharding,
+                             .factor_extents = factor_extents,
+                             .flops = 0,
+                             .optional_operands = true,
+                             .recomputed = true};
+  static constexpr GradientRule gradient = rearrange_gradient;
+  static constexpr CheckRule check = check_rearrange;
+  static constexpr AttributeText attributes = rearrange_text;
+};
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

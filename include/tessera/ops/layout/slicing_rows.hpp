@@ -1,0 +1,255 @@
+#ifndef TESSERA_OPS_LAYOUT_SLICING_ROWS_HPP
+#define TESSERA_OPS_LAYOUT_SLICING_ROWS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/node_check.hpp>
+#include <tessera/graph/ir/node_text.hpp>
+#include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/operation.hpp>
+#include <tessera/ops/source_rows.hpp>
+
+namespace tessera::build {
+
+constexpr Value slice(Value x, int dim, Value start, Value size) {
+  Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  if (size.is_number(1)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  return x.make(made, {x.id, start.id, size.id});
+}
+constexpr Value pad(Value x, int dim, Value start, Value like) {
+  return x.make(
+      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
+      {x.id, start.id, like.id});
+}
+/// Pads x with zeros along a dim: x begins at `start` of the padded `extent`.
+constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
+  Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
+  made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  return x.make(made, {x.id, start.id, extent.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape slice_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  const std::int64_t start = c.number(1), size = c.number(2);
+  if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
+    fail_shapes(c, "the range is not inside the dim");
+  shape[dim] = size;
+  return shape;
+}
+
+/// The third operand is a tensor of the padded shape, or the padded extent.
+constexpr Shape pad_shape(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  Shape shape = c.operand(0);
+  const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
+    fail_shapes(c, "padding is negative");
+  shape[dim] = extent;
+  return shape;
+}
+
+/// Sharding of an operation along one dim: that dim is a factor of kind `along`, others are as in elementwise
+/// operations.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule, FactorKind along) {
+  const Node& node = graph[id];
+  const int dim = dim_of(node);
+  for (int d = 0; d < node.rank; ++d) {
+    if (d == dim || !node.is_unit(d)) {
+      const auto f = static_cast<std::int8_t>(rule.add(d == dim ? along : FactorKind::pass));
+      rule.result.dims[d].push_back(f);
+    }
+  }
+  for (int i = 0; i < node.arity; ++i) {
+    const Node& x = graph.operand_node(id, i);
+    DimFactors& dims = rule.operands.emplace_back();
+    if (x.rank == node.rank)
+      for (int d = 0; d < x.rank; ++d)
+        if (d == dim || !x.is_unit(d)) dims.dims[d] = rule.result.dims[d];
+  }
+}
+/// Sharding of an operation for which its dim has to be whole.
+constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  along_dim_sharding(graph, id, rule, FactorKind::replicate);
+}
+/// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
+constexpr bool takes_row(const GraphView& graph, int id) {
+  const Node& node = graph[id];
+  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 && node.is_unit(dim_of(node)) &&
+         !graph.operand_node(id, 0).is_unit(dim_of(node));
+}
+/// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Unit dims can't be split: a
+/// slice of one row gives a partial value, and each device pads its own part of a result from one row.
+constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Node& node = graph[id];
+  const int dim = dim_of(node);
+  bool unit = node.is_unit(dim);
+  for (int i = 0; i < node.arity; ++i)
+    unit = unit || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_unit(dim));
+  if (!unit) return along_dim_sharding(graph, id, rule, FactorKind::permutation);
+  const bool takes = takes_row(graph, id), pads = node.op == Op::pad && !node.is_unit(dim);
+  along_dim_sharding(graph, id, rule, takes ? FactorKind::reduction : pads ? FactorKind::pass : FactorKind::replicate);
+  if (takes) rule.result.dims[dim].clear();
+  if (pads) rule.operands[0].dims[dim].clear();
+}
+
+constexpr Shape concat_shape(const ShapeContext& c) {
+  const auto dim = static_cast<std::size_t>(dim_of(c.node()));
+  Shape shape = c.operand(0);
+  for (int i = 1; i < c.node().arity; ++i) {
+    for (std::size_t d = 0; d < shape.size(); ++d)
+      if (d != dim && shape[d] != c.operand(i)[d]) fail_shapes(c, "operands differ in another dim than the joined one");
+    if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
+  }
+  return shape;
+}
+
+constexpr std::int64_t slice_offset(const ShapeContext& c, int) { return -c.number(1); }
+constexpr std::int64_t pad_offset(const ShapeContext& c, int) { return c.number(1); }
+constexpr std::int64_t concat_offset(const ShapeContext& c, int i) {
+  std::int64_t rows = 0;
+  for (int before = 0; before < i; ++before) rows += c.operand(before)[static_cast<std::size_t>(dim_of(c.node()))];
+  return rows;
+}
+
+constexpr void concat_gradient(Gradient& r) {
+  const int dim = dim_of(r.node());
+  const Value g = r.full_g();
+  Value start = g.number(0, DType::i64);
+  for (int i = 0; i < r.arity(); ++i) {
+    const Value size = build::extent(r.x(i), dim);
+    r.add(i, build::slice(g, dim, start, size));
+    start = start + size;
+  }
+}
+
+/// Operands of a permute after the first: one size, the shift, or pairs of sources and destinations.
+constexpr Shape permute_shape(const ShapeContext& c) {
+  const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
+  for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
+    if (c.number(i) < 0 || c.number(i) >= extent) fail_shapes(c, "a place is outside the dim", "ppermute");
+    for (int other = i + 2; other < c.node().arity; other += 2)
+      if (c.number(i) == c.number(other)) fail_shapes(c, "a place sends twice or receives twice", "ppermute");
+  }
+  return c.operand(0);
+}
+/// The slice that becomes slice `place` of the result, -1: none.
+constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t place, std::int64_t extent) {
+  if (c.node().arity == 2) return (place - c.number(1) % extent + extent) % extent;
+  for (int i = 1; i < c.node().arity; i += 2)
+    if (c.number(i + 1) == place) return c.number(i);
+  return -1;
+}
+constexpr void permute_gradient(Gradient& r) {
+  const Graph& graph = r.module().graph(r.x(0).graph);
+  const Value g = r.full_g();
+  Growable<std::int32_t> operands{g.id};
+  for (int i = 1; i < r.arity(); i += 2) {
+    operands.push_back(r.arity() == 2 ? -1 : graph.operand(r.id(), i + 1));
+    if (r.arity() > 2) operands.push_back(graph.operand(r.id(), i));
+  }
+  if (r.arity() == 2) operands[1] = (g.number(0, DType::i64) - r.x(1)).id;
+  r.add(0, g.make(r.node(), operands.data(), static_cast<int>(operands.size())));
+}
+
+/// The dim that an operation works along is one of the rank, and the others are those of its operands.
+constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
+  if (!c.has_dim()) return "the dim is one of the rank";
+  const unsigned dim = 1u << dim_of(c.node());
+  for (int i = 0; i < operands; ++i)
+    if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype || ((c.x(i).unit ^ c.node().unit) & ~dim) != 0)
+      return "only the extent of one dim changes";
+  return {};
+}
+constexpr BrokenRule check_slice(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) ? BrokenRule{} : "a size is a number";
+}
+constexpr BrokenRule check_pad(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  if (!c.is_size(1)) return "a start is a number";
+  return c.is_size(2) || same_static_shape(c.node(), c.x(2)) ? BrokenRule{}
+                                                             : "a pad has the shape of its third operand";
+}
+constexpr BrokenRule check_concat(const NodeCheck& c) { return check_along_dim(c, c.node().arity); }
+constexpr BrokenRule check_permute(const NodeCheck& c) {
+  if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
+  for (int i = 1; i < c.node().arity; ++i)
+    if (!c.is_size(i)) return "places are numbers";
+  return c.node().unit == c.x(0).unit ? BrokenRule{} : "the result has the type of the operand";
+}
+
+struct SliceOp {
+  static constexpr OpRow row{.name = "slice",
+                             .unit = UnitKind::layout,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = slice_shape,
+                             .sharding = moved_dim_sharding,
+                             .partial = takes_row,
+                             .offset = slice_offset,
+                             .view = [](const ShapeContext&, const Shape& strides) { return strides; },
+                             .flops = 0,
+                             .recomputed = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::pad(r.full_g(), dim_of(r.node()), r.x(1), r.x(0)));
+  };
+  static constexpr CheckRule check = check_slice;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct PadOp {
+  static constexpr OpRow row{.name = "pad",
+                             .unit = UnitKind::layout,
+                             .arity = 3,
+                             .linear = Linearity::first,
+                             .shape = pad_shape,
+                             .sharding = moved_dim_sharding,
+                             .offset = pad_offset,
+                             .flops = 0,
+                             .shape_only = 1u << 2};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    r.add(0, build::slice(r.full_g(), dim_of(r.node()), r.x(1), build::extent(r.x(0), dim_of(r.node()))));
+  };
+  static constexpr CheckRule check = check_pad;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct ConcatOp {
+  static constexpr OpRow row{.name = "concat",
+                             .unit = UnitKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::jointly,
+                             .shape = concat_shape,
+                             .sharding = moved_dim_sharding,
+                             .offset = concat_offset,
+                             .flops = 0};
+  static constexpr GradientRule gradient = concat_gradient;
+  static constexpr CheckRule check = check_concat;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+struct PermuteOp {
+  static constexpr OpRow row{.name = "ppermute",
+                             .unit = UnitKind::layout,
+                             .arity = any_arity,
+                             .linear = Linearity::first,
+                             .shape = permute_shape,
+                             .sharding = like_sharding,
+                             .permutation = permuted_from,
+                             .flops = 0};
+  static constexpr GradientRule gradient = permute_gradient;
+  static constexpr CheckRule check = check_permute;
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+}  // namespace tessera::ops
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,23 @@
+#ifndef TESSERA_TENSOR_EXTENT_HPP
+#define TESSERA_TENSOR_EXTENT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <concepts>
+#include <cstdint>
+
+#include <tessera/graph/trace/dim.hpp>
+
+namespace tessera {
+
+/// One extent of a shape that is written in a call, `{batch, 64}`: any integer or a Dim. Their number is the rank.
+struct Extent {
+  std::int64_t value;
+  template <std::integral Integer> constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
+  constexpr Extent(const Dim& extent) : value(extent.value()) {}
+};
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
