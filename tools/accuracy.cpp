@@ -3,14 +3,15 @@
 //   for march in x86-64 native; do
 //     g++ -std=c++20 -O2 -march=$march -I include tools/accuracy.cpp -o /tmp/accuracy && /tmp/accuracy
 //   done
-// f32: every 97th bit pattern against libm in double. f64: random bit patterns against libm in long double. pow: random
-// pairs. Below that, the values at NaN, infinities, zeros and outside of the domain.
+// f32: every 97th bit pattern against libm in double. f64: random bit patterns against libm in long double. pow and
+// atan2: random pairs. Below that, the values at NaN, infinities, zeros and outside of the domain.
 #include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <limits>
 #include <random>
+#include <type_traits>
 
 #include <tessera/kernels/simd/lane_ops.hpp>
 
@@ -104,23 +105,37 @@ void measure(const char* name, F exact, double low = -HUGE_VAL, double high = HU
   std::printf("\n");
 }
 
-template <class T> void measure_pow() {
+/// Pairs from `draw(random, x, y)`.
+template <Op O, class T, class Draw, class F> void measure_pairs(const char* name, Draw draw, F exact) {
   using Wide = typename Points<T>::Wide;
   std::mt19937_64 random(2);
-  std::uniform_real_distribution<double> log_of_result(std::log(std::numeric_limits<T>::denorm_min()),
-                                                       std::log(std::numeric_limits<T>::max()));
   alignas(64) T x[width], y[width], z[width];
   Worst worst;
   for (int group = 0; group < 4000000 / width; ++group) {
-    for (int i = 0; i < width; ++i) {
-      x[i] = std::exp(static_cast<T>(log_of_result(random)) / T(group % 4 == 0 ? 1 : 100));
-      y[i] = static_cast<T>(log_of_result(random)) / std::log(x[i]);
-    }
-    kernels::store(z, kernels::apply<Op::pow>(kernels::load(x), kernels::load(y)));
+    for (int i = 0; i < width; ++i) draw(random, x[i], y[i]);
+    kernels::store(z, kernels::apply<O>(kernels::load(x), kernels::load(y)));
     for (int i = 0; i < width; ++i)
-      worst.add(ulps(z[i], std::pow(static_cast<Wide>(x[i]), static_cast<Wide>(y[i]))), x[i], y[i]);
+      worst.add(ulps(z[i], exact(static_cast<Wide>(x[i]), static_cast<Wide>(y[i]))), x[i], y[i]);
   }
-  std::printf("%-8s %s  %7.3f ulp at %.6g, %.6g\n", "pow", sizeof(T) == 4 ? "f32" : "f64", worst.ulp, worst.x, worst.y);
+  std::printf("%-8s %s  %7.3f ulp at %.6g, %.6g\n", name, sizeof(T) == 4 ? "f32" : "f64", worst.ulp, worst.x, worst.y);
+}
+/// Results of pow over the whole range of T, a quarter of them from bases over the whole range.
+template <class T> void draw_for_pow(std::mt19937_64& random, T& x, T& y) {
+  std::uniform_real_distribution<double> log_of_result(std::log(std::numeric_limits<T>::denorm_min()),
+                                                       std::log(std::numeric_limits<T>::max()));
+  x = std::exp(static_cast<T>(log_of_result(random)) / T(random() % 4 == 0 ? 1 : 100));
+  y = static_cast<T>(log_of_result(random)) / std::log(x);
+}
+/// Bit patterns at random, half of them with quotients of moderate size.
+template <class T> void draw_for_atan2(std::mt19937_64& random, T& y, T& x) {
+  using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
+  y = std::bit_cast<T>(static_cast<Bits>(random()));
+  x = std::bit_cast<T>(static_cast<Bits>(random()));
+  int exponent = 0, unused = 0;
+  if (random() % 2 == 0 && std::isfinite(y) && std::isfinite(x)) {
+    std::frexp(y, &exponent);
+    x = std::ldexp(std::frexp(x, &unused), exponent + static_cast<int>(random() % 11) - 5);
+  }
 }
 
 template <class T> void measure_all() {
@@ -143,7 +158,10 @@ template <class T> void measure_all() {
   measure<Op::relu, T>("relu", [](auto x) { return x > 0 ? x : std::isnan(x) ? x : decltype(x)(0); });
   measure<Op::abs, T>("abs", [](auto x) { return std::fabs(x); });
   measure<Op::sign, T>("sign", [](auto x) { return x > 0 ? decltype(x)(1) : x < 0 ? decltype(x)(-1) : x; });
-  measure_pow<T>();
+  using Wide = typename Points<T>::Wide;
+  measure_pairs<Op::pow, T>("pow", draw_for_pow<T>, [](Wide x, Wide y) { return std::pow(x, y); });
+  measure_pairs<tessera::ops::op_v<tessera::ops::Atan2Op>, T>("atan2", draw_for_atan2<T>,
+                                                              [](Wide y, Wide x) { return std::atan2(y, x); });
 }
 
 }  // namespace

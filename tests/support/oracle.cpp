@@ -128,9 +128,26 @@ class Interpreter {
         return Array::number(node.value);
       case Op::extent:
         return Array::number(static_cast<double>(x[0]->shape[at(tessera::dim_of(node))]));
+      case Op::arange: {
+        Array y(Shape{static_cast<std::int64_t>(x[0]->data[0])});
+        for (std::size_t i = 0; i < y.data.size(); ++i) y.data[i] = static_cast<double>(i);
+        return y;
+      }
       case Op::iota: {
         Array y(x[0]->shape);
         for_each_index(y.shape, [&](const Shape& i) { y.at(i) = static_cast<double>(i[at(tessera::dim_of(node))]); });
+        return y;
+      }
+      case Op::permute: {  // by a shift, or by routes from place to place; zeros where none leads
+        const auto d = at(tessera::dim_of(node));
+        Array y(x[0]->shape);
+        for_each_index(y.shape, [&](const Shape& i) {
+          const auto number = [&](std::size_t k) { return static_cast<std::int64_t>(x[k]->data[0]); };
+          const std::int64_t n = y.shape[d];
+          if (x.size() == 2) y.at(with_extent(i, d, ((i[d] + number(1)) % n + n) % n)) = x[0]->at(i);
+          for (std::size_t k = 1; x.size() > 2 && k < x.size(); k += 2)
+            if (number(k) == i[d]) y.at(with_extent(i, d, number(k + 1))) = x[0]->at(i);
+        });
         return y;
       }
       case Op::random: {

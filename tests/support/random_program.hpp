@@ -7,17 +7,32 @@
 
 namespace oracle {
 
-/// A random program over most operations, with arguments to run it on. Values stay in a range where f32 and f64 agree,
-/// and away from kinks only by chance: compare gradients with an interpreter, not with differences.
+/// What a random program is made of.
+struct RandomProgramOptions {
+  tessera::DType type = tessera::DType::f32;  ///< of most values
+  bool every_operation = false;               ///< else those that fuse, contractions and layouts
+  bool smooth = false;  ///< only what is differentiable everywhere: gradients can be compared with differences
+  /// A spec for a value of this rank; empty: values are not constrained.
+  std::function<tessera::PartitionSpec(int rank)> spec;
+};
+
+/// A random program, with arguments to run it on. Values stay in a range where f32 and f64 agree, and away from kinks
+/// only by chance: compare gradients with an interpreter, not with differences, unless it is smooth.
 class RandomProgram {
  public:
-  explicit RandomProgram(unsigned seed, int steps = 14) : engine_(seed) {
+  using Options = RandomProgramOptions;
+  explicit RandomProgram(unsigned seed, int steps = 14, Options options = {})
+      : options_(std::move(options)), engine_(seed) {
     for (int i = 0; i < 2; ++i) values_.push_back(new_argument(random_shape(1 + roll(3))));
-    for (int step = 0; step < steps; ++step) grow();
+    for (int step = 0; step < steps; ++step)
+      if (options_.every_operation && roll(2) == 0)
+        grow_more();
+      else
+        grow();
   }
 
   /// With the sum of the last values and its gradient, or with the last values themselves, as results.
-  Program finish(bool gradients) {
+  Program finish(bool gradients, bool simplified = true) {
     ts_value total = bounded(values_.back()).value;
     if (gradients) {
       for (int i = 0; i < 3; ++i) {
@@ -29,12 +44,16 @@ class RandomProgram {
       program_.output_gradients(total);
       arguments.push_back(random_array(weights_shape, 1000));
     } else {
-      for (std::size_t i = values_.size() - 3; i < values_.size(); ++i) program_.output(values_[i].value);
+      const std::size_t first = values_.size() < 3 ? 0 : values_.size() - 3;
+      for (std::size_t i = first; i < values_.size(); ++i) program_.output(values_[i].value);
+      for (const ts_value& update : updates_) program_.output(update);
     }
-    return program_.finish();
+    return program_.finish(simplified);
   }
 
   std::vector<Array> arguments;
+  std::vector<std::size_t> stacked_arguments;  ///< those with one slice a layer
+  bool rounds = false;                         ///< to bf16
 
  private:
   using ts_value = tessera::Value;
@@ -42,20 +61,22 @@ class RandomProgram {
     ts_value value;
     Shape shape;
   };
+  Options options_;
   UntypedProgram program_;
   std::vector<Item> values_;
+  std::vector<ts_value> updates_;  // of arguments, which may be written over
   std::mt19937 engine_;
 
   int roll(int n) { return std::uniform_int_distribution<int>(0, n - 1)(engine_); }
   const Item& any() { return values_[static_cast<std::size_t>(roll(static_cast<int>(values_.size())))]; }
   Shape random_shape(int rank) {
     Shape shape;
-    for (int d = 0; d < rank; ++d) shape.push_back(2 + roll(5));
+    for (int d = 0; d < rank; ++d) shape.push_back(options_.every_operation && roll(12) == 0 ? 1 : 2 + roll(5));
     return shape;
   }
   Item new_argument(const Shape& shape) {
     arguments.push_back(random_array(shape, static_cast<unsigned>(arguments.size()) + 1));
-    return {program_.argument(static_cast<int>(shape.size())), shape};
+    return {program_.argument(static_cast<int>(shape.size()), 0, options_.type), shape};
   }
   Item bounded(const Item& item) { return {tessera::build::unary(Op::tanh, item.value), item.shape}; }
   bool fits(const Item& a, const Item& b) const {
@@ -102,15 +123,16 @@ class RandomProgram {
   }
   void unary() {
     constexpr Op ops[] = {Op::neg, Op::abs, Op::tanh, Op::sigmoid, Op::relu, Op::gelu, Op::silu};
+    constexpr Op smooth[] = {Op::neg, Op::tanh, Op::sigmoid, Op::gelu, Op::silu};
     const Item x = any();
-    values_.push_back({tessera::build::unary(ops[roll(7)], x.value), x.shape});
+    values_.push_back({tessera::build::unary(options_.smooth ? smooth[roll(5)] : ops[roll(7)], x.value), x.shape});
   }
   void binary() {
     for (int attempt = 0; attempt < 8; ++attempt) {
       const Item a = bounded(any()), b = any();
       if (!fits(a, b)) continue;
       constexpr Op ops[] = {Op::add, Op::sub, Op::mul, Op::minimum, Op::maximum};
-      const int choice = roll(6);
+      const int choice = roll(options_.smooth ? 3 : 6);
       const auto made = choice < 5 ? tessera::build::binary(ops[choice], a.value, b.value)
                                    : tessera::build::select(tessera::build::binary(Op::less, a.value, b.value), a.value,
                                                             b.value * 0.5);
@@ -130,7 +152,7 @@ class RandomProgram {
         shape.push_back(x.shape[d]);
       else if (keep)
         shape.push_back(1);
-    values_.push_back({tessera::build::reduce(ops[roll(3)], x.value, dims, keep), shape});
+    values_.push_back({tessera::build::reduce(ops[options_.smooth ? 0 : roll(3)], x.value, dims, keep), shape});
   }
   /// With a new argument that shares some of the dims: those are kept or summed.
   void contract() {
@@ -236,7 +258,7 @@ class RandomProgram {
       const Item y = bounded(x);
       extent *= 2;
       Node node{.op = Op::concat,
-                .dtype = tessera::DType::f32,
+                .dtype = options_.type,
                 .rank = x.value.node().rank,
                 .unit = x.value.node().unit,
                 .labels = tessera::pack_dim(d)};
@@ -258,8 +280,384 @@ class RandomProgram {
     const auto index = program_.argument(static_cast<int>(indices.shape.size()), 0, tessera::DType::i32);
     Shape shape = indices.shape;
     shape.push_back(table.shape[1]);
-    const Node node{.op = Op::embedding, .dtype = tessera::DType::f32, .rank = static_cast<std::uint8_t>(shape.size())};
+    const Node node{.op = Op::embedding, .dtype = options_.type, .rank = static_cast<std::uint8_t>(shape.size())};
     values_.push_back({table.value.make(node, {table.value.id, index.id}), shape});
+  }
+  static Op op_of(std::string_view name) { return static_cast<Op>(tessera::operation_id(name)); }
+  void push(const ts_value& value, const Shape& shape) { values_.push_back({value, shape}); }
+  /// A dim that extends, -1 where there is none.
+  int extending_dim(const Item& x) {
+    std::vector<int> dims;
+    for (std::size_t d = 0; d < x.shape.size(); ++d)
+      if (!x.value.is_unit(static_cast<int>(d))) dims.push_back(static_cast<int>(d));
+    return dims.empty() ? -1 : dims[static_cast<std::size_t>(roll(static_cast<int>(dims.size())))];
+  }
+  static std::size_t at(int d) { return static_cast<std::size_t>(d); }
+  Item new_indices(const Shape& shape, unsigned unit, std::int64_t below) {
+    Array indices(shape);
+    for (double& i : indices.data) i = roll(static_cast<int>(below));
+    arguments.push_back(indices);
+    return {program_.argument(static_cast<int>(shape.size()), unit, tessera::DType::i32), shape};
+  }
+  /// The product of the last dim of x with a matrix.
+  static tessera::Value product(const ts_value& x, const ts_value& w, int rank) {
+    tessera::EinsumLabels labels;
+    for (int d = 0; d < tessera::max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    for (int d = 0; d < rank; ++d) labels.a[d] = labels.out[d] = static_cast<std::int8_t>(d);
+    labels.b[0] = static_cast<std::int8_t>(rank - 1);
+    labels.b[1] = labels.out[rank - 1] = static_cast<std::int8_t>(rank);
+    return tessera::build::einsum(x, w, labels);
+  }
+
+  void grow_more() {
+    switch (roll(28)) {
+      case 0:
+        return scan();
+      case 1:
+        return sort();
+      case 2:
+        return take_along();
+      case 3:
+        return window();
+      case 4:
+        return pad();
+      case 5:
+        return positions();
+      case 6:
+        return random_numbers();
+      case 7:
+        return attention();
+      case 8:
+        return layers();
+      case 9:
+      case 10:
+        return constrain();
+      case 11:
+        return alike();
+      case 12:
+        return permute_places();
+      case 13:
+      case 14:
+        return compare();
+      case 15:
+      case 16:
+        return more_unary();
+      case 17:
+        return divide();
+      case 18:
+        return sizes();
+      case 19:
+        return integers();
+      case 20:
+      case 21:
+        return dense();
+      case 22:
+        return sum_of_products();
+      case 23:
+      case 24:
+        return update();
+      case 25:
+        return multiply();
+      case 26:
+        return rounded();
+      default:
+        return add_rows();
+    }
+  }
+  void scan() {
+    const Item x = bounded(any());
+    if (x.shape.empty()) return;
+    const tessera::Scan how{roll(2) == 0, roll(2) == 0};
+    push(tessera::build::scan(roll(2) == 0 ? Op::cumsum : op_of("cumprod"), x.value,
+                              roll(static_cast<int>(x.shape.size())), how),
+         x.shape);
+  }
+  void sort() {
+    const Item x = any();
+    const int d = extending_dim(x);
+    if (d < 0 || options_.smooth) return;
+    const auto order = roll(2) == 0 ? tessera::Order::ascending : tessera::Order::descending;
+    Shape shape = x.shape;
+    tessera::Value count;
+    if (roll(2) == 0) {
+      shape[at(d)] = 1 + roll(static_cast<int>(x.shape[at(d)]));
+      count = size(shape[at(d)]);
+    }
+    const auto indices = tessera::build::argsort(x.value, d, order, tessera::DType::i32, count);
+    push(tessera::build::gather(x.value, d, indices), shape);
+  }
+  void take_along() {
+    const Item x = any();
+    const int d = extending_dim(x);
+    if (d < 0) return;
+    Shape shape = x.shape;
+    shape[at(d)] = 1 + roll(5);
+    const Item indices = new_indices(shape, x.value.node().unit, x.shape[at(d)]);
+    if (roll(2) == 0) return push(tessera::build::gather(x.value, d, indices.value), shape);
+    arguments.push_back(random_array(shape, static_cast<unsigned>(arguments.size())));
+    const auto rows = program_.argument(static_cast<int>(shape.size()), x.value.node().unit, options_.type);
+    push(tessera::build::scatter_add(rows, d, indices.value, x.value), x.shape);
+  }
+  void window() {
+    const Item x = any();
+    const int d = extending_dim(x);
+    if (d < 0 || x.shape.size() > 4) return;
+    const int n = static_cast<int>(x.shape[at(d)]);
+    const int run = 1 + roll(n), stride = 1 + roll(2), dilation = run > 1 ? 1 + roll((n - 1) / (run - 1)) : 1;
+    Shape shape = x.shape;
+    shape[at(d)] = (n - (run - 1) * dilation - 1) / stride + 1;
+    shape.insert(at(d) + 1, run);
+    const auto made = tessera::build::windows(x.value, d, size(run), size(stride), size(dilation));
+    push(made, shape);
+    if (roll(2) == 0 || run == 1) return;
+    push(tessera::build::fold(bounded(values_.back()).value, d, size(stride), size(dilation), size(n), false), x.shape);
+  }
+  void pad() {
+    const Item x = any();
+    const int d = extending_dim(x);
+    if (d < 0) return;
+    const int before = roll(4), after = roll(4);
+    Shape shape = x.shape;
+    shape[at(d)] += before + after;
+    if (shape[at(d)] < 2) return;
+    push(tessera::build::pad_to(x.value, d, size(before), size(shape[at(d)])), shape);
+  }
+  void positions() {
+    const Item x = bounded(any());
+    if (x.shape.empty()) return;
+    const int rank = static_cast<int>(x.shape.size());
+    if (roll(2) == 0 || x.value.is_unit(rank - 1)) {
+      const auto index = tessera::build::iota(x.value, roll(rank), tessera::DType::i32);
+      return push(x.value + tessera::build::cast(index, options_.type) * 0.25, x.shape);
+    }
+    const Node node{.op = Op::arange, .dtype = tessera::DType::i32, .rank = 1};
+    const auto index = x.value.make(node, {size(x.shape[at(rank - 1)]).id});
+    push(x.value + tessera::build::cast(index, options_.type) * 0.25, x.shape);
+  }
+  void random_numbers() {
+    const Item x = bounded(any());
+    const tessera::RandomDraw draw{roll(2) == 0 ? tessera::Distribution::uniform : tessera::Distribution::normal,
+                                   static_cast<std::uint32_t>(roll(100))};
+    push(x.value * tessera::build::random(x.value, program_.number(roll(50), tessera::DType::f64), draw), x.shape);
+  }
+  void attention() {
+    const int batch = 1 + roll(4), queries = 1 + roll(5), keys = queries + roll(3), heads = 1 + roll(4);
+    const int width = 2 + roll(3), out = 2 + roll(3);
+    const Item q = bounded(new_argument({batch, queries, heads, width}));
+    const Item k = new_argument({batch, keys, heads, width}), v = new_argument({batch, keys, heads, out});
+    const auto scale = program_.number(0.5, options_.type);
+    const auto made = roll(2) == 0
+                          ? tessera::detail::AttentionTag<true>::emit(q.value, q.value, k.value, v.value, scale)
+                          : tessera::detail::AttentionTag<false>::emit(q.value, q.value, k.value, v.value, scale);
+    push(made, {batch, queries, heads, out});
+  }
+  /// What a Stack makes: a body that runs once a layer.
+  void layers() {
+    const Item x = bounded(any());
+    const int rank = static_cast<int>(x.shape.size());
+    if (rank == 0 || x.value.is_unit(rank - 1)) return;
+    const std::int64_t n = x.shape[at(rank - 1)];
+    const bool matrix = roll(2) == 0;
+    const Shape stacked = matrix ? Shape{2 + roll(3), n, n} : Shape{2 + roll(3), n};
+    arguments.push_back(random_array(stacked, static_cast<unsigned>(arguments.size())));
+    stacked_arguments.push_back(arguments.size() - 1);
+    const auto weights = program_.stacked_argument(static_cast<int>(stacked.size()), options_.type);
+    const Item bias = new_argument({n});
+    tessera::Module& module = *x.value.module;
+    const int body = module.add_graph();
+    const auto inner = [&](int index, int inner_rank, unsigned unit) {
+      return tessera::Value{
+          &module, body, module.graph(body).add(tessera::argument_node(index, options_.type, inner_rank, unit)), {}};
+    };
+    const auto carried = inner(0, rank, x.value.node().unit), w = inner(1, matrix ? 2 : 1, 0), b = inner(2, 1, 0);
+    const auto made = matrix ? product(carried, w, rank) + carried : carried * w + b;
+    module.graph(body).outputs.push_back((tessera::build::unary(Op::tanh, made) + b).id);
+    const tessera::Repeat repeat{1, 1, false, false};
+    const std::int32_t operands[] = {x.value.id, weights.id, bias.value.id};
+    const auto repeated = x.value.with(module.graph(0).add(repeat.node(body, {}), operands, 3));
+    push(tessera::build::project(repeated, 0, x.value.node()), x.shape);
+  }
+  void constrain() {
+    const Item x = any();
+    if (!options_.spec) return;
+    Node made{.op = Op::constraint, .dtype = x.value.dtype(), .rank = x.value.node().rank, .unit = x.value.node().unit};
+    tessera::Constraint{x.value.module->add_spec(options_.spec(x.value.rank()))}.write(made);
+    push(x.value.make(made, {x.value.id}), x.shape);
+  }
+  void alike() {
+    const Item x = bounded(any());
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const Item like = any();
+      if (!(like.shape == x.shape) || like.value.node().unit != x.value.node().unit) continue;
+      const Node made{
+          .op = Op::alike, .dtype = x.value.dtype(), .rank = x.value.node().rank, .unit = x.value.node().unit};
+      return push(x.value.make(made, {x.value.id, like.value.id}), x.shape);
+    }
+  }
+  void permute_places() {
+    const Item x = any();
+    const int d = extending_dim(x);
+    if (d < 0) return;
+    const int n = static_cast<int>(x.shape[at(d)]);
+    const Node made{.op = Op::permute,
+                    .dtype = x.value.dtype(),
+                    .rank = x.value.node().rank,
+                    .unit = x.value.node().unit,
+                    .labels = tessera::pack_dim(d)};
+    if (n < 2 || roll(2) == 0) return push(x.value.make(made, {x.value.id, size(roll(n)).id}), x.shape);
+    const int from = roll(n), to = roll(n), other_to = (to + 1) % n, other = (from + 1) % n;
+    push(x.value.make(made, {x.value.id, size(from).id, size(to).id, size(other).id, size(other_to).id}), x.shape);
+  }
+  void compare() {
+    if (options_.smooth) return;
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const Item a = bounded(any()), b = any();
+      if (!fits(a, b)) continue;
+      constexpr Op ops[] = {Op::equal, Op::not_equal, Op::less, Op::less_equal, Op::greater, Op::greater_equal};
+      auto holds = tessera::build::binary(ops[roll(6)], a.value, b.value);
+      if (roll(2) == 0) {
+        const auto positive = tessera::build::binary(Op::greater, b.value, b.value.number(0.125));
+        holds = tessera::build::binary(roll(2) == 0 ? Op::logical_and : Op::logical_or, holds, positive);
+      }
+      if (roll(3) == 0) holds = tessera::build::unary(Op::logical_not, holds);
+      const auto made = roll(2) == 0 ? tessera::build::select(holds, a.value, b.value * 0.5)
+                                     : tessera::build::cast(holds, options_.type) + a.value;
+      return push(made, broadcast(a.shape, b.shape));
+    }
+  }
+  void more_unary() {
+    const Item x = bounded(any());
+    const auto positive = x.value * x.value + 0.5;
+    switch (roll(options_.smooth ? 5 : 6)) {
+      case 0:
+        return push(tessera::build::unary(Op::exp, x.value), x.shape);
+      case 1:
+        return push(tessera::build::unary(Op::log, positive), x.shape);
+      case 2:
+        return push(tessera::build::unary(Op::sqrt, positive), x.shape);
+      case 3:
+        return push(tessera::build::unary(Op::rsqrt, positive), x.shape);
+      case 4:
+        return push(tessera::build::unary(op_of("erf"), x.value), x.shape);
+      default:
+        return push(tessera::build::unary(Op::sign, x.value), x.shape);
+    }
+  }
+  void divide() {
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const Item a = bounded(any()), b = bounded(any());
+      if (!fits(a, b)) continue;
+      const auto positive = b.value * b.value + 0.5;
+      return push(roll(2) == 0 ? a.value / positive : tessera::build::binary(Op::pow, positive, a.value),
+                  broadcast(a.shape, b.shape));
+    }
+  }
+  void sizes() {
+    const Item x = bounded(any());
+    const int d = extending_dim(x);
+    if (d < 0) return;
+    switch (roll(3)) {
+      case 0:
+        return push(x.value * tessera::build::cast(tessera::build::extent(x.value, d), options_.type), x.shape);
+      case 1: {
+        arguments.push_back(Array::number(roll(100) * 0.01));
+        return push(x.value * tessera::build::cast(program_.scalar(), options_.type), x.shape);
+      }
+      default: {
+        Shape shape = x.shape;
+        shape[at(d)] = 1 + roll(static_cast<int>(x.shape[at(d)]));
+        arguments.push_back(Array::number(static_cast<double>(shape[at(d)])));
+        return push(tessera::build::slice(x.value, d, size(roll(static_cast<int>(x.shape[at(d)] - shape[at(d)]) + 1)),
+                                          program_.dim()),
+                    shape);
+      }
+    }
+  }
+  void integers() {
+    const Item x = bounded(any());
+    if (options_.smooth || x.shape.empty()) return;
+    const auto whole = tessera::build::cast(x.value * 5.0, tessera::DType::i32);
+    constexpr Op ops[] = {Op::add, Op::mul, Op::div, Op::minimum};
+    const auto made = tessera::build::binary(ops[roll(4)], whole, whole.integer(3, tessera::DType::i32));
+    const unsigned all = (1u << x.shape.size()) - 1;
+    constexpr Op reductions[] = {Op::sum, Op::max, Op::min};
+    const auto reduced = tessera::build::reduce(reductions[roll(3)], made, all, false);
+    push(x.value + tessera::build::cast(roll(2) == 0 ? made : reduced, options_.type) * 0.125, x.shape);
+  }
+  /// A layer as models have them: a product, a bias, an activation.
+  void dense() {
+    const Item x = bounded(any());
+    const int rank = static_cast<int>(x.shape.size());
+    if (rank == 0 || x.value.is_unit(rank - 1)) return;
+    const std::int64_t n = 2 + roll(6);
+    Shape shape = x.shape;
+    const Item w = new_argument({shape[at(rank - 1)], n}), b = new_argument({n});
+    shape[at(rank - 1)] = n;
+    auto made = product(x.value, w.value, rank);
+    if (roll(3) > 0) made = made + b.value;
+    if (roll(3) > 0) made = tessera::build::unary(roll(2) == 0 ? Op::tanh : Op::gelu, made);
+    push(made, shape);
+  }
+  void sum_of_products() {
+    const Item x = bounded(any());
+    const int rank = static_cast<int>(x.shape.size());
+    if (rank == 0 || x.value.is_unit(rank - 1)) return;
+    const std::int64_t n = x.shape[at(rank - 1)];
+    const Item w = new_argument({n, n}), v = new_argument({n, n});
+    const auto first = product(x.value, w.value, rank);
+    push(first + (roll(2) == 0 ? x.value : product(x.value, v.value, rank)), x.shape);
+  }
+  /// A step of gradient descent: what the product of two activations makes of an argument.
+  void update() {
+    const Item x = bounded(any());
+    if (x.shape.size() != 2 || x.value.is_unit(0) || x.value.is_unit(1)) return;
+    const std::int64_t n = 2 + roll(5);
+    const Item y = new_argument({x.shape[0], n}), w = new_argument({x.shape[1], n});
+    tessera::EinsumLabels labels;
+    for (int d = 0; d < tessera::max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    labels.a[0] = labels.b[0] = 0;
+    labels.a[1] = labels.out[0] = 1;
+    labels.b[1] = labels.out[1] = 2;
+    const auto made = w.value - tessera::build::einsum(x.value, y.value, labels) * 0.125;
+    updates_.push_back(made);
+    push(made, w.shape);
+  }
+  void multiply() {
+    const Item x = bounded(any());
+    if (x.shape.empty()) return;
+    const int d = roll(static_cast<int>(x.shape.size()));
+    Shape shape = x.shape;
+    shape[at(d)] = 1;
+    push(tessera::build::reduce(op_of("prod"), x.value, 1u << d, true), shape);
+  }
+  /// A product of bf16, rounded again.
+  void rounded() {
+    const Item x = bounded(any());
+    const int rank = static_cast<int>(x.shape.size());
+    if (rank == 0 || x.value.is_unit(rank - 1) || options_.type != tessera::DType::f32 || options_.smooth) return;
+    rounds = true;
+    const std::int64_t n = 2 + roll(6);
+    Shape shape = x.shape;
+    const Item w = new_argument({shape[at(rank - 1)], n}), b = new_argument({n});
+    shape[at(rank - 1)] = n;
+    auto made = product(tessera::build::cast(x.value, tessera::DType::bf16),
+                        tessera::build::cast(w.value, tessera::DType::bf16), rank);
+    if (roll(2) == 0) made = made + b.value;
+    push(tessera::build::cast(tessera::build::cast(made, tessera::DType::bf16), options_.type), shape);
+  }
+  void add_rows() {
+    const Item table = bounded(any());
+    if (table.shape.size() < 2 || table.value.is_unit(0)) return;
+    const Item indices = new_indices(random_shape(1 + roll(2)), 0, table.shape[0]);
+    Shape shape = indices.shape;
+    for (std::size_t d = 1; d < table.shape.size(); ++d) shape.push_back(table.shape[d]);
+    if (shape.size() > 5) return;
+    arguments.push_back(random_array(shape, static_cast<unsigned>(arguments.size())));
+    const unsigned unit = static_cast<unsigned>(table.value.node().unit >> 1) << indices.shape.size();
+    const auto rows = program_.argument(static_cast<int>(shape.size()), unit, options_.type);
+    const Node node{
+        .op = Op::index_add, .dtype = options_.type, .rank = table.value.node().rank, .unit = table.value.node().unit};
+    push(table.value + rows.make(node, {rows.id, indices.value.id, table.value.id}), table.shape);
   }
 };
 

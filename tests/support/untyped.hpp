@@ -14,9 +14,17 @@ class UntypedProgram {
                     .rank = static_cast<std::uint8_t>(rank),
                     .unit = static_cast<std::uint8_t>(unit),
                     .value = static_cast<double>(arguments_.size())};
-    arguments_.push_back({&module_, 0, module_.main().add(node), {}});
-    return arguments_.back();
+    return source(node);
   }
+  /// One slice a layer: the leading dim counts the layers of a Stack.
+  tessera::Value stacked_argument(int rank, tessera::DType dtype) {
+    Node node = tessera::argument_node(static_cast<int>(arguments_.size()), dtype, rank);
+    tessera::set_stacked(node, true);
+    return source(node);
+  }
+  /// A ts::Dim and a ts::Scalar.
+  tessera::Value dim() { return source(tessera::dim_node(static_cast<int>(arguments_.size()))); }
+  tessera::Value scalar() { return source(tessera::scalar_node(static_cast<int>(arguments_.size()))); }
   tessera::Value number(double value, tessera::DType dtype = tessera::DType::i64) {
     return {&module_, 0, module_.main().add({.op = Op::constant, .dtype = dtype, .value = value}), {}};
   }
@@ -26,8 +34,8 @@ class UntypedProgram {
   void output_gradients(tessera::Value y) {
     tessera::Growable<std::int32_t> sources;
     for (const tessera::Value& v : arguments_)
-      if (tessera::is_floating(v.dtype())) sources.push_back(v.id);
-    const tessera::Value weights = argument(y.rank(), y.node().unit);
+      if (tessera::is_floating(v.dtype()) && v.node().is_argument()) sources.push_back(v.id);
+    const tessera::Value weights = argument(y.rank(), y.node().unit, y.dtype());
     const unsigned all = (1u << y.rank()) - 1;
     const tessera::Value loss = tessera::build::reduce(Op::sum, y * weights, all, false);
     output(loss);
@@ -44,6 +52,11 @@ class UntypedProgram {
  private:
   tessera::Module module_;
   std::vector<tessera::Value> arguments_;
+
+  tessera::Value source(const Node& node) {
+    arguments_.push_back({&module_, 0, module_.main().add(node), {}});
+    return arguments_.back();
+  }
 };
 
 }  // namespace oracle

@@ -23,6 +23,11 @@
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/memory/run_memory.hpp>
 #include <tessera/runtime/threads/at_fork.hpp>
+#if TESSERA_HAS_DEFINITIONS && defined(TESSERA_VERIFY)
+#include <tessera/graph/ir/verify.hpp>
+#include <tessera/partition/plan/verify_plan.hpp>
+#include <tessera/runtime/executor/verify_moves.hpp>
+#endif
 #endif
 
 namespace tessera {
@@ -63,9 +68,17 @@ TESSERA_ONCE bool is_plain(const runtime::Executable& executable);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options) {
-  return ExecutablePtr(
+#ifdef TESSERA_VERIFY
+  verify(compiled.program);
+#endif
+  ExecutablePtr made(
       new runtime::Executable(compiled, make_plan(compiled.program, compiled.units, mesh, arguments.data(),
                                                   static_cast<int>(arguments.size()), options)));
+#ifdef TESSERA_VERIFY
+  verify_plan(made->plan(), compiled.program, compiled.units);
+  verify_moves(*made);
+#endif
+  return made;
 }
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable) { delete executable; }
 TESSERA_ONCE const Plan& plan_of(const runtime::Executable& executable) { return executable.plan(); }

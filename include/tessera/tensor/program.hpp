@@ -52,8 +52,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       return std::array<FusedKernel, sizeof...(K) + 1>{&tessera::kernels::fused_kernel<kernels, static_cast<int>(K)>...,
                                                        nullptr};
     }(std::make_index_sequence<kernel_count>{});
-    const runtime::StepCode& steps = runtime::step_code<needs>();
-    return {Traced::program(), views.data(), kernels.data(), code.data(), steps.factories.data(), steps.reduce};
+    return {Traced::program(), views.data(), kernels.data(), code.data(), &runtime::step_code<needs>()};
   }
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 using tessera::bf16;
 
-/// The nearest of the two neighbours among all 2^16 numbers, the even one where they are equally near.
+/// The nearest of the two neighbouring bf16 values, found among all 2^16; the even value where both are equally near.
 double nearest(double value) {
   if (std::isnan(value) || std::isinf(value)) return value;
   const double size = std::fabs(value);
@@ -43,7 +43,7 @@ TEST(Bf16, FloatsAndDoublesAreRoundedToTheNearest) {
     const float value = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
     if (std::isnan(value)) continue;
     ASSERT_EQ(static_cast<double>(bf16(value)), nearest(value)) << value;
-    // Doubles just beside a number halfway, where rounding to float first would go wrong.
+    // Doubles next to the midpoint of two bf16 values, where rounding to float first would give the wrong neighbour.
     const float half = std::bit_cast<float>((static_cast<std::uint32_t>(random()) & 0xffff0000u) | 0x8000u);
     if (!std::isfinite(half)) continue;
     const double wide = half, limit = std::numeric_limits<double>::infinity();
@@ -64,7 +64,7 @@ TEST(Bf16, TheEndsOfTheRange) {
   EXPECT_EQ(static_cast<double>(bf16(0x1.fefffffp127)), 0x1.fep127);
   EXPECT_EQ(bf16(-0.0f).bits, 0x8000);
   EXPECT_TRUE(std::isnan(static_cast<float>(bf16(std::numeric_limits<double>::quiet_NaN()))));
-  // A NaN whose upper half alone would be an infinity.
+  // A NaN whose upper half alone would be the bits of an infinity.
   EXPECT_TRUE(std::isnan(static_cast<float>(bf16(std::bit_cast<float>(0x7f800001u)))));
 }
 

@@ -41,7 +41,7 @@ TEST(DTypeTest, F16IsNamedAndDispatchesToNothing) {
 }
 
 static_assert(tessera::Element<float> && tessera::Element<bool>);
-// Types of other widths or signs would be stored as something else than what the user wrote.
+// Element types of other widths or signs don't compile: they would be stored as another type than the user wrote.
 static_assert(!tessera::Element<std::uint32_t> && !tessera::Element<long double> && !tessera::Element<char*>);
 static_assert(!tessera::Element<const float> && !tessera::Element<std::string>);
 

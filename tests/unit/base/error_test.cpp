@@ -43,7 +43,7 @@ TEST(ErrorTest, KnowsTheLineApartFromTheText) {
 
 TEST(ErrorTest, IsARuntimeError) { EXPECT_THROW(tessera::fail(errc::file, "[file] missing"), std::runtime_error); }
 
-// Ids are in programs and in docs/errors.md: a number must never come to mean something else.
+// Programs and docs/errors.md use ids: the meaning of a number must never change.
 static_assert(static_cast<int>(errc::capacity) == 1 && static_cast<int>(errc::spec_rank) == 5);
 static_assert(static_cast<int>(errc::dim_range) == 10 && static_cast<int>(errc::policy) == 15);
 static_assert(static_cast<int>(errc::unsupported) == 20 && static_cast<int>(errc::annotation) == 21);

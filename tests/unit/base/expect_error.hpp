@@ -10,7 +10,7 @@
 
 namespace tessera_test {
 
-/// Runs `f` and expects a tessera::error with this id whose text holds every given part.
+/// Runs `f` and expects a tessera::error with this id, whose text contains all given parts.
 template <class F, class... Parts> void expect_error(tessera::errc id, F&& f, const Parts&... parts) {
   try {
     f();
@@ -24,7 +24,7 @@ template <class F, class... Parts> void expect_error(tessera::errc id, F&& f, co
   ADD_FAILURE() << "no error, expected one with id " << static_cast<int>(id);
 }
 
-/// The id of the error that `f` throws; none of them where it throws none.
+/// The id of the error that `f` throws; errc{} when it throws none.
 template <class F> tessera::errc error_of(F&& f) {
   try {
     f();

@@ -24,7 +24,7 @@ constexpr std::int64_t sum_to(int n) {
   return sum(values);
 }
 
-// In constant expressions, where it is meant to be used: across every size at which it grows.
+// In constant expressions, for every size at which it grows.
 static_assert(sum_to(0) == 0);
 static_assert(sum_to(64) == 64 * 65 / 2);
 static_assert(sum_to(65) == 65 * 66 / 2);
@@ -39,7 +39,7 @@ constexpr bool resizes() {
 }
 static_assert(resizes());
 
-// Of a type with memory of its own: rows that end where they grow.
+// With elements that own memory: rows that end where they grow.
 constexpr std::int64_t triangle(int n) {
   ts::Growable<ts::Growable<int>> rows;
   for (int i = 0; i < n; ++i) {
@@ -110,7 +110,7 @@ TEST(Growable, ResizesAndAssignsAtRunTime) {
   EXPECT_EQ(words.back(), "c");
 }
 
-// A class that holds one is copied by a function that the compiler writes, which throws nothing if its parts say so.
+// A class with a Growable member gets a noexcept copy only if Growable's copy says that it does not throw.
 struct Holder {
   ts::Growable<int> numbers;
   ts::Growable<std::string> texts;
@@ -118,7 +118,7 @@ struct Holder {
 static_assert(!std::is_nothrow_copy_constructible_v<Holder> && !std::is_nothrow_copy_assignable_v<Holder>);
 static_assert(std::is_nothrow_move_constructible_v<Holder> && std::is_nothrow_move_assignable_v<Holder>);
 
-/// Counts what is alive, and throws when one too many is copied.
+/// Counts living objects, and throws when one object too many is copied.
 struct Fragile {
   static inline int copies_left = 0, alive = 0;
   int value = 0;

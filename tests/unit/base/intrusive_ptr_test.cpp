@@ -56,7 +56,7 @@ TEST(IntrusivePtrTest, AssignmentReleasesTheOldAndSurvivesItself) {
   EXPECT_TRUE(a->unique());
 }
 
-// Tensors hold one and must be literal types, so that models can be traced in constant expressions.
+// Tensors contain an IntrusivePtr and must be literal types, so that models can be traced in constant expressions.
 constexpr bool null_is_constant() {
   Ptr a;
   Ptr b = a;

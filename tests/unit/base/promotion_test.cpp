@@ -22,8 +22,8 @@ DType named(const std::string& name) {
   return DType::f32;
 }
 
-// JAX's table for the types that we have, https://docs.jax.dev/en/latest/type_promotion.html. Its i* and f*, numbers of
-// no width, are i32 and f32 as results.
+// JAX's table for the types that we have, https://docs.jax.dev/en/latest/type_promotion.html. Its weak types i* and
+// f* are i32 and f32 as results.
 constexpr const char* published = R"(
      bool  u8  i8 i16 i32 i64 bf16 f16 f32 f64  i*  f*
 bool bool  u8  i8 i16 i32 i64 bf16 f16 f32 f64  i*  f*

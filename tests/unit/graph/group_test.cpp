@@ -1,5 +1,6 @@
 #include <set>
 
+#include "../../support/program_units.hpp"
 #include "../../support/random_program.hpp"
 #include "../../support/scalar_ops.hpp"
 
@@ -11,7 +12,7 @@ using namespace oracle;
 
 namespace {
 
-/// What every pass after grouping relies on.
+/// The invariants on which every pass after grouping relies.
 void expect_valid(const GraphView& graph) {
   const ts::Units owned = ts::group_units(graph);
   const ts::UnitsView units = owned.view();
@@ -105,8 +106,8 @@ TEST(Group, EqualGroupsShareAKernel) {
   };
   const Program program = trace<decltype(f), Float<2>, Float<2>>();
   EXPECT_EQ(fused_units(program.main()), 2);
-  // Numbers reach a kernel as uniforms: they don't tell kernels apart.
-  EXPECT_EQ(ts::ProgramUnits(program.graphs.data(), 1).kernels.size(), 1u);
+  // Host scalars are arguments of a kernel: kernels that differ only in their values are equal.
+  EXPECT_EQ(ts::tests::ProgramUnits(program.graphs.data(), 1).kernels.size(), 1u);
 }
 
 TEST(Group, FusesAcrossUsesAndRows) {
@@ -115,12 +116,12 @@ TEST(Group, FusesAcrossUsesAndRows) {
           trace<decltype([](const auto& x, const auto& y) { return std::tuple(x + y, x * y); }), Float<2>, Float<2>>()
               .main()),
       1);
-  // A value of another shape is another kernel; a column sum ends one.
+  // A column sum ends a kernel: its reader is in the next one.
   EXPECT_EQ(fused_units(trace<decltype([](const auto& x) { return x * ts::sum<0>(x * x); }), Float<2>>().main()), 2);
   EXPECT_EQ(fused_units(
                 trace<decltype([](const auto& x) { return x * ts::sum<1>(x * x, ts::keepdims); }), Float<2>>().main()),
             1);
-  // No path from a group to itself through a contraction.
+  // No path of the graph leaves a group through a contraction and enters it again.
   EXPECT_EQ(fused_units(trace<decltype([](const auto& x) {
                                 const auto y = ts::exp(x);
                                 return ts::matmul(y, y) + y;
@@ -137,10 +138,10 @@ TEST(Group, ASumOfProductsIsAddedInPlace) {
   EXPECT_EQ(ts::group_units(program.main()).units.size(), 2u);
 }
 
-/// The results of a program of vectors whose elements don't meet, computed unit by unit by the instructions of its
-/// kernels.
+/// The results of a program of vectors without interaction between elements, computed unit by unit by interpreting
+/// the instructions of its kernels.
 std::vector<std::vector<double>> run_kernels(const GraphView& graph, const std::vector<Array>& arguments) {
-  const ts::ProgramUnits program(&graph, 1);
+  const ts::tests::ProgramUnits program(&graph, 1);
   const ts::UnitsView units = program.graphs[0].view();
   const auto at = [](int i) { return static_cast<std::size_t>(i); };
   const std::size_t n = arguments[0].data.size();
@@ -174,7 +175,7 @@ std::vector<std::vector<double>> run_kernels(const GraphView& graph, const std::
   return results;
 }
 
-// A kernel has room for so many instructions, numbers and operands: a group that outgrows one is two.
+// A kernel has a maximum number of instructions, uniforms and operands: a larger group becomes two.
 TEST(Group, WhatOutgrowsAKernelIsSplit) {
   std::size_t most_kernels = 0;
   for (unsigned seed = 0; seed < 40; ++seed) {
@@ -208,12 +209,12 @@ TEST(Group, WhatOutgrowsAKernelIsSplit) {
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t k = 0; k < got.size(); ++k)
       for (std::size_t e = 0; e < 3; ++e) ASSERT_DOUBLE_EQ(got[k][e], want[k].data[e]) << k;
-    most_kernels = std::max(most_kernels, ts::ProgramUnits(program.graphs.data(), 1).kernels.size());
+    most_kernels = std::max(most_kernels, ts::tests::ProgramUnits(program.graphs.data(), 1).kernels.size());
   }
   EXPECT_GT(most_kernels, 5u);
 }
 
-// The operands of one chain are 60 numbers, each an instruction of its own.
+// The operands of one chain are 60 host scalars, each an instruction of its own.
 TEST(Group, AChainOfManyNumbersIsSplit) {
   const auto f = [](const auto& x) {
     auto y = x + 0.5;

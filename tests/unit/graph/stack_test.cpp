@@ -15,7 +15,7 @@ namespace {
 
 constexpr int n = 3;
 
-/// The same blocks, written out one after the other.
+/// The blocks of a stack, called one after the other.
 template <class Block> struct ByHand {
   std::array<Block, n> blocks;
   constexpr auto operator()(const auto& x, const auto&... extra) const {
@@ -32,7 +32,7 @@ struct Step {
   }
 };
 
-/// One leaf of a block: the value of each layer, or a number that all layers share.
+/// One leaf of a block: the value of each layer, or a scalar that all layers share.
 struct Leaf {
   Array value;
   bool number = false;
@@ -53,7 +53,7 @@ Array layer(const Array& stacked, int i) {
   return slice;
 }
 
-/// A stack is the blocks written out: value and every gradient agree, and agree with central differences.
+/// A stack equals its blocks called one after the other: value and all gradients agree, also with central differences.
 template <class Block, class X, class... Extra>
 void expect_written_out(const Array& weights, const std::vector<Leaf>& leaves, const std::vector<Array>& inputs) {
   const Program stack = trace<Step, X, ts::Stack<Block>, X, Extra...>();
@@ -207,7 +207,7 @@ TEST(Stack, SecondDerivatives) {
   expect_near(got.at(3), finite_difference(value, arguments, 4), 1e-6);
 }
 
-// Noise differs from layer to layer, and the backward pass sees that of the forward pass.
+// Dropout differs from layer to layer, and the backward pass draws the values of the forward pass.
 struct Noisy {
   Float<2> weight;
   constexpr auto operator()(const auto& v, const ts::Scalar& key) const {
@@ -245,7 +245,7 @@ TEST(Stack, TupleResultsAndUpdates) {
   EXPECT_EQ(got[4].shape, bias.shape);
 }
 
-// ---- kinds of body: each is its blocks written out, or an error that says what is wrong
+// ---- kinds of body: each equals its blocks called one after the other, or is an error that says what is wrong
 
 struct Polynomial {
   constexpr auto operator()(const auto& v) const { return v * 0.5 - v * v + 1.0; }
@@ -352,7 +352,7 @@ TEST(StackBodies, StructsTuplesAndPlainNumbers) {
   for (std::size_t i = 0; i < 3; ++i) expect_near(got.at(6 + i), want.at(16 + i), 1e-12);
 }
 
-// What is carried may be an integer, a field of a model, or an expression of some.
+// A carried value may be an integer tensor, a field of a model, or an expression of such values.
 struct Next {
   Int<1> table;
   constexpr auto operator()(const auto& ids) const { return ts::embedding(table, ids); }
@@ -391,7 +391,7 @@ TEST(StackBodies, SecondDerivativesWithoutTensors) {
   }
 }
 
-// A carried value that changes its extents, whatever the block does: found when shapes are known.
+// A layer that changes the extents of the carried value: found when shapes are inferred.
 struct Wide {
   Float<2> weight;
   constexpr auto operator()(const auto& v) const { return ts::matmul(v, weight); }
@@ -446,7 +446,7 @@ TEST(StackBodies, ThatChangeStaticExtents) {
   EXPECT_THROW((trace<decltype(spread), ts::Stack<Spread>, Float<2>>()), ts::error);
 }
 
-// More tensors than a byte counts, in what is stacked, in what all layers share, and in the backward pass.
+// More than 255 tensors: stacked, shared by all layers, and in the backward pass.
 template <std::size_t Count> struct Many {
   std::array<Float<0>, Count> own;
   constexpr auto operator()(const auto& v, const auto& shared) const {
@@ -474,7 +474,7 @@ TEST(StackBodies, OfManyTensors) {
   expect_many<300>();
 }
 
-// A value of every layer has one dim more.
+// Outside of the layers, a tensor of a Stack has a leading dim of layers.
 struct OfAllDims {
   Float<8> own;
   constexpr auto operator()(const auto& v) const { return v * own; }
@@ -491,7 +491,7 @@ TEST(StackBodies, OfTheHighestRank) {
   EXPECT_EQ(run(program.view(), {Array::number(2), one}).at(0).data, (std::vector<double>{81, 81}));
 }
 
-// Tensors of a Stack outside of its layers hold all layers: they meet each other, and numbers.
+// Outside of the layers, tensors of a Stack can be combined with each other and with scalars only.
 struct Loop {
   constexpr auto operator()(const auto& net, const auto& v) const {
     auto y = v;

@@ -104,7 +104,7 @@ TEST(Gradient, ReachesEverySourceInFull) {
   EXPECT_EQ(out[3].data, (std::vector<double>{3, 4}));
 }
 
-// The cotangent of a sum has one element: what it reaches by broadcasting counts every element all the same.
+// The cotangent of a sum has one element; where it is broadcast, it counts once for every element.
 TEST(Gradient, CountsWhatAConstantCotangentReaches) {
   const auto f = [](const auto& x, const auto& bias, const auto& column, const auto& scale) {
     return ts::value_and_grad([](const auto& all) {

@@ -24,7 +24,7 @@ TEST(Verify, AcceptsWhatTheLibraryMakes) {
     EXPECT_FALSE(ts::find_defect(RandomProgram(seed).finish(seed % 2 == 0).view())) << seed;
 }
 
-/// Changes one field of the first node of an operation: the verifier must object.
+/// Changes one field of the first node of an operation: the verifier must reject the graph.
 void expect_defect(Op op, const std::function<void(ts::Module&, Node&)>& damage, std::string_view part_of_rule) {
   Program program = trace<decltype(train), ts::Stack<Layer>, Float<2>, ts::Dim>();
   for (ts::Graph& graph : program.module.graphs)
@@ -98,7 +98,7 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
       Op::tanh, [](ts::Module& m, Node&) { m.main().outputs[0] = 1000; }, "output");
 }
 
-// What passes rely on when they ask a row, of every operation of the library.
+// Invariants of the rows that passes rely on, for every operation of the library.
 void expect_row_is_consistent(const ts::OpRow& row) {
   SCOPED_TRACE(row.name);
   EXPECT_EQ(row.kind == ts::OpKind::alone, row.unit != ts::UnitKind::fused);

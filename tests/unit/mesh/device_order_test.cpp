@@ -20,7 +20,7 @@ Ids ids_of(const DeviceOrder& order) {
   return ids;
 }
 
-/// A shuffled list, or the transpose of an array of random sizes, kept in whatever form the class chooses.
+/// A shuffled list, or the transpose of an array of random sizes, in the form that the class chooses.
 Ids random_ids(std::mt19937& random, const std::vector<std::int64_t>& sizes) {
   Ids ids(static_cast<std::size_t>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>())));
   std::iota(ids.begin(), ids.end(), 0);
@@ -94,7 +94,7 @@ TEST(DeviceOrderTest, SortsInGroups) {
   }
 }
 
-// A list is a counter exactly where it is the transpose of an array: all orders of up to six ids.
+// An order is kept as digits exactly where it is the transpose of an array: all orders of up to six ids.
 TEST(DeviceOrderTest, CountersAreFoundExactly) {
   for (int n = 1; n <= 6; ++n) {
     std::set<Ids> counters;

@@ -19,7 +19,7 @@ using tessera::Mesh;
 using tessera::Torus;
 using tessera_test::expect_error;
 
-/// What a Torus says, device by device.
+/// The meaning of a Torus, device by device.
 std::vector<DevicePlace> places_of(const Torus& torus) {
   std::vector<DevicePlace> places;
   for (int slice = 0; slice < torus.slices; ++slice) {
@@ -111,7 +111,7 @@ TEST(HybridMeshTest, PlacesAndTorusAgree) {
   EXPECT_GT(made, 40);
 }
 
-// A pod of v5p and more: nothing is kept per device.
+// A pod of v5p, and larger: no memory per device.
 TEST(HybridMeshTest, LargeTopologiesStaySymbolic) {
   const Mesh mesh =
       hybrid_mesh({.inner = {16, 560}, .outer = {12, 1}, .axes = {"data", "model"}}, Torus{{16, 20, 28}, 12});
@@ -182,7 +182,7 @@ TEST(HybridMeshTest, DimsAreSplitAsInTheReference) {
     EXPECT_EQ(hybrid_mesh(shape, places_of(row.torus)), hybrid_mesh(shape, row.torus));
   }
   EXPECT_EQ(logical_mesh_text(hybrid_mesh({.inner = {2, 2}, .split_dims = true}, Torus{{4}, 1})), "[[0, 1], [2, 3]]");
-  // Where whole dims do, nothing is split, and nothing else changes.
+  // Where whole dims suffice, no dim is split, and the mesh is the same.
   EXPECT_EQ(hybrid_mesh({.inner = {4, 8}, .outer = {2, 1}, .split_dims = true}, Torus{{4, 8}, 2}),
             hybrid_mesh({.inner = {4, 8}, .outer = {2, 1}}, Torus{{4, 8}, 2}));
 }
@@ -230,7 +230,7 @@ TEST(HybridMeshTest, AxesThatShareDimsAreContiguous) {
   EXPECT_GT(shared, 100);
 }
 
-// More wheels than a counter has: kept as a list.
+// More digits than an order can have: kept as a list.
 TEST(HybridMeshTest, ManySharedDims) {
   const Torus torus{{16, 16, 16, 16}, 1};
   const HybridShape shape{.inner = {9, 1, 1, 1, 1, 1}, .split_dims = true};

@@ -171,7 +171,7 @@ TEST(MeshTest, OrdersThatAreNoPermutationAreErrors) {
       "-1");
 }
 
-// Ids that look like a counter of digits until one asks whether each comes once.
+// Lists that look like digits until each id is checked to occur once.
 TEST(MeshTest, RepeatedIdsAreErrorsHoweverTheyAreGiven) {
   expect_error(
       errc::mesh_devices,
@@ -189,7 +189,7 @@ TEST(MeshTest, RepeatedIdsAreErrorsHoweverTheyAreGiven) {
       "is given twice");
 }
 
-// Each wrong id is looked at once, not compared with all others.
+// Each wrong id is looked at once, not compared with all other ids.
 TEST(MeshTest, ManyWrongIdsAreFoundInLinearTime) {
   std::vector<std::int32_t> ids(1'000'000);
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = 5'000'000 + static_cast<std::int32_t>(i * 7919 % ids.size());
@@ -328,7 +328,7 @@ TEST(MakeMeshTest, ChecksInTheOrderOfTheReference) {
   using tessera::make_mesh;
   EXPECT_EQ(make_mesh({0, 1, 2, 3}, {2, 2}, {"x", "y"}, 4), Mesh({{"x", 2}, {"y", 2}}));
   EXPECT_EQ(make_mesh({3, 2, 1, 0}, {2, 2}), tessera::unnamed_mesh({2, 2}, {3, 2, 1, 0}));
-  // Each case breaks the rule it names and all that are checked later.
+  // Each case breaks the rule that it names, and all rules that are checked later.
   const auto broken = [](errc id, const char* message, std::vector<std::int32_t> ids, std::vector<int> sizes,
                          std::vector<tessera::Name> names) {
     expect_error(

@@ -20,7 +20,7 @@ TEST(ShardingSpecTest, AppliesWhereTheRanksAgree) {
   EXPECT_TRUE(spec.can_apply(2));
   EXPECT_FALSE(spec.can_apply(3));
   EXPECT_EQ(spec.resolve(2), tessera::resolve({"data"}, mesh, 2));
-  // Theirs leaves the tensor unsharded without a word.
+  // PyTorch/XLA leaves the tensor unsharded without an error.
   for (int rank : {1, 3})
     expect_error(
         errc::rank_mismatch, [&] { (void)spec.resolve(rank); }, "{data,-}", "2 entries", std::to_string(rank));
@@ -74,7 +74,7 @@ TEST(ShardingSpecTest, MinibatchesThatDoNotDivideAreErrors) {
       },
       "0 hosts");
   expect_error(errc::rank_mismatch, [] { (void)ShardingSpec{mesh, {}, true}.global_shape({}, 1); });
-  // Along "model" the rows of one host would lie with another.
+  // Along "model" the rows of one host would be on the devices of another.
   const ShardingSpec across{mesh, {"model", none}, true};
   expect_error(
       errc::mesh_devices,

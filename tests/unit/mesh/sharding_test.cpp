@@ -25,7 +25,7 @@ using tessera::ShardGrid;
 using tessera::Sharding;
 using tessera_test::expect_error;
 
-/// The place of these axis coordinates in the sorted list of all of them: what "merged, major first" means.
+/// The position of these axis coordinates in the sorted list of all coordinates: the meaning of "merged, major first".
 std::int64_t merged_index(const Mesh& mesh, const tessera::AxisList& axes, const Coordinates& place) {
   std::set<std::vector<int>> all;
   const auto key = [&](const Coordinates& c) {
@@ -169,8 +169,8 @@ TEST(ShardBoxTest, HoldsWhatTheDefinitionSays) {
   }
 }
 
-// All extents, axis sizes and orders that are small, against rows dealt out one by one: a shard is full before the next
-// one begins.
+// All small extents, axis sizes and orders, against rows dealt out one at a time: a shard is filled before the next
+// shard begins.
 TEST(ShardBoxTest, AllSmallCases) {
   for (int x = 1; x <= 4; ++x)
     for (int y = 1; y <= 4; ++y)
@@ -330,7 +330,7 @@ TEST(ShardingTest, ResolveLooksIndicesUp) {
   const Mesh plain = tessera::unnamed_mesh({2, 4, 3});
   EXPECT_EQ(resolve({2, none, {1, 0}}, plain, 4), resolve({"z", none, {"y", "x"}}, named, 4));
   EXPECT_EQ(tessera::spec_of(resolve({2, none, {1, 0}}, plain, 3), plain), PartitionSpec({2, none, {1, 0}}));
-  // A name and an index of one axis are one axis.
+  // The name and the index of an axis mean the same axis.
   expect_error(
       errc::spec_axis,
       [&] {
@@ -341,7 +341,7 @@ TEST(ShardingTest, ResolveLooksIndicesUp) {
       errc::spec_axis, [&] { (void)resolve({3}, named, 1); }, "'3'", "unknown", "mesh(x=2,y=4,z=3)");
 }
 
-// Each element is in the box of the shard that locate names, at the index it names.
+// Each element is in the box of the shard that locate returns, at the returned index.
 TEST(LocateTest, AgreesWithTheBoxes) {
   std::mt19937 random(7);
   for (int round = 0; round < 300; ++round) {
@@ -392,7 +392,7 @@ TEST(ShardingTest, SubAxesSplitDims) {
   EXPECT_EQ(resolve(tessera::spec_of(tiles, mesh), mesh, 2), tiles);
   EXPECT_NE(resolve({"x:(2)2", "x:(1)2"}, mesh, 2), tiles);
   EXPECT_NE(resolve({"x:(2)2", "x:(1)2"}, mesh, 2).hash(), tiles.hash());
-  // As large as they can be: the axis itself.
+  // Sub-axes that make up a whole axis are that axis.
   EXPECT_EQ(resolve({{"x:(1)2", "x:(2)2"}}, mesh, 1), resolve({"x"}, mesh, 1));
   EXPECT_NE(resolve({{"x:(2)2", "x:(1)2"}}, mesh, 1), resolve({"x"}, mesh, 1));
   EXPECT_EQ(resolve({"x:(1)4"}, mesh, 1), resolve({"x"}, mesh, 1));
@@ -441,7 +441,7 @@ TEST(ShardingTest, SubAxesThatAreNoneAreErrors) {
   expect_error(errc::capacity, [&] { (void)resolve({"x:(16384)2"}, Mesh({{"x", 1 << 16}}), 1); });
 }
 
-// Whatever is asked of a sharding with sub-axes has the answer of the mesh that has them for axes.
+// Every function of a sharding with sub-axes agrees with that on the mesh in which these are axes.
 TEST(ShardingTest, SubAxesAreAxesOfTheRefinedMesh) {
   std::mt19937 random(17);
   for (int round = 0; round < 400; ++round) {

@@ -12,7 +12,7 @@ namespace {
 const auto causal = [](const auto& q, const auto& k, const auto& v) { return ts::causal_attention(q, k, v); };
 const auto whole = [](const auto& q, const auto& k, const auto& v) { return ts::attention(q, k, v); };
 const auto scaled = [](const auto& q, const auto& k, const auto& v) { return ts::attention(q, k, v, 0.25); };
-/// As it was written before it was an operation.
+/// Attention composed of products and a softmax.
 const auto reference_attention = [](const auto& q, const auto& k, const auto& v) {
   const auto scores = ts::einsum<"bthd,bshd->bhts">(q, k) * 0.25;
   return ts::einsum<"bhts,bshd->bthd">(ts::softmax(scores), v);
@@ -21,7 +21,7 @@ const auto reference_attention = [](const auto& q, const auto& k, const auto& v)
 using Tensor = Float<4>;
 const std::vector<Array> self{random_array({2, 4, 2, 3}, 1), random_array({2, 4, 2, 3}, 2),
                               random_array({2, 4, 2, 3}, 3)};
-/// Another time of keys than of queries, and another width of values.
+/// Keys and queries of different times, and values of another width.
 const std::vector<Array> cross{random_array({2, 3, 2, 2}, 1), random_array({2, 5, 2, 2}, 2),
                                random_array({2, 5, 2, 3}, 3)};
 
@@ -59,7 +59,7 @@ TEST(Attention, FirstDerivatives) {
   check_gradient<Tensor, Tensor, Tensor>(causal, self, first_order);
   check_gradient<Tensor, Tensor, Tensor>(whole, cross, first_order);
   check_gradient<Tensor, Tensor, Tensor>(scaled, self, first_order);
-  // One value three times, and values that nobody wants a gradient of.
+  // The same value as q, k and v, and values without gradients.
   check_gradient<Tensor>([](const auto& x) { return ts::causal_attention(x, x, x); }, {self[0]}, first_order);
   check_gradient<Tensor, Float<0>>([](const auto& x, const auto& a) { return ts::attention(x * a, x, x); },
                                    {self[0], Array::number(0.7)}, first_order);

@@ -33,7 +33,7 @@ Array convolved(const Array& a, const Array& b, const ts::Conv<2>& c) {
   return y;
 }
 
-/// As convolved: each element of `a` adds its multiple of the weights [taps, in-features, out-features of a group].
+/// The definition: each element of `a` adds its multiple of the weights [taps, in-features, out-features of a group].
 Array transposed(const Array& a, const Array& b, const ts::ConvTranspose<2>& c) {
   const auto extent = [&](std::size_t d) {
     return (a.shape[1 + d] - 1) * c.strides[d] - 2 * c.padding[d] + c.dilation[d] * (b.shape[d] - 1) +
@@ -115,7 +115,7 @@ TEST(ConvTranspose, Gradients) {
   const Array small = random_array({1, 3, 2, 2}, 6), taps = random_array({2, 2, 2, 3}, 7);
   check_gradient<Float<4>, Float<4>>([](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b); },
                                      {small, taps});
-  // Longer at the end than a stride: rows that no window reaches, and that a convolution would make windows of.
+  // Output padding above the stride gives rows that no window reaches, and that the convolution would have windows for.
   check_gradient<Float<4>, Float<4>>(
       [](const auto& a, const auto& b) {
         return ts::conv_transpose2d(

@@ -106,7 +106,7 @@ TEST(Functional, Losses) {
   check_gradient<Float<2>, Float<2>>(mse, {x, y});
 }
 
-// What makes them fast: a row is read once, whatever is computed of it.
+// Each composition is one kernel, which reads a row once.
 TEST(Functional, EachIsOneKernel) {
   using ts::UnitKind;
   EXPECT_EQ((units<Float<3>>(softmax, UnitKind::fused)), 1);
@@ -116,7 +116,7 @@ TEST(Functional, EachIsOneKernel) {
   EXPECT_EQ((units<Float<3>, Int<2>>(cross_entropy, UnitKind::fused)), 1);
   EXPECT_EQ((units<Float<3>, Int<2>>(cross_entropy, UnitKind::indexed)), 0);
   EXPECT_EQ((units<Float<2>, Float<2>>(mse, UnitKind::fused)), 1);
-  // The loss and its gradient come out of one pass over the logits.
+  // The loss and its gradient are one kernel.
   const auto with_gradient = [](const auto& x, const auto& t) { return ts::value_and_grad(cross_entropy)(x, t); };
   EXPECT_EQ((units<Float<3>, Int<2>>(with_gradient, UnitKind::fused)), 1);
   // Expressions and placeholders give the same graph.

@@ -17,7 +17,7 @@ TEST(Indexing, GatherAndItsScatter) {
   for_each_index(out.shape, [&](const Shape& i) {
     EXPECT_EQ(out.at(i), table.at({static_cast<std::int64_t>(ids.at({i[0], i[1]})), i[2]}));
   });
-  // Rows looked up three times add up; the second derivative goes through the gradient of scatter.
+  // Gradients of rows that are looked up three times add up; the second derivative uses the gradient of index_add.
   const auto squared = [](const auto& t, const auto& i) { return ts::embedding(t * t, i) * ts::embedding(t, i); };
   check_gradient<Float<2>, Int<2>>(squared, {table, ids});
   check_gradient<Float<1>, ts::ShardedTensor<std::int64_t, 1>>(f, {random_array({5}, 2), Array({3}, {4, 1, 4})});
@@ -39,7 +39,7 @@ TEST(Indexing, GradientOfScatter) {
   program.output_gradients((rows * rows).make(node, {(rows * rows).id, index.id, like.id}));
   const Program finished = program.finish();
   const std::vector<Array> arguments{random_array({2, 2, 3}, 4), ids, table, random_array({4, 3}, 5)};
-  // Arguments that have gradients: the rows, and the table, whose shape alone is read.
+  // Operands with gradients: the rows; also the table, of which only the shape is used.
   const auto out = run(finished.view(), arguments);
   const auto loss = [&](const auto& at) { return run(finished.view(), at)[0].data[0]; };
   expect_near(out.at(1), finite_difference(loss, arguments, 0), 1e-6);

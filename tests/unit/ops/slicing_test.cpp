@@ -19,7 +19,7 @@ TEST(Slicing, Slice) {
   ASSERT_EQ(out.shape, (Shape{3, 3}));
   for_each_index(out.shape, [&](const Shape& i) { EXPECT_EQ(out.at(i), std::pow(x.at({i[0], i[1] + 2}), 2)); });
   check_gradient<Float<2>, ts::Dim>(f, {x, Array::number(3)});
-  // One index leaves a dim that broadcasts.
+  // A slice of one index has a dim of static extent 1, which broadcasts.
   check_gradient<Float<2>>([](const auto& v) { return ts::slice<0>(v, 2, 1) * v; }, {x});
 }
 
@@ -45,7 +45,7 @@ TEST(Slicing, Pad) {
   check_gradient<Float<2>>(f, {x});
 }
 
-// What the slices of one value leave behind in its gradient is joined, when together they cover it once.
+// The gradient of a value is a concat where its slices together cover it once.
 TEST(Slicing, SumOfPadsIsAConcat) {
   const auto f = [](const auto& v) {
     const auto w = ts::split_dim<1>(v, 3, 2);  // [3, ?, 3, 2]: the extent of dim 2 is known

@@ -56,7 +56,7 @@ TEST(Sort, TopK) {
 TEST(Sort, Gradients) {
   check_gradient<Float<2>>([](const auto& v) { return ts::sort<0>(v) * ts::sort<1, ts::Order::descending>(v); }, {x});
   check_gradient<Float<2>>([](const auto& v) { return ts::topk<-1>(v * v, 3).values; }, {x});
-  // What is taken twice is added to twice.
+  // The gradient of an element that is taken twice is the sum of both.
   const auto taken = [](const auto& v, const auto& i) { return ts::gather<1>(v * v, i); };
   check_gradient<Float<2>, Int2>(taken, {x, places});
 }
@@ -71,7 +71,7 @@ TEST(ScatterAdd, Values) {
   const Array got = apply<Float<2>, Int2, Float<2>>(f, {x, places, source}).at(0);
   ASSERT_EQ(got.shape, want.shape);
   for (std::size_t i = 0; i < got.data.size(); ++i) EXPECT_NEAR(got.data[i], want.data[i], 1e-15) << i;
-  // Negative dims count from the end; what is gathered and added again is there twice.
+  // Negative dims count from the end; elements that are gathered and added back count twice.
   const auto twice = [](const auto& v, const auto& i) { return ts::scatter_add<-1>(v, i, ts::gather<-1>(v, i)); };
   Array once({3, 3});
   for (std::size_t i = 0; i < once.data.size(); ++i) once.data[i] = static_cast<double>(i % 3 + 1);  // each index once

@@ -90,7 +90,7 @@ TEST(Annotation, WhatIsAlikeLiesInOneWay) {
   EXPECT_EQ(text({"data"}, {}), "{data,-}{data,-}");
   EXPECT_EQ(text({}, {ts::none, "model"}), "{-,model}{-,model}");
   EXPECT_EQ(text({"data"}, {ts::none, "model"}), "{data,model}{data,model}");
-  // Where they can't both have their way, one of them gives in, and only that one is moved.
+  // Where the shardings of the two arguments conflict, both results still have one sharding.
   for (const ts::PartitionSpec& x : {ts::PartitionSpec{"model"}, ts::PartitionSpec{"data", "model"}})
     for (const ts::PartitionSpec& y :
          {ts::PartitionSpec{"data"}, ts::PartitionSpec{{"model", "data"}}, ts::PartitionSpec{ts::none, "data"}}) {
@@ -185,7 +185,7 @@ TEST(ExplicitAxes, ASplitDimKeepsItsAxesThroughARearrange) {
       "a dim that is split or merged does not keep its axes");
 }
 
-/// How the result of a plan lies, and what runs for it.
+/// The sharding of a plan's result, and the collectives that run for it.
 std::string collectives(const ts::Plan& plan) {
   std::string out = ts::text(plan.main().values[static_cast<std::size_t>(plan.main().outputs[0])].sharding, plan.mesh);
   plan.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t) {
@@ -194,7 +194,7 @@ std::string collectives(const ts::Plan& plan) {
   return out;
 }
 
-// Of a product, only the sum of two dims that are split by one axis is ambiguous, as in JAX.
+// Of a product, only a sum over dims that are split by one axis in both operands is ambiguous, as in JAX.
 TEST(ExplicitAxes, AProductGathersTheOperandThatAloneSplitsASum) {
   const auto plan_of = [](const ts::PartitionSpec& x, const ts::PartitionSpec& w) {
     return collectives(
@@ -212,7 +212,7 @@ TEST(ExplicitAxes, AProductGathersTheOperandThatAloneSplitsASum) {
       "dims that meet are split in two ways");
 }
 
-// Each part takes axes until it is one index on each device, and so it goes back.
+// Each part of the dim takes axes until it is one index on each device, and merging the parts restores the sharding.
 TEST(ExplicitAxes, ADimSplitByTwoAxesIsSplitIntoTwoDimsAndMergedAgain) {
   constexpr auto apart = [](auto x) { return ts::rearrange<"(a b) c -> a b c">(x, ts::len<"a">(2)) * 2.0; };
   constexpr auto back = [](auto x) { return ts::merge_dims<0, 1>(x) * 2.0; };
@@ -280,7 +280,7 @@ TEST(ExplicitAxes, LayersAreCheckedOnceAndGradientsNotAtAll) {
 
 // ---- explicit axes steer the planner
 
-/// Whether each result of a plan, and some version of each value in it, lies over the explicit axes as the rules say.
+/// Whether each result of a plan, and some version of each value in it, has the explicit axes that the rules say.
 bool agrees(const ts::Plan& plan, const ts::ProgramView& program, const std::vector<ts::ArgumentInfo>& arguments,
             unsigned axes) {
   ts::Growable<ts::Shape> shapes;

@@ -18,7 +18,7 @@ namespace {
 using Cube = ts::ShardedTensor<float, 4>;
 constexpr ts::Mesh mesh{{"data", 2}, {"model", 4}};
 
-/// The loss is linear in the result, so that nothing but attention moves anything.
+/// The loss is linear in the result, so that only attention communicates.
 struct Training {
   constexpr auto operator()(const Cube& q, const Cube& k, const Cube& v) const {
     return ts::grad([](const auto& all) {
@@ -50,7 +50,7 @@ TEST(AttentionPlan, HeadsAndBatchSplitWithoutCommunication) {
   EXPECT_NE(made.text().find(" = attention_grad %"), std::string::npos) << made.text();
 }
 
-// Rows of scores are whole where their queries are: keys and values come together, and their gradients are sums.
+// Queries are split, so rows of scores are whole: keys and values are gathered, and their gradients are partial sums.
 TEST(AttentionPlan, SplitQueriesGatherKeysAndReduceTheirGradients) {
   const ts::PartitionSpec time{"data", "model"};
   const Planned made = plan_of(time, time);

@@ -14,7 +14,7 @@
 
 namespace tessera::tests {
 
-/// Every way to lay a tensor of a rank on a mesh; with partial values too when asked for.
+/// Every sharding of a tensor of this rank over a mesh; `partial`: with unreduced axes too.
 inline std::vector<Sharding> all_shardings(const Mesh& mesh, int rank, bool partial) {
   std::vector<Sharding> found{replicated(rank)};
   std::vector<Sharding> last = found;
@@ -48,7 +48,7 @@ inline bool same_shards(const Sharding& a, const Sharding& b, const Mesh& mesh) 
   return true;
 }
 
-/// Cheapest collectives between two shardings by Dijkstra over every sharding there is: bytes on the wire of a device.
+/// The cheapest collectives between two shardings, by Dijkstra's search over all shardings: bytes that a device sends.
 class Exhaustive {
  public:
   Exhaustive(const Mesh& mesh, const Shape& shape)

@@ -11,7 +11,7 @@
 #include <tessera/partition/plan/static_plan.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 
-// What slices, padding and joins send along a dim that is split, against sets of rows and boxes of devices.
+// What slices, pads and concats send along a split dim, compared with sets of rows and boxes of devices.
 
 namespace {
 
@@ -21,7 +21,7 @@ using ts::tests::number;
 using ts::tests::Planned;
 using ts::tests::tensor;
 
-/// Rows that leave the device that sends most, row by row.
+/// The number of rows sent by the device that sends most, counted row by row.
 std::int64_t counted(const std::vector<ts::HaloWindow>& windows, std::int64_t rows, std::int64_t count) {
   const auto owner = [&](std::int64_t row, std::int64_t extent) { return row / ((extent + count - 1) / count); };
   std::vector<std::int64_t> sent(static_cast<std::size_t>(count), 0);
@@ -68,7 +68,7 @@ TEST(Halo, RowsOfJoins) {
           expect_counted({{a, 0, 1}, {b, -a, 1 - a}, {c, -a - b, 1 - a - b}}, a + b + c, count);
 }
 
-// Of many devices only some are looked at.
+// With many devices, only some of them are looked at.
 TEST(Halo, RowsAmongManyDevices) {
   for (const std::int64_t count : {65, 96, 300})
     for (const std::int64_t n : {1, 64, 299, 300, 301, 1000, 4097})
@@ -115,8 +115,8 @@ const ts::Sharding& result_of(const Planned& made) {
   return made.plan.main().values[static_cast<std::size_t>(made.plan.main().outputs[0])].sharding;
 }
 
-/// Bytes that leave the device that sends most, from the boxes of all devices: each gets what it lacks of its part of
-/// the result from the device that has it, among those with its coordinates along the axes that don't split dim 0.
+/// Bytes sent by the device that sends most, from the boxes of all devices. Each device gets what it lacks of its part
+/// of the result from the device that has it, among those with its coordinates along the axes that don't split dim 0.
 std::int64_t counted(const Planned& made, const std::vector<std::pair<ts::Shape, std::int64_t>>& parts,
                      const ts::Shape& result) {
   const ts::Sharding& sharding = result_of(made);
@@ -181,7 +181,7 @@ struct One {
   constexpr auto operator()(auto x) const { return ts::slice<0>(x, 3, 1); }
 };
 
-// By bytes: rows that cross borders, or the whole dim.
+// The choice between a halo and the whole dim, by bytes.
 TEST(Halo, OperandsAreGatheredWhereThatSendsLess) {
   const ts::Mesh line({{"x", 4}});
   const auto cut = [&](std::int64_t start, std::int64_t size, const ts::PartitionSpec& spec,
@@ -194,16 +194,16 @@ TEST(Halo, OperandsAreGatheredWhereThatSendsLess) {
   };
   EXPECT_EQ(cut(0, 16, {"x"}, {"x"}), "");
   EXPECT_EQ(cut(1, 15, {"x"}, {"x"}), "permute x 8\n");
-  // Of the whole result: few rows are gathered after they are cut out, many before.
+  // Few rows of the whole result are gathered after the slice, many rows before it.
   EXPECT_EQ(cut(4, 2, {"x"}, {}), "permute x 8\nall_gather x 16\n");
   EXPECT_EQ(cut(1, 15, {"x"}, {}), "all_gather x 128\n");
-  // Every device has all rows already.
+  // Every device already has all rows.
   EXPECT_EQ(cut(1, 15, {}, {"x"}), "");
-  // The other dim takes the axis over, before or after.
+  // The other dim takes over the axis, before or after the slice.
   EXPECT_EQ(cut(1, 15, {"x"}, {ts::none, "x"}), "all_to_all x 128\n");
   EXPECT_EQ(cut(4, 1, {"x"}, {ts::none, "x"}), "permute x 8\nall_to_all x 32\n");
 
-  // A row that is short beside one that is long: it is split, which costs nothing, and goes where it belongs.
+  // A short replicated operand joins a long split one: it is sliced, which sends nothing, then its rows are moved.
   const auto join = [&](std::int64_t a, const ts::PartitionSpec& of_a, std::int64_t b, const ts::PartitionSpec& of_b) {
     return Planned(ts::Traced<Joined, Matrix, Matrix>::program(), line,
                    {tensor(line, {a, 2}, of_a), tensor(line, {b, 2}, of_b)});
@@ -211,7 +211,7 @@ TEST(Halo, OperandsAreGatheredWhereThatSendsLess) {
   EXPECT_EQ(join(16, {"x"}, 4, {}).collectives(), "permute x 24\n");
   EXPECT_EQ(ts::text(result_of(join(16, {"x"}, 4, {})), line), "{x,-}");
 
-  // Two dims, one after the other; a single row belongs to no axis, and is a sum of what devices have of it.
+  // Slices along two dims, one after the other; a single row can't be split, so it is a partial value.
   const Planned corner(ts::Traced<Corner, Matrix>::program(), mesh, {tensor(mesh, {12, 8}, {"x", "y"})});
   EXPECT_EQ(corner.collectives(), "permute x 12\npermute y 16\n");
   EXPECT_EQ(Planned(ts::Traced<One, Matrix>::program(), line, {tensor(line, {16, 2}, {"x"})}).collectives(),
@@ -232,7 +232,7 @@ TEST(Halo, SaysWhatItSends) {
   EXPECT_NE(gathered.find("(a halo would send more; implicit)"), std::string::npos) << gathered;
 }
 
-// A stencil and its gradient, in the compiler: two neighbours' rows each way, and nothing is gathered.
+// A stencil and its gradient, planned in a constant expression: rows of two neighbours each way, and no gathers.
 constexpr auto smooth = [](auto x) {
   const auto rows = ts::extent<0>(x) - 2;
   const auto y = (ts::slice<0>(x, 0, rows) + 2.0 * ts::slice<0>(x, 1, rows) + ts::slice<0>(x, 2, rows)) * 0.25;

@@ -13,13 +13,13 @@ using ts::Collective;
 using ts::CollectiveInfo;
 using ts::Sharding;
 
-/// Says which shardings one collective can lead to, from what each device has and what its group could send it.
+/// Finds the shardings that one collective can lead to, from the elements that each device has and can receive.
 class Walk {
  public:
   Walk(const ts::Mesh& mesh, const ts::Shape& shape)
       : mesh_(mesh), shape_(shape), all_(ts::tests::all_shardings(mesh, static_cast<int>(shape.size()), true)) {}
 
-  /// Whether the collectives, carried out one after another, bring a value from one sharding to another.
+  /// Whether the collectives, run one after another, bring a value from one sharding to another.
   bool leads(const ts::Growable<CollectiveInfo>& path, const Sharding& from, const Sharding& to) const {
     std::vector<Sharding> reached{from};
     for (const CollectiveInfo& step : path) {
@@ -136,7 +136,7 @@ TEST(LeastCostPath, MovesWhatTheExhaustiveSearchFindsAndNoMore) {
         for (std::size_t i = 0; i < best.size(); ++i) {
           const Sharding& to = exhaustive.states()[i];
           if (to.unreduced & ~unsigned{from.unreduced}) continue;
-          // The search may reduce what the target keeps partial and never makes a partial value of it again.
+          // The search may reduce axes that the target keeps partial only if it need not make the value partial again.
           const auto path = ts::least_cost_path(shape, ts::DType::f32, mesh, from, to);
           ASSERT_EQ(ts::wire_bytes(path), best[i])
               << ts::text(from, mesh) << " to " << ts::text(to, mesh) << " by " << text_of(path, mesh);
@@ -161,7 +161,7 @@ TEST(LeastCostPath, OfThreeAxesToo) {
   }
 }
 
-// Both the search and the walk without one: what a path says can be carried out by the devices, and gives the value.
+// For the search and for the greedy path: devices can run the collectives, and these give the target sharding.
 TEST(LeastCostPath, EveryPathCanBeCarriedOut) {
   for (const ts::Mesh& mesh : small_meshes) {
     const ts::Shape shape{64, 64};

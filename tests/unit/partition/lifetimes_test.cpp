@@ -33,7 +33,7 @@ void expect_valid(const tessera::Growable<Lifetime>& blocks, std::int64_t peak) 
 }
 
 TEST(Lifetimes, AreStaticallyAssignable) {
-  // A chain: each value dies as the next one but one is made, so two blocks are enough.
+  // A chain in which each value is freed when the value after next is made: two blocks are enough.
   constexpr std::int64_t peak = [] {
     tessera::Growable<Lifetime> chain;
     for (int i = 0; i < 12; ++i) chain.push_back({.bytes = 1000, .first = i, .last = i + 1});
@@ -48,7 +48,7 @@ TEST(Lifetimes, AreStaticallyAssignable) {
 }
 
 TEST(Lifetimes, TakeTheTightestGap) {
-  // Alive at step 0: 512, 256, 256 bytes. After it the 512 and a 256 are gaps; the newcomer fits the 256 exactly.
+  // Alive at step 0: 512, 256, 256 bytes. Then 512 and 256 are gaps; the last block fits the 256 exactly.
   tessera::Growable<Lifetime> blocks = {{.bytes = 512, .first = 0, .last = 0},
                                         {.bytes = 320, .first = 0, .last = 1},
                                         {.bytes = 256, .first = 0, .last = 0},
@@ -108,7 +108,7 @@ TEST(Lifetimes, NeverOverlapOnRandomPlansAndStayNearTheBound) {
 }
 
 TEST(Lifetimes, OfATrainingStepAreTight) {
-  // Forward makes an activation a layer, backward frees them in reverse: the bound is reached.
+  // Forward makes one activation per layer, backward frees them in reverse: the lower bound is reached.
   tessera::Growable<Lifetime> blocks;
   constexpr int layers = 50;
   for (int i = 0; i < layers; ++i) {

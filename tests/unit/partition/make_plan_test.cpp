@@ -23,7 +23,7 @@ struct Mlp {
 struct Forward {
   constexpr auto operator()(auto model, auto x) const { return model(x); }
 };
-/// Gradients with respect to the model and the input: what a layer in the middle of a model computes.
+/// Gradients with respect to the model and the input, as a layer in the middle of a model computes them.
 struct ForwardBackward {
   constexpr auto operator()(auto model, auto x) const {
     return ts::grad([](const auto& both, int) {
@@ -80,7 +80,7 @@ TEST(MakePlan, GoldenForwardOfAMegatronMlp) {
   const Planned made(ts::Traced<Forward, Mlp, Matrix>::program(), mesh,
                      mlp_arguments({ts::none, "model"}, {"model"}, {"data"}));
   std::string text = made.text();
-  // Lines of this file are not part of what is promised.
+  // Removes the lines of this file from the text.
   for (std::size_t at; (at = text.find("  at make_plan_test.cpp:")) != std::string::npos;) {
     std::size_t end = at + 24;
     while (end < text.size() && text[end] >= '0' && text[end] <= '9') ++end;
@@ -181,7 +181,7 @@ TEST(MakePlan, PartialProductsAreAddedBeforeTheyAreReduced) {
   const auto program = ts::Traced<SumOfProducts, Matrix, Matrix, Matrix, Matrix>::program();
   const ts::ArgumentInfo x = tensor(mesh, {32, 64}, {ts::none, "model"}), w = tensor(mesh, {64, 16}, {"model"});
   EXPECT_EQ(Planned(program, mesh, {x, x, w, w}).collectives(), "all_reduce model 2048\n");
-  // One of the two is whole: it is added to one part of the other, and the sum is still reduced once.
+  // One of two terms is replicated: it is added to one part of the other, and the sum is still reduced once.
   const ts::ArgumentInfo whole = tensor(mesh, {32, 64}), v = tensor(mesh, {64, 16});
   EXPECT_EQ(Planned(program, mesh, {x, whole, w, v}).collectives(), "all_reduce model 2048\n");
 }
@@ -275,7 +275,7 @@ TEST(MakePlan, ASplitDimPassesItsAxesToTheMajorPartWhileTheyDivide) {
   const Planned full = plan(4, {ts::none, {"model", "data"}});
   EXPECT_EQ(result(full), "{model,-,data}");
   EXPECT_EQ(full.collectives(), "");
-  // 6 heads over 4 devices: over two of them, and the rows of these are gathered first.
+  // 6 heads over 4 devices: they are split over two devices, so the rows of heads are gathered first.
   const Planned six = plan(6, {ts::none, "model"});
   EXPECT_EQ(result(six), "{model:(1)2,-,-}");
   EXPECT_EQ(six.plan.count(ts::all_gather, "model:(2)2"), 1);
@@ -333,14 +333,14 @@ TEST(MakePlan, LayersOfAStackCommunicateEachForItself) {
   EXPECT_EQ(data.collectives(),
             "repeat 3\nend\nall_reduce data 4\nrepeat 3\nall_reduce data 65536\nall_reduce data 65536\nend\n");
   EXPECT_EQ(data.plan.count(ts::all_reduce), 7);
-  // The cotangent of the stack's input is not asked for, and reduced all the same: it is what the layers hand on.
+  // The gradient of the stack's input is not requested, and reduced all the same: the layers pass it on.
   const Planned tensor_parallel(program, mesh, layer_arguments({ts::none, "model"}, {"model"}));
   EXPECT_EQ(tensor_parallel.plan.count(ts::all_reduce, "model"), 2 * 3);
   EXPECT_EQ(tensor_parallel.plan.payload_bytes(ts::all_reduce, "model"), 6 * 4096);
 }
 
 TEST(MakePlan, GradientsOfStoredLayersAreScatteredInsideTheBody) {
-  // The request stands for an optimizer, whose states lie as the weights do.
+  // The request plays an optimizer, whose states have the shardings of the weights.
   const auto program = ts::Traced<Gradient, Layers, Matrix, Matrix>::program();
   const auto arguments = layer_arguments(stored_rows, stored_rows);
   const ts::OutputRequest requests[]{{}, {true, arguments[0].sharding}, {true, arguments[1].sharding}};
@@ -405,7 +405,7 @@ TEST(MakePlan, PartsOfDevicesWithoutRowsAreNeitherStoredNorMoved) {
   EXPECT_EQ(few.collectives(), all.collectives());                       // each device takes part as before
 }
 
-// Memory of shards that differ is found without a loop over them: on any number of devices at once.
+// Memory of uneven shards is computed without a loop over shards: at once for any number of devices.
 TEST(MakePlan, StoredBytesOfUnevenShardsAreThoseOfEachOne) {
   const ts::Mesh small({{"x", 3}, {"y", 4}, {"z", 2}});
   int uneven = 0;
@@ -434,8 +434,8 @@ TEST(MakePlan, StoredBytesOfUnevenShardsAreThoseOfEachOne) {
   EXPECT_EQ(made.collectives(), "all_reduce model 512\n");
 }
 
-// 405 billion weights on 16 million tokens: 4 10^19 operations, which no 64-bit integer counts. The plan is as any
-// other.
+// 405 billion weights on 16 million tokens: 4 10^19 operations, more than a 64-bit integer holds. All else of the plan
+// is as usual.
 TEST(MakePlan, OperationsStopAtTheLargestNumber) {
   const ts::Mesh pod({{"data", 2048}, {"model", 8}});
   const std::int64_t tokens = std::int64_t{1} << 24, features = 1 << 17, hidden = 1 << 21;

@@ -5,7 +5,8 @@
 #include <string>
 #include <vector>
 
-#include <tessera/graph/fuse/lower_fused.hpp>
+#include "../../support/program_units.hpp"
+
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
@@ -17,7 +18,7 @@ namespace tessera::tests {
 
 using Matrix = ShardedTensor<float, 2>;
 
-/// A traced program and what a plan of it is made from.
+/// A traced program and the inputs of its plan.
 struct Planned {
   ProgramView program;
   ProgramUnits units;
@@ -33,7 +34,7 @@ struct Planned {
   }
   std::string text() const { return explain(plan, program, views.data()); }
 
-  /// The collectives in the order in which they run, a body's once: "all_reduce model 4096".
+  /// The collectives in the order in which they run, those of a body once: "all_reduce model 4096".
   std::string collectives(int g = 0) const {
     std::string out;
     for (const PlanStep& step : plan.graphs[static_cast<std::size_t>(g)].steps) {

@@ -8,8 +8,8 @@
 
 #include <tessera/partition/plan/static_plan.hpp>
 
-// The rule of each family of operations, and what the planner makes of it: operands as they lie, then the result and
-// what is sent. Sources: GSPMD 2105.04663 and Shardy's op sharding rules.
+// The rule of each family of operations, and the plans that follow from it: shardings of the operands, of the result,
+// and the collectives. Sources: GSPMD 2105.04663 and Shardy's op sharding rules.
 
 namespace {
 
@@ -18,8 +18,8 @@ using Cube = ts::ShardedTensor<float, 3>;
 
 constexpr ts::Mesh mesh({{"x", 2}, {"y", 2}});
 
-/// The rule of an operation: factors of each operand and of the result, a letter each, and those that are not passed
-/// through: "ab, bc -> ac  b summed".
+/// The rule of an operation: factors of each operand and of the result, one letter each, and the kinds of factors that
+/// are not passed through: "ab, bc -> ac b summed".
 std::string rule_text(const ts::ProgramView& program, ts::Op op) {
   const ts::GraphView graph = program.main();
   int id = graph.size - 1;
@@ -64,7 +64,7 @@ std::string plan_text(const ts::Plan& plan) {
   return text;
 }
 
-/// A family: a line with its rule, then one for each way in which its operands lie.
+/// A family: a line with its rule, then one line for each combination of operand shardings.
 class Golden {
  public:
   template <class F, class... A> void rule(std::string_view name, ts::Op op, F, const A&...) {
@@ -105,7 +105,7 @@ TEST(PropagationRules, Einsum) {
       };
       golden.row(f, f32({8, 16, 32}, lies("bmk")), f32({8, 32, 64}, lies("bkn")));
     }
-  // One operand alone has the axis, or they have it in two places.
+  // Only one operand has the axis, or the two have it on different factors.
   for (const char* a : {"{-,-,-}", "{x,-,-}", "{-,x,-}", "{-,-,x}"})
     for (const char* b : {"{-,-,-}", "{x,-,-}", "{-,x,-}", "{-,-,x}"})
       golden.row(f, f32({8, 16, 32}, spec(a)), f32({8, 32, 64}, spec(b)));
@@ -184,7 +184,7 @@ TEST(PropagationRules, Layout) {
   constexpr auto pad = [](auto a) { return ts::pad<1>(a, 1, 3); };
   golden.rule("pad", ts::Op::pad, pad, f32({8, 8}, {}));
   for (const char* a : {"{x,-}", "{-,x}", "{y,x}", "{-,(x,y)}"}) golden.row(pad, f32({8, 8}, spec(a)));
-  constexpr auto slopes = [](auto a) {  // of a sum of squares of differences: slices one way, pads the other
+  constexpr auto slopes = [](auto a) {  // of a sum of squared differences: slices forward, pads backward
     return ts::grad([](const auto& v) {
       const auto d = ts::slice<1>(v, 1, 7) - ts::slice<1>(v, 0, 7);
       return ts::sum(d * d);
@@ -333,7 +333,7 @@ index_add: bcd, bc, ad -> ad  b summed  c summed
 )");
 }
 
-// One total a line from each device along the scanned dim: 12 lines x 2 devices x 4 bytes where dim 0 is split in two.
+// One total per line and device along the scanned dim: 12 lines x 2 devices x 4 bytes where dim 0 is split in two.
 TEST(PropagationRules, Scan) {
   Golden golden;
   constexpr auto cumsum = [](auto a) { return ts::cumsum<0>(a); };
@@ -361,7 +361,7 @@ cumsum: ab -> ab
 )");
 }
 
-// The dim that is put in order goes whole: its axes move to the first dim that is not split and that they divide.
+// The sorted dim has to be whole: its axes move to the first unsplit dim that they divide.
 TEST(PropagationRules, Sort) {
   Golden golden;
   constexpr auto sort = [](auto a) { return ts::sort<0>(a); };
@@ -412,7 +412,7 @@ scatter_add: ab, ab, ab -> ab  a whole
 )");
 }
 
-// Batch, out-features and groups pass, in-features are summed, spatial dims are gathered.
+// Batch, out-features and groups are passed through, in-features are summed, spatial dims are gathered.
 TEST(PropagationRules, Convolution) {
   Golden golden;
   constexpr auto conv = [](auto a, auto w) { return ts::conv2d(a, w); };

@@ -9,8 +9,8 @@
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 
-// Random layouts of the arguments: every plan keeps its invariants (verify_plan throws otherwise), and what a plan says
-// of communication and memory adds up.
+// Random shardings of the arguments: every plan satisfies its invariants (verify_plan throws otherwise), and its
+// communication and memory are consistent.
 
 namespace {
 

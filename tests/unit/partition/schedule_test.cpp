@@ -10,8 +10,8 @@
 #include <tessera/optim/sgd.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 
-// Which steps of a plan run fused with the next one, which values are stored nowhere, and what is written over
-// arguments.
+// Which steps of a plan run fused with the next step, which values are not stored, and which arguments results are
+// written over.
 
 namespace {
 
@@ -32,7 +32,7 @@ template <class... Args> Planned planned(auto f, const std::vector<ts::ArgumentI
 
 const ts::GraphPlan& main_of(const Planned& made) { return made.plan.main(); }
 const ts::PlanValue& value(const Planned& made, int v) { return main_of(made).values[static_cast<std::size_t>(v)]; }
-/// The first step that is fused in this way, or -1.
+/// The first step with this fusion, or -1.
 int first(const Planned& made, Fusion fusion) {
   const auto& steps = main_of(made).steps;
   for (std::size_t s = 0; s < steps.size(); ++s)
@@ -63,7 +63,7 @@ TEST(Schedule, AnElementwiseStepIsAnEpilogueOfTheProductThatItReads) {
 }
 
 TEST(Schedule, AnEpilogueDoesNotWriteWhatTheProductStillReads) {
-  // tanh(x) is read for the last time by the product, and the arena gives its memory to the result of gelu.
+  // The product is the last reader of tanh(x), and the arena gives that memory to the result of gelu.
   const Planned made = planned<Matrix, Matrix, Matrix>(
       [](auto x, auto up, auto down) { return ts::matmul(ts::gelu(ts::matmul(ts::tanh(x), up)), down); },
       {tensor(mesh, {64, 64}), tensor(mesh, {64, 64}), tensor(mesh, {64, 64})});
@@ -74,7 +74,7 @@ TEST(Schedule, AnEpilogueDoesNotWriteWhatTheProductStillReads) {
 }
 
 TEST(Schedule, AnEpilogueHasTheShapeAndThePlacesOfTheProduct) {
-  // A softmax goes over its rows more than once, and a sum leaves a row of them.
+  // A softmax passes over its rows more than once, and a sum reduces them: neither runs box by box.
   const auto none = [](const Planned& made) { return !any_fused(made); };
   EXPECT_TRUE(none(planned<Matrix, Matrix, Matrix>(
       [](auto x, auto up, auto down) { return ts::matmul(ts::softmax(ts::matmul(x, up)), down); }, mlp_arguments)));
@@ -93,7 +93,7 @@ TEST(Schedule, AProductIsSummedWhereTheResultThatIsMadeOfItGoes) {
   EXPECT_TRUE(says(made, "  fused with the next step: %2 is summed box by box where %3 goes\n")) << made.text();
   EXPECT_TRUE(says(made, "  writes %3 to result 0\n")) << made.text();
 
-  // Not when the product itself is a result, or has another reader, or the result has another element type.
+  // Not fused when the product itself is a result, or has another reader, or the result has another element type.
   EXPECT_FALSE(any_fused(planned<Matrix, Matrix>(
       [](auto x, auto w) {
         const auto y = ts::matmul(x, w);
@@ -121,12 +121,12 @@ TEST(Schedule, ProductsOfBf16AreRoundedAsTheyAreMade) {
   EXPECT_EQ(passed(plain, Fusion::rounding).role, ts::ValueRole::fused);
   EXPECT_EQ(main_of(plain).arena_bytes, 0);
   EXPECT_TRUE(says(plain, "%2 is not stored, it is rounded to bf16 as it is made\n")) << plain.text();
-  // With a row that is added before, as nn::Linear adds its bias.
+  // With a row that is added before the cast, as nn::Linear adds its bias.
   const Planned biased = planned<Half, Half, Row>(
       [](auto x, auto w, auto b) { return ts::cast<ts::bf16>(ts::matmul<float>(x, w) + b); }, arguments);
   ASSERT_EQ(first(biased, Fusion::rounding), 0);
   EXPECT_EQ(main_of(biased).arena_bytes, 0);
-  // Not with what is no row, and not where the unrounded product is read as well, or the operands are f32.
+  // Not fused when the addend is no row, when the unrounded product is read too, or when the operands are f32.
   EXPECT_EQ(
       first(planned<Half, Half, Row>(
                 [](auto x, auto w, auto b) { return ts::cast<ts::bf16>(ts::matmul<float>(x, w) * b); }, arguments),
@@ -166,7 +166,7 @@ TEST(Schedule, PartsAreAddedToTheirSumAsTheyAreMade) {
 }
 
 TEST(Schedule, PartsThatAreScatteredAreStored) {
-  // A reduce-scatter cuts the sum otherwise than the parts lie.
+  // A reduce_scatter splits the sum along other dims than the parts.
   ts::OutputRequest request{true, ts::resolve(ts::PartitionSpec{"data"}, mesh, 2)};
   constexpr auto product = [](auto x, auto w) { return ts::matmul(x, w); };
   const Planned made(ts::Traced<std::remove_const_t<decltype(product)>, Matrix, Matrix>::program(), mesh,
@@ -177,7 +177,7 @@ TEST(Schedule, PartsThatAreScatteredAreStored) {
 }
 
 TEST(Schedule, RowsAreAddedIntoOneTable) {
-  // The gradient of a lookup: rows of tokens that are split among devices.
+  // The gradient of a lookup with split tokens.
   constexpr auto gradient = [](auto table, auto index) {
     return ts::grad([](auto t, auto i) {
       const auto rows = ts::embedding(t, i);
@@ -209,7 +209,7 @@ TEST(Schedule, AResultIsWrittenOverTheArgumentThatItsStepIsTheLastToRead) {
   EXPECT_EQ(of([](auto w, auto g) { return ts::softmax(w - g); }, two), std::vector<int>{-1}) << "it reads rows again";
   EXPECT_EQ(of([](auto w, auto g) { return std::tuple(w * 2.0, ts::matmul(w, ts::transpose<1, 0>(g))); }, two)[0], -1)
       << "another step reads it later";
-  // Not what is laid out otherwise.
+  // An argument in another sharding than the result is not written over.
   EXPECT_EQ(of([](auto w, auto g) { return ts::with_sharding(w * g, {ts::none, "data"}); }, two), std::vector<int>{-1});
 }
 
@@ -238,7 +238,7 @@ TEST(Schedule, SumsOfAResultThatMayGoOverAnArgumentHaveASpareBlock) {
   EXPECT_EQ(main_of(made).arena_bytes, 64 * 64 * 4);
   EXPECT_EQ(ts::memory_of(made.plan).scratch, 0) << "as if arguments were not given up";
   EXPECT_TRUE(says(made, "goes, or in scratch at 0 where that is over an argument\n")) << made.text();
-  // An argument that the product reads as well stays as it is.
+  // An argument that the product reads too is not written over.
   const Planned residual = planned<Matrix, Matrix>([](auto x, auto w) { return ts::tanh(x) * ts::matmul(x, w); },
                                                    {tensor(mesh, {64, 64}), tensor(mesh, {64, 64})});
   ASSERT_EQ(first(residual, Fusion::into_result), 0);

@@ -81,7 +81,7 @@ TEST(Shapes, NumbersAreEvaluatedAnewForACall) {
   EXPECT_EQ(values[static_cast<std::size_t>(power)], 9.0);
 }
 
-/// One operation on two numbers.
+/// One operation on two scalars.
 double on_host(ts::Op op, ts::DType type, double a, double b) {
   ts::Graph graph;
   const int x = graph.add({.op = ts::Op::constant, .dtype = type, .value = a});
@@ -133,8 +133,8 @@ TEST(Shapes, IntegersAreExact) {
       ts::errc::dim_range, [&] { exact(ts::Op::div, 7, 0); }, "division by zero: div(7, 0)");
 }
 
-// Every shape rule under extents and sizes up to the ends of 64 bits: what it infers is what 128 bits say, and what no
-// tensor can be is an error with the operation and the line.
+// Every shape rule with extents and sizes up to the limits of 64 bits: inferred shapes agree with 128-bit arithmetic,
+// and shapes that no tensor can have are errors with the operation and the line.
 __extension__ typedef __int128 Wide;
 using WideShape = std::vector<Wide>;
 struct Mismatch {};

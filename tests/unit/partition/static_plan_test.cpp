@@ -33,15 +33,15 @@ constexpr ts::Plan plan(const ts::PartitionSpec& up, const ts::PartitionSpec& do
 }
 
 constexpr auto megatron = ts::freeze([] { return plan({ts::none, "model"}, {"model"}); });
-// Forward one all-reduce of [16, 64]; backward two of a quarter of each weight, and the loss.
+// Forward one all_reduce of [16, 64]; backward two of a quarter of each weight, and one of the loss.
 static_assert(megatron.size == 4 && megatron.count(ts::all_reduce) == 4);
 static_assert(megatron.payload_bytes(ts::all_reduce, "model") == 16 * 64 * 4);
 static_assert(megatron.wire_bytes("model") == 2 * 3 * 16 * 64 * 4 / 4);
 static_assert(megatron.wire_bytes("data") == 2 * 64 * 64 * 4 + 4);
 static_assert(megatron.implicit_count() == 0);
-// Two products forward, three backward (the input has no gradient), 2 m n k each, and little besides.
+// Two products forward, three backward (the input has no gradient), 2 m n k flops each, and little else.
 static_assert(megatron.flops() >= 5 * 2ll * 32 * 64 * 256 && megatron.flops() < 5 * 2ll * 32 * 64 * 256 * 11 / 10);
-// On a device: weights of 64 x 64 twice, two batches of 16 x 64.
+// Memory of a device: weights of 64 x 64 twice, two batches of 16 x 64.
 static_assert(megatron.memory.arguments == 4 * (2 * 64 * 64 + 2 * 16 * 64));
 static_assert(megatron.memory.results == 4 * 2 * 64 * 64 + 4);
 static_assert(megatron.memory.peak >= megatron.memory.arguments + megatron.memory.results);

@@ -16,7 +16,7 @@ using Cube = ts::ShardedTensor<float, 3>;
 
 const ts::Mesh mesh({{"n", 4}});
 
-/// Attention and an MLP without norms and biases, so that weights are all the parameters there are.
+/// Attention and an MLP without norms and biases, so that the weights are the only parameters.
 template <bool SequenceParallel> struct Layer {
   Matrix qkv, out, up, down;
   ts::Dim heads;
@@ -55,7 +55,7 @@ struct Weights {
   ts::PartitionSpec column, row;
 };
 
-/// Layers of width h on a batch of 8 x 128; gradients lie as the weights do.
+/// Layers of width h on a batch of 8 x 128; gradients have the shardings of the weights.
 template <bool SequenceParallel = false>
 Planned plan_of_layers(std::int64_t depth, std::int64_t h, Weights specs, const ts::PartitionSpec& x) {
   specs.column.entries.insert(0, ts::SpecEntry(ts::none));
@@ -70,11 +70,11 @@ Planned plan_of_layers(std::int64_t depth, std::int64_t h, Weights specs, const 
   for (std::size_t k = 0; k < 4; ++k) requests[k] = {true, arguments[k].sharding};
   ts::PlanOptions options;
   options.outputs = requests.data();
-  options.forbid_implicit_reshards = !SequenceParallel;  // there the layouts of stream and weights meet implicitly
+  options.forbid_implicit_reshards = !SequenceParallel;  // it needs implicit reshards
   return Planned(ts::Traced<Gradient, ts::Stack<Layer<SequenceParallel>>, Cube>::program(), mesh, arguments, options);
 }
 
-/// Collectives of the forward (0) or the backward (1) body.
+/// The collectives of the forward (0) or the backward (1) body.
 std::string body(const Planned& made, int which) {
   for (const ts::PlanStep& step : made.plan.main().steps)
     if (step.kind == ts::StepKind::repeat && which-- == 0) return made.collectives(step.body);
@@ -112,18 +112,18 @@ TEST(TransformerPlan, TensorParallelWithSequenceParallel) {
   EXPECT_EQ(body(made, 0), pair + pair) << made.text();
   EXPECT_EQ(made.plan.count(ts::all_reduce), 0);
   EXPECT_EQ(made.plan.count(ts::reduce_scatter), 2 * 4);
-  // The same backward; and inputs are gathered anew for the gradients of the weights, since only shards were kept.
+  // The same backward; inputs are gathered again for the gradients of the weights, since only shards were kept.
   EXPECT_EQ(made.plan.count(ts::all_gather), 2 * (4 + 2));
   EXPECT_EQ(made.plan.payload_bytes(ts::reduce_scatter), 2 * 4 * 4194304);
 }
 
 TEST(TransformerPlan, FlopsAreThoseOfTheProducts) {
   const Planned made = plan_of_layers(3, 256, {{ts::none, "n"}, {"n"}}, {});
-  // Each step of a body is counted once for each layer.
+  // A step of a body counts once for each layer.
   std::int64_t flops = 0;
   for (const ts::PlanStep& step : made.plan.main().steps) flops += step.flops;
   const std::int64_t tokens = 8 * 128, weights = 12 * 256 * 256, scores = 2 * 8 * 128 * 128 * 256;
-  // Half of the scores are seen; there are two products of them forward, and five backward.
+  // Causal attention computes half of the scores: two products forward, five backward.
   const std::int64_t products = 3 * 2 * tokens * weights + (2 + 5) * scores / 2;
   EXPECT_GE(flops, 3 * products);
   EXPECT_LE(flops, 3 * products * 11 / 10);

@@ -20,7 +20,7 @@ struct Mlp {
 
 const ts::Mesh mesh({{"data", 2}, {"model", 4}});
 
-/// What the verifier says of a good plan in which something was changed.
+/// The verifier's message for a valid plan after a change.
 std::string broken(const std::function<void(ts::GraphPlan&)>& change) {
   Planned made(ts::Traced<Mlp, Matrix, Matrix, Matrix>::program(), mesh,
                {tensor(mesh, {32, 64}, {"data"}), tensor(mesh, {64, 256}, {ts::none, "model"}),
@@ -61,9 +61,9 @@ struct Update {
   }
 };
 
-/// What the verifier says of a schedule in which something was changed. Steps: an einsum with gelu as its epilogue,
-/// gelu, an einsum whose parts are summed in place, the reshard that sums them, a product in place of the result, the
-/// result.
+/// The verifier's message for a valid schedule after a change. The steps are: an einsum with gelu as its epilogue,
+/// gelu, an einsum whose parts are summed in place, the reshard that sums them, a product summed in the memory of the
+/// result, the result.
 std::string broken_schedule(const std::function<void(ts::GraphPlan&)>& change) {
   Planned made(ts::Traced<Update, Matrix, Matrix, Matrix, Matrix>::program(), mesh,
                {tensor(mesh, {32, 256}, {"data", "model"}), tensor(mesh, {32, 64}, {"data"}),
@@ -102,7 +102,7 @@ TEST(VerifyPlan, FindsWhatIsBrokenInASchedule) {
             "[plan] a spare block is for sums that may go into a result: graph 0");
   EXPECT_EQ(broken_schedule([](Graph& g) { g.steps[2].fusion = ts::Fusion::rounding; }),
             "[plan] boxes are worked on by a fused unit, at the same places: graph 0");
-  // A second reader of what is stored nowhere.
+  // A second reader of a value that is not stored.
   EXPECT_EQ(broken_schedule([](Graph& g) {
               ts::PlanStep again = g.steps[3];
               again.outputs[0] = static_cast<std::int32_t>(g.values.size());
@@ -112,12 +112,12 @@ TEST(VerifyPlan, FindsWhatIsBrokenInASchedule) {
               g.steps.push_back(again);
             }),
             "[plan] what is not stored is read by the next step alone: graph 0");
-  // An epilogue over an operand of the product.
+  // An epilogue whose result overlaps an operand of the product.
   EXPECT_EQ(broken_schedule([](Graph& g) { g.steps[1].outputs[0] = g.steps[0].inputs[0]; }),
             "[plan] a value is made once: graph 0");
   EXPECT_EQ(broken_schedule([&](Graph& g) { made_by(g, 1).spare = true; }),
             "[plan] a spare block is for a value that is not stored: graph 0");
-  // What is written over arguments.
+  // Arguments that results are written over.
   EXPECT_EQ(broken_schedule([](Graph& g) { g.donated.clear(); }), "[plan] sizes by output: graph 0");
   EXPECT_EQ(broken_schedule([](Graph& g) { g.donated[0] = 1; }),
             "[plan] a result is laid out as the argument that it is written over: graph 0");

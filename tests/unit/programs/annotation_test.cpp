@@ -3,7 +3,7 @@
 namespace ts = tessera;
 using namespace programs;
 
-// Annotations move values and cotangents about and change none of them.
+// Annotations change the shardings of values and cotangents, not the elements.
 TEST(Programs, Annotations) {
   constexpr auto f = [](const auto& floats) {
     const auto& [x, w, v] = floats;  // [m, k], [k, n], [m, n]

@@ -7,7 +7,7 @@ using namespace programs;
 
 namespace {
 
-// Batch, heads and queries lie anywhere; so do the dims that attention wants whole.
+// Random shardings of batch, heads and queries, and of the dims that attention needs whole.
 TEST(Programs, AttentionOfPositionsBefore) {
   const auto f = [](const auto& x) {
     const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));
@@ -29,7 +29,7 @@ TEST(Programs, AttentionToOthersInDouble) {
       {.arguments = {values<double>("bthe"), values<double>("bshe"), values<double>("bshv")}, .cases = 60}, 32);
 }
 
-// Gradients of keys and values are sums over queries, in a program that sums nothing else in their element type.
+// Gradients of keys and values are sums over queries, the only sums of their element type in the program.
 TEST(Programs, AttentionWhoseGradientsAreItsOnlySums) {
   const auto f = [](const auto& q, const auto& k, const auto& v) {
     return ts::grad([](const auto& keys, const auto& queries, const auto& values) {
@@ -52,7 +52,7 @@ TEST(Programs, AttentionOfShardsThatMayBeEmpty) {
       33);
 }
 
-// Long enough for several tiles, and for ranges of keys that are added up.
+// Long enough for several tiles, and for ranges of keys whose results are added up.
 TEST(Programs, LongAttention) {
   const auto f = [](const auto& x) {
     const auto y = ts::causal_attention(std::get<0>(x), std::get<1>(x), std::get<2>(x));

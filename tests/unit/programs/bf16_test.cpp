@@ -8,8 +8,8 @@ using ts::bf16;
 
 namespace {
 
-/// Eight bits of precision: results may differ by a rounding or two of their largest element, and by what rounding of
-/// what they are computed from moves them.
+/// bf16 has eight bits of precision: results may differ by one or two roundings of their largest element, and by the
+/// effect of roundings of their operands.
 constexpr double tolerance = 0x1p-7;
 
 constexpr auto loss = [](const auto&... results) { return energy(ts::cast<float>(results)...); };
@@ -133,7 +133,7 @@ constexpr auto products = [](const auto& floats) {
 };
 
 template <ts::Precision P> void expect_products(double bound, std::uint32_t seed) {
-  // Sums of up to 40 terms of the size of one: a result has about the size of one, its terms 40 times that.
+  // Sums of up to 40 terms of magnitude 1: a result has magnitude 1 as well, its terms 40 times that together.
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>>>(
       with_gradient(products<P>),
       {.arguments = {values("mk"), values("kn")}, .cases = 40, .tolerance = bound, .extents = {{'k', {1, 20, 40}}}},

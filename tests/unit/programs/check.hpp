@@ -55,9 +55,9 @@ struct Check {
 /// Calls run(seed) for each case: those that a check asks for, or the environment (see check_program).
 void for_each_case(const Check& check, std::uint32_t seed, const std::function<void(std::uint32_t)>& run);
 
-/// Runs a program on random cases and compares every result with the oracle's, and those of two meshes with each other.
-/// In the environment, TESSERA_CASE=n runs case n alone, TESSERA_CASES=n that many, TESSERA_FIRST_CASE=n others than
-/// usual.
+/// Runs a program on random cases. Compares every result with the oracle's, and results on two meshes with each other.
+/// In the environment, TESSERA_CASE=n runs only case n, TESSERA_CASES=n runs n cases, TESSERA_FIRST_CASE=n begins with
+/// case n.
 void check_program(const tessera::CompiledProgram& program, const Check& check, std::uint32_t seed);
 
 /// An expression of stored tensors that ran: its program, what it was given, and the result.
@@ -93,7 +93,7 @@ template <class... Args, class F> void expect_equal_on_all_meshes(F, const Check
 
 template <int Rank, class T = float> using Tensor = tessera::ShardedTensor<T, Rank>;
 
-/// f(floats, rest...), a tuple of a number and other results, and the number's gradient with respect to the floats.
+/// f(floats, rest...), a tuple that begins with a scalar, and the gradient of the scalar by the floats.
 template <class F> struct Gradient {
   template <class... Floats> constexpr auto operator()(const std::tuple<Floats...>& floats, const auto&... rest) const {
     const auto symbols = std::apply(
@@ -106,7 +106,7 @@ template <class F> struct Gradient {
 };
 template <class F> constexpr Gradient<F> with_gradient(F) { return {}; }
 
-/// A number that every element of every result weighs in differently, so that each has a cotangent of its own.
+/// A scalar to which every element of every result adds with another weight, so that cotangents differ.
 template <class... Results> constexpr auto energy(const Results&... results) {
   return (tessera::sum((results + 0.25) * results) + ...);
 }

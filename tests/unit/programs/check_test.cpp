@@ -12,21 +12,27 @@
 #include <random>
 #include <sstream>
 
-#include "../../support/oracle.hpp"
+#include "../../support/stored.hpp"
 
-#include <tessera/kernels/random.hpp>
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
+#include <tessera/runtime/executor/verify_moves.hpp>
 #include <tessera/runtime/oracle/oracle_run.hpp>
 #include <tessera/tensor/creation.hpp>
-#include <tessera/tensor/host.hpp>
 
 namespace programs {
 namespace {
 
 namespace ts = tessera;
 using oracle::Array;
+using oracle::difference;
+using oracle::draw_philox;
+using oracle::largest;
+using oracle::load;
+using oracle::Rounding;
+using oracle::store;
+using oracle::with_type;
 using Random = std::mt19937;
 using Extents = std::map<char, std::int64_t>;
 
@@ -34,7 +40,7 @@ std::int64_t below(Random& random, std::int64_t n) {
   return static_cast<std::int64_t>(random() % static_cast<std::uint32_t>(n));
 }
 
-/// 1 to 16 devices on up to three axes; now and then 64 or none of them.
+/// A mesh of 1 to 16 devices on up to three axes; sometimes of 64 devices, or without axes.
 ts::Mesh random_mesh(Random& random, int least_axes) {
   const char* names[] = {"x", "y", "z"};
   ts::AxisTable axes;
@@ -60,7 +66,7 @@ ts::Mesh random_mesh(Random& random, int least_axes) {
   return ts::Mesh(axes, ts::DeviceOrder(order.data(), order.size()));
 }
 
-/// Gives each axis to a random dim, or to none; in one of five specs the tensor is only stored that way.
+/// Gives each axis to a random dim or to none; in one of five specs dims are only stored split (gathered_on_use).
 ts::PartitionSpec random_spec(Random& random, const ts::Mesh& mesh, int rank) {
   ts::Sharding sharding = ts::replicated(rank);
   std::vector<std::uint8_t> axes;
@@ -96,11 +102,7 @@ Extents random_extents(Random& random, const Check& check) {
   return extents;
 }
 
-template <class F> void with_type(ts::DType dtype, F&& f) {
-  ts::dispatch(dtype, f, [] { throw std::logic_error("check: a dtype without arithmetic"); });
-}
-
-/// The extremes of nothing are the ends of a type, which for integers are not infinite.
+/// The maximum or minimum of no elements is the limit of the type, which is finite for integers.
 void represent_extremes(ts::DType dtype, Array& value) {
   if (ts::is_floating(dtype)) return;
   with_type(dtype, [&]<class T>() {
@@ -118,7 +120,7 @@ double rounded(ts::DType dtype, double value) {
   return std::floor(value) + 0.0;  // whole numbers have no -0
 }
 
-/// Half of the cases have few distinct values: ties, zeros, and sums without rounding.
+/// Half of the cases have few distinct values, for ties, zeros, and sums without rounding.
 Array random_argument(Random& random, const Argument& argument, const Extents& extents, bool coarse) {
   if (argument.is_dim) return Array::number(static_cast<double>(extents.at(argument.dims[0])));
   std::uniform_real_distribution<double> draw(argument.low, argument.high);
@@ -139,19 +141,6 @@ Array random_argument(Random& random, const Argument& argument, const Extents& e
   return made;
 }
 
-ts::StoragePtr store(const ts::Mesh& mesh, ts::DType dtype, const ts::PartitionSpec& spec, const ts::Shape& shape,
-                     const double* from) {
-  ts::StoragePtr made(
-      new ts::TensorStorage(mesh, dtype, shape, ts::resolve(spec, mesh, static_cast<int>(shape.size()))));
-  with_type(dtype, [&]<class T>() {
-    const auto count = static_cast<std::size_t>(ts::volume(shape));
-    const std::unique_ptr<T[]> host(new T[count + 1]);
-    for (std::size_t i = 0; i < count; ++i) host[i] = static_cast<T>(from[i]);
-    ts::detail::copy_from_host(*made, host.get(), ts::kernels::contiguous_strides(shape));
-  });
-  return made;
-}
-
 ts::Leaf store(const ts::Mesh& mesh, const Argument& argument, const ts::PartitionSpec& spec, const Array& value) {
   ts::Leaf leaf;
   leaf.is_number = argument.is_dim || argument.is_scalar;
@@ -168,80 +157,7 @@ ts::Leaf store(const ts::Mesh& mesh, const Argument& argument, const ts::Partiti
   return leaf;
 }
 
-Array load(const ts::Leaf& leaf) {
-  if (leaf.is_number) return Array::number(leaf.number.real());
-  Array all;
-  all.shape = leaf.layers[0]->shape();
-  if (leaf.stacked) all.shape.insert(0, static_cast<std::int64_t>(leaf.layers.size()));
-  for (const ts::StoragePtr& layer : leaf.layers)
-    with_type(layer->dtype(), [&]<class T>() {
-      const auto count = static_cast<std::size_t>(ts::volume(layer->shape()));
-      const std::unique_ptr<T[]> host(new T[count + 1]);
-      ts::detail::copy_to_host(*layer, host.get());
-      all.data.insert(all.data.end(), host.get(), host.get() + count);
-    });
-  return all;
-}
-
-double draw_philox(const ts::Node& node, double number, int layer, std::int64_t index) {
-  const ts::RandomDraw draw = ts::RandomDraw::of(node);
-  std::uint64_t key = ts::kernels::fold_in(static_cast<std::uint64_t>(number), draw.stream);
-  if (layer >= 0) key = ts::kernels::fold_in(key, static_cast<std::uint64_t>(layer) + 1);
-  double value = 0;
-  with_type(node.dtype, [&]<class T>() {
-    T one{};
-    ts::kernels::fill_random(node.dtype, draw.distribution, &one, {1}, key, {index + 1}, {index}, {1});
-    value = static_cast<double>(one);
-  });
-  return value;
-}
-
-/// Moves what is computed with rounding by as much as the rounding could.
-class Rounding {
- public:
-  explicit Rounding(std::uint32_t seed) : random_(seed) {}
-  void operator()(const ts::Node& node, Array& value, const Array& terms) {
-    const ts::OpRow& row = ts::row_of(node.op);
-    const bool rounds =
-        row.unit == ts::UnitKind::contraction || node.op == ts::Op::sum ||
-        (row.kind == ts::OpKind::elementwise && node.op != ts::Op::select && node.op != ts::Op::broadcast);
-    if (!rounds || !ts::is_floating(node.dtype)) return;
-    // The oracle rounds a conversion to bf16 itself.
-    if (node.op == ts::Op::cast && node.dtype == ts::DType::bf16) return;
-    const double unit = node.dtype == ts::DType::bf16 ? 0x1p-8 : node.dtype == ts::DType::f32 ? 0x1p-23 : 0x1p-52;
-    const std::vector<double> size = terms.data;
-    for (std::size_t i = 0; i < size.size(); ++i) value.data[i] += unit * draw_(random_) * size[i];
-  }
-
- private:
-  Random random_;
-  std::uniform_real_distribution<double> draw_{-1, 1};
-};
-
-double largest(const Array& value, double least) {
-  for (const double v : value.data)
-    if (std::isfinite(v)) least = std::max(least, std::fabs(v));
-  return least;
-}
-
-/// What differs between a result and what it should be by more than `tolerance` of its largest element; empty when
-/// nothing does. Arguments are of the size of 1: what is far smaller is what a sum has left.
-std::string difference(const Array& got, const Array& want, double tolerance) {
-  if (!(got.shape == want.shape)) return "shape";
-  const double scale = largest(want, 0.1);
-  for (std::size_t i = 0; i < want.data.size(); ++i) {
-    const double a = got.data[i], b = want.data[i];
-    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    if (std::isfinite(b) && std::fabs(a - b) <= tolerance * scale + 1e-30) continue;
-    std::ostringstream text;
-    text << std::setprecision(12) << "element " << i << " of " << want.data.size() << ": " << a << ", not " << b
-         << "; largest " << scale;
-    return text.str();
-  }
-  return {};
-}
-
-/// What a program gives by the oracle, and what it gave before.
+/// The oracle's results of a program, and earlier results of the program.
 class Wanted {
  public:
   Wanted(const ts::CompiledProgram& program, std::vector<Array> operands, const Check& check, std::uint32_t seed)
@@ -285,8 +201,8 @@ class Wanted {
     return node.dtype == ts::DType::f64 ? check_.tolerance * 1e-7 : check_.tolerance;
   }
 
-  /// The tolerance of a result in which large values cancel: what rounding in the dense program leaves of it. Bounded,
-  /// so that a comparison that goes the other way excuses nothing.
+  /// The tolerance for a result in which large values cancel: the effect of rounding in the dense program. It is
+  /// bounded, so that a comparison with the opposite outcome excuses nothing.
   double conditioned(std::size_t k) {
     if (tolerance(k) == 0) return 0;
     if (rounded_.empty())
@@ -308,7 +224,7 @@ std::vector<Array> random_arguments(Random& random, const Check& check) {
   return made;
 }
 
-/// Arguments on a mesh, and as text. Without specs they lie in random ways.
+/// Arguments on a mesh, and their text. Without specs the shardings are random.
 std::vector<ts::Leaf> store_all(Random& random, const ts::Mesh& mesh, const Check& check,
                                 const std::vector<Array>& values, const std::vector<ts::PartitionSpec>* specs,
                                 std::string& text) {
@@ -326,7 +242,7 @@ std::vector<ts::Leaf> store_all(Random& random, const ts::Mesh& mesh, const Chec
   return leaves;
 }
 
-/// An expression: on one device first, then on two meshes.
+/// An expression: first on one device, then on two meshes.
 void run_expression(const std::function<Evaluated(const std::vector<ts::Leaf>&)>& evaluate, const Check& check,
                     std::uint32_t seed) {
   Random random(seed);
@@ -371,10 +287,10 @@ class Case {
   std::uint32_t seed_;
   Random random_;
   std::vector<Array> arguments_;
-  std::vector<Array> deterministic_;  // results of the mesh before
+  std::vector<Array> deterministic_;  // results on the previous mesh
   std::string text_;
 
-  /// What was carried out, collective by collective, is what the plan says.
+  /// The collectives that ran are those of the plan.
   void expect_ran_as_planned(const ts::CommunicationScope& ran, const ts::Plan& plan) const {
     for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k) {
       const auto kind = static_cast<ts::Collective>(k);
@@ -386,15 +302,31 @@ class Case {
       EXPECT_EQ(ran.wire_bytes(axis.name.view()), plan.wire_bytes(axis.name.view())) << text_;
   }
 
-  /// Every value on the way is that of one device, but for what rounding explains.
+  /// Each step moved what it said it would: what verify_moves holds to the plan.
+  static std::int64_t moved_by(const ts::runtime::Executable& executable) {
+    const ts::Plan& plan = executable.plan();
+    std::vector<std::int64_t> times(plan.graphs.size(), 0);
+    times[0] = 1;  // bodies stand behind what runs them
+    for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+      for (const ts::PlanStep& step : plan.graphs[g].steps)
+        if (step.kind == ts::StepKind::repeat) times[static_cast<std::size_t>(step.body)] += times[g] * step.layers;
+    std::int64_t moved = 0;
+    executable.for_each_step([&](const ts::runtime::FrameLayout& layout, const auto&, std::int64_t bytes) {
+      for (std::size_t g = 0; g < plan.graphs.size(); ++g)
+        if (&layout.plan() == &plan.graphs[g]) moved += times[g] * bytes;
+    });
+    return moved;
+  }
+
+  /// Every stored value equals that on one device, except for rounding.
   void expect_like_one_device(ts::runtime::Executable& executable, const std::vector<ts::Leaf>& leaves) const {
-    const std::vector<ts::Leaf> held = leaves;  // nothing is taken over
+    const std::vector<ts::Leaf> held = leaves;  // a second owner, so that no argument is donated
     const ts::runtime::OracleRun run = ts::runtime::run_with_oracle(executable, held);
     EXPECT_EQ(run.unknown, 0) << text_;
     for (const ts::OracleDifference& found : run.differences) ADD_FAILURE() << found.text() << "\n" << text_;
   }
 
-  /// In deterministic mode all meshes give the same bits.
+  /// In deterministic mode results have the same bits on all meshes.
   void expect_same_bits(const ts::Mesh& mesh, const std::vector<ts::ArgumentInfo>& infos,
                         const std::vector<ts::Leaf>& leaves) {
     ts::PlanOptions options;
@@ -420,7 +352,7 @@ class Case {
     text_ = ts::concat_text("case ", seed_, " on ", mesh.text(), "\n");
     const std::vector<ts::Leaf> leaves =
         store_all(random_, mesh, check_, arguments_, placed_ != nullptr ? &placed_->specs : nullptr, text_);
-    // A program may take over what nobody else holds; what is held stays as it is.
+    // A program may overwrite arguments with one owner; arguments with another owner keep their values.
     const bool held = below(random_, 2) == 0;
     const std::vector<ts::Leaf> copies = held ? leaves : std::vector<ts::Leaf>{};
     std::vector<Array> got;
@@ -432,12 +364,14 @@ class Case {
       if (std::getenv("TESSERA_CASE") != nullptr) text_ += ts::explain(plan, program_.program, program_.units);
       ts::verify_plan(plan, program_.program, program_.units);
       ts::runtime::Executable executable(program_, std::move(plan));
+      ts::verify_moves(executable);
       if (seed_ % 4 == 0 || std::getenv("TESSERA_CASE") != nullptr) expect_like_one_device(executable, leaves);
       if (seed_ % 4 == 1 || std::getenv("TESSERA_CASE") != nullptr) expect_same_bits(found, infos, leaves);
       {
         ts::CommunicationScope scope;
         for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
         expect_ran_as_planned(scope, executable.plan());
+        EXPECT_EQ(scope.moved_bytes(), moved_by(executable)) << text_;
       }
       if (held) {
         for (std::size_t i = 0; i < leaves.size(); ++i)

@@ -3,7 +3,7 @@
 namespace ts = tessera;
 using namespace programs;
 
-// Rows of a split table are combined from what each device has of them, whatever their elements are.
+// Lookups in a split table combine rows from all devices, for all element types.
 template <class T> void expect_equal_lookups(std::uint32_t seed) {
   constexpr auto f = [](auto table, auto index) {
     return std::tuple(ts::embedding(table, index), ts::slice<0>(table, 1, 1));
@@ -41,7 +41,7 @@ TEST(Programs, ElementTypes) {
       2);
 }
 
-// Types that differ meet in the type that JAX says; sums and means of integers neither wrap nor truncate.
+// Operands of different types are promoted as in JAX; sums and means of integers neither wrap nor truncate.
 TEST(Programs, PromotedElementTypes) {
   constexpr auto f = [](auto i, auto u, auto s, auto x, auto b, auto flag) {
     static_assert(std::is_same_v<typename decltype(i * 0.5)::element, float>);

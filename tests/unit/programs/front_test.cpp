@@ -11,8 +11,8 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 
-/// What calls of compiled functions and assignments of expressions do beyond computing: plans that are found again,
-/// memory that is handed on, and errors.
+/// What calls of compiled functions and assignments of expressions do besides computing: they find plans again, donate
+/// memory, and throw errors.
 namespace {
 
 namespace ts = tessera;
@@ -123,7 +123,7 @@ TEST(Expressions, AreComputedWhenTheyAreAssigned) {
   const Tensor<2> x = counting(6, 4, {"x"}), w = counting(4, 5, {ts::none, "y"});
   const Tensor<1> b = ts::shard(std::vector<float>{1, -2, 3, -4, 5}, mesh(), {"y"});
   const auto compute = [&](double scale) { return ts::relu(ts::matmul(x, w) + b) * scale - 1; };
-  const auto expression = compute(2);  // returned from a function: what it holds lives on
+  const auto expression = compute(2);  // an expression returned from a function owns its operands
   const std::vector<float> hx = ts::to_host(x), hw = ts::to_host(w), hb = ts::to_host(b);
   for (const double scale : {2.0, 3.0}) {
     const Tensor<2> z = compute(scale);

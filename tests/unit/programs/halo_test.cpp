@@ -24,7 +24,7 @@ constexpr auto program = ts::compile([](auto x, auto before, auto after, auto st
   })(x, before, after, start, size);
 });
 
-/// Rows of `width` numbers.
+/// Rows of `width` elements.
 struct Rows {
   std::int64_t width;
   std::vector<float> values;
@@ -56,7 +56,7 @@ void expect_dense(const ts::Mesh& mesh, const ts::PartitionSpec& spec, std::int6
   EXPECT_EQ(ts::to_host(std::get<1>(value)), padded.values);
   EXPECT_EQ(ts::to_host(std::get<2>(value)), cut.values);
   EXPECT_EQ(ts::to_host(std::get<3>(value)), joined.values);
-  // Each element of x is cubed as often as it stands in a result.
+  // Each element of x is cubed once for each time that it occurs in a result.
   std::vector<float> slopes;
   for (std::int64_t i = 0; i < 3 * n; ++i) {
     const float v = x.values[static_cast<std::size_t>(i)], times = i / 3 >= start && i / 3 < start + size ? 5.f : 0.f;
@@ -64,7 +64,7 @@ void expect_dense(const ts::Mesh& mesh, const ts::PartitionSpec& spec, std::int6
   }
   EXPECT_EQ(ts::to_host(gradient), slopes);
   EXPECT_TRUE(ts::same_layout(gradient, in));
-  // What ran is what was planned, counted where it was copied.
+  // The collectives that ran, counted where rows were copied, are those of the plan.
   EXPECT_EQ(ran.count(ts::Collective::permute), plan.count(ts::Collective::permute));
   EXPECT_EQ(ran.payload_bytes(ts::Collective::permute), plan.payload_bytes(ts::Collective::permute));
   EXPECT_EQ(ran.wire_bytes(), plan.wire_bytes());

@@ -61,7 +61,7 @@ struct Product {
   constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, w)) + x * 0.5; }
 };
 
-// Bodies of a Stack that change where values lie, read little, or have no tensors.
+// Bodies of a Stack that change shardings, don't read all of their tensors, or have none.
 struct Turned {
   Tensor<2> w;  // [m, m]
   constexpr auto operator()(const auto& v) const {
@@ -93,7 +93,7 @@ struct Bodies {
   ts::Stack<Filled> filled;
 };
 
-// A block of more tensors than a byte counts, of which it reads some.
+// A block of more than 255 tensors, some of which it does not read.
 struct Many {
   std::array<Tensor<0>, 300> own;
   constexpr auto operator()(const auto& v) const { return v * own[1] + ts::tanh(own[150] * v) + own[299]; }

@@ -33,6 +33,25 @@ template <class T>
 inline constexpr bool stands_for_others =
     TESSERA_EVERY_OPERATION || std::is_same_v<T, float> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, bool>;
 
+/// Functions of one floating element: of integers they are those of f32, which exp and its like are tested on.
+inline bool is_function_of_floats(tessera::Op op) {
+  const auto in = [op]<class... Operation>(tessera::ops::OperationList<Operation...>) {
+    return ((op == tessera::ops::op_v<Operation>) || ...);
+  };
+  using namespace tessera::ops;
+  return in(OperationList<Expm1Op, Log1pOp, Exp2Op, Log2Op, Log10Op, SoftplusOp>{}) || in(TrigonometricOperations{}) ||
+         in(RoundingOperations{});
+}
+
+/// Of bools they are operations of logic.
+inline bool is_operation_on_bits(tessera::Op op) {
+  using namespace tessera::ops;
+  for (const tessera::Op own : {op_v<BitwiseAndOp>, op_v<BitwiseOrOp>, op_v<BitwiseXorOp>, op_v<BitwiseNotOp>,
+                                op_v<LeftShiftOp>, op_v<RightShiftOp>})
+    if (op == own) return true;
+  return false;
+}
+
 /// Which operations are tested on an element type, by each front: those that are defined for it. Those that take part
 /// in a gradient alone are for floating types, and what belongs to traced functions alone is in no expression.
 template <class T> bool is_tested(tessera::Op op, Front front) {
@@ -41,6 +60,9 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   const bool traced = front == Front::traced;
   if (op == tessera::ops::op_v<tessera::ops::ErfOp> || op == tessera::ops::op_v<tessera::ops::Atan2Op>)
     return stands_for_others<T> || (floats && traced);
+  if (op == tessera::ops::op_v<tessera::ops::FmodOp>) return !is_bool && (traced || stands_for_others<T>);
+  if (is_operation_on_bits(op)) return !is_bool && !floats && (traced || stands_for_others<T>);
+  if (is_function_of_floats(op)) return floats && (traced || stands_for_others<T>);
   if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   switch (op) {
     case argument:
@@ -124,7 +146,7 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   return false;
 }
 
-/// What ran, printed when the tests end.
+/// The operations that ran, printed when the tests end.
 struct Counts : testing::Environment {
   struct Of {
     tessera::DType dtype;
@@ -151,7 +173,7 @@ struct Counts : testing::Environment {
 };
 inline Counts& counts = Counts::instance();
 
-/// An argument as what a program takes: a tensor, a Dim or a Scalar.
+/// An argument of the kind that a program takes: a tensor, a Dim or a Scalar.
 template <class X> X argument_as(const tessera::Leaf& leaf) {
   if constexpr (std::is_same_v<X, tessera::Dim>)
     return tessera::Dim(static_cast<std::int64_t>(leaf.number.real()));
@@ -191,7 +213,7 @@ template <class T> struct Layer {
   }
 };
 
-/// The programs of one element type, and what they had.
+/// The programs of one element type, and the operations that they contained.
 template <class T> class Tests {
   using Matrix = Tensor<2, T>;
   using Index = Tensor<1, std::int32_t>;
@@ -243,7 +265,7 @@ template <class T> class Tests {
     if (program != nullptr) note(Front::expression, *program, 3);
   }
 
-  /// Each operation was met that is to be.
+  /// Each operation that is to be tested occurred in a program.
   void expect_complete() const {
     for (const Front front : {Front::traced, Front::expression}) {
       const Seen& seen = seen_[static_cast<std::size_t>(front)];
@@ -287,10 +309,15 @@ template <class T> constexpr auto arithmetic(const auto& x, const auto& y) {
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x));
   else if constexpr (ts::is_floating_v<T>)
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x), x - (-y), ts::abs(x), ts::relu(x),
-                      ts::sign(x), ts::pow(ts::abs(x) + 0.5, y));
+                      ts::sign(x), ts::pow(ts::abs(x) + 0.5, y), ts::fmod(x, 0.75));
   else
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x), x - (-y), ts::abs(x), ts::relu(x),
-                      ts::sign(x), ts::pow(x, ts::abs(y)), ts::truncate_div(x, y));
+                      ts::sign(x), ts::pow(x, ts::abs(y)), ts::truncate_div(x, y), ts::fmod(x, y));
+}
+constexpr auto bits(const auto& x, const auto& y) {
+  return std::tuple(ts::bitwise_and(x, y), ts::bitwise_or(x, y), ts::bitwise_xor(x, y),
+                    ts::bitwise_and(ts::bitwise_not(x), y), ts::bitwise_left_shift(x, ts::abs(y)),
+                    ts::bitwise_right_shift(x, ts::abs(y)));
 }
 template <class T> constexpr auto fractions(const auto& x, const auto& y, const auto& s) {
   const auto some = std::tuple(ts::exp(x), x / y, ts::cast<float>(x) * s);
@@ -299,6 +326,17 @@ template <class T> constexpr auto fractions(const auto& x, const auto& y, const 
                                        ts::silu(x), ts::erf(x), ts::atan2(y, x)));
   else
     return some;
+}
+/// Each is a result of its own: arguments keep them finite, and away from where a rounding would jump.
+constexpr auto exponentials(const auto& x) {
+  const auto within = ts::sigmoid(x);
+  return std::tuple(ts::expm1(x), ts::log1p(within), ts::exp2(x), ts::log2(within), ts::log10(within), ts::sinh(x),
+                    ts::cosh(x), ts::asinh(x), ts::acosh(ts::exp(within)), ts::softplus(x));
+}
+constexpr auto angles(const auto& x) {
+  const auto within = ts::sigmoid(x);
+  return std::tuple(ts::sin(x), ts::cos(x), ts::tan(x * 0.5), ts::asin(within), ts::acos(within), ts::atan(x),
+                    ts::atanh(x * 0.25), ts::floor(x), ts::ceil(x), ts::trunc(x), ts::round(x));
 }
 template <class T> constexpr auto comparisons(const auto& x, const auto& y) {
   if constexpr (!stands_for_others<T>)
@@ -338,13 +376,16 @@ template <class T> struct Everything {
                    reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
     if constexpr (ts::is_floating_v<T>)
       return std::tuple(
-          all, std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
+          all, exponentials(x), angles(x),
+          std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
+    else if constexpr (!is_bool<T>)
+      return std::tuple(all, bits(x, y));
     else
       return all;
   }
 };
 
-/// Gradients scatter, sum and spread.
+/// Gradients, which use scatter, sums and broadcasts.
 template <class T> struct Gradients {
   constexpr auto operator()(const auto& x, const auto& y, const auto& w, const auto& i, const auto& at, const auto&,
                             const auto&, const auto& q, const auto& layers) const {
@@ -354,7 +395,7 @@ template <class T> struct Gradients {
                           ts::sum(ts::cast<double>(ts::gather<1>(table, columns) * other)) +
                           ts::sum(ts::cast<double>(convolved(table, weight))) +
                           ts::sum(ts::cast<double>(ts::attention(heads, heads, heads)));
-      // Which of two elements is larger may depend on how bf16 rounds them.
+      // Which of two elements is larger may depend on the rounding to bf16.
       if constexpr (std::is_same_v<T, ts::bf16>)
         return smooth;
       else
@@ -365,7 +406,7 @@ template <class T> struct Gradients {
   }
 };
 
-/// Both fronts, all operations, in few programs.
+/// All operations, traced and as expressions, in few programs.
 template <class T> void check_everything(int cases = 60) {
   Tests<T> tests(cases);
   tests.trace(Everything<T>{}, 21);
@@ -384,6 +425,24 @@ template <class T> void check_everything(int cases = 60) {
           return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, arithmetic<T>(x, y));
         },
         24);
+  if constexpr (!ts::is_floating_v<T> && !is_bool<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto y, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, bits(x, y));
+        },
+        32);
+  if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, exponentials(x));
+        },
+        30);
+  if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, angles(x));
+        },
+        31);
   if constexpr (stands_for_others<T>)
     tests.evaluate(
         [](auto x, auto y, auto, auto, auto, auto, auto, auto) {
@@ -426,7 +485,7 @@ template <class T> void check_everything(int cases = 60) {
   if (!testing::Test::HasFailure()) tests.expect_complete();
 }
 
-/// One operation a program, so that it has the code for nothing else: both fronts.
+/// One operation per program, so that the program contains no other code: traced and as an expression.
 template <class T> class OneAtATime {
  public:
   explicit OneAtATime(int cases) : cases_(cases) {}
@@ -457,14 +516,14 @@ template <class T> class OneAtATime {
   }
 };
 
-/// One at a time, what every element type has, bool too.
+/// One at a time: operations that every element type has, bool too.
 template <class T> void check_moves(OneAtATime<T> one) {
   one.both([](auto x, auto, auto, auto i) { return ts::embedding(x, i); }, 1);
   one.both([](auto x, auto, auto, auto) { return ts::squeeze<1>(ts::slice<1>(x, 0, 1)); }, 2);
   one.both([](auto x, auto y, auto, auto) { return ts::concat<0>(ts::slice<0>(x, 1, 1), y); }, 3);
 }
 
-/// One at a time, what can be added and compared.
+/// One at a time: operations on types that can be added and compared.
 template <class T> void check_arithmetic(OneAtATime<T> one) {
   one.both([](auto x, auto y, auto, auto) { return x * y + ts::maximum(x, y); }, 4);
   one.both([](auto x, auto, auto, auto) { return ts::max<0>(x); }, 5);
@@ -492,7 +551,7 @@ template <class T> void check_floating(OneAtATime<T> one) {
       12);
 }
 
-/// Of lookups and of sums, the partial values are the only ones of their program.
+/// Lookups and sums, whose partial values are the only ones of their programs.
 template <class T> void check_partial(OneAtATime<T> one) {
   one.traced([](auto x, auto, auto, auto i) { return ts::embedding(x, i); }, 13);
   one.traced([](auto x, auto, auto, auto) { return ts::sum<0>(x); }, 15);

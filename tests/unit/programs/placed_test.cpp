@@ -5,7 +5,7 @@
 namespace ts = tessera;
 using namespace programs;
 
-/// Programs in places where something special happens.
+/// Programs with fixed shardings in which special paths run.
 
 TEST(Placed, AProductWithANumber) {
   constexpr auto f = [](const auto& floats) {

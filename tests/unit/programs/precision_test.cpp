@@ -22,7 +22,7 @@ template <Precision P> constexpr auto product = ts::compile([](auto a, auto b) {
 
 constexpr std::int64_t m = 50, n = 40, k = 300;
 
-/// The largest error of an element, of the sum of the sizes of its terms in double.
+/// The largest error of an element, relative to the sum of the magnitudes of its terms, in double.
 template <Precision P> double error_of(const ts::Mesh& mesh) {
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
@@ -49,12 +49,12 @@ TEST(Precision, ErrorsAreWithinTheirBounds) {
   for (const ts::Mesh& mesh : {ts::Mesh({{"x", 1}}), ts::Mesh({{"x", 3}})}) {
     const double bf16 = error_of<Precision::bf16>(mesh), x3 = error_of<Precision::bf16_x3>(mesh),
                  x6 = error_of<Precision::bf16_x6>(mesh);
-    // What summing in f32 loses comes to it: a few units of 2^-24.
+    // Summing in f32 adds an error of a few units of 2^-24.
     constexpr double summing = 0x1p-21;
     EXPECT_LT(bf16, 0x1p-8);
     EXPECT_LT(x3, 0x1p-16 + summing);
     EXPECT_LT(x6, 0x1p-25 + summing);
-    // Each is what its name says: more products err less.
+    // More products give smaller errors.
     EXPECT_LT(20 * x3, bf16);
     EXPECT_LT(x6, x3);
     EXPECT_GT(bf16, 0x1p-13);
@@ -75,6 +75,13 @@ TEST(Precision, ExplainShowsTheProducts) {
   EXPECT_EQ(count(product<Precision::full>.explain(x, w), "bf16"), 0);
   EXPECT_EQ(count(product<Precision::full>.explain(x, w), "products by packed "), 1);
   EXPECT_EQ(count(product<Precision::bf16>.explain(x, w), ", of bf16 by packed "), 1);
+  // Names that read like an operation or an element type, and bf16 that is in no product.
+  const ts::Mesh named({{"einsum", 1}, {"bf16", 2}});
+  const auto a = ts::ones<float>({4, 8}, named), b = ts::ones<float>({8, 2}, named);
+  EXPECT_EQ(count(ts::explain(a + a), "products by"), 0);
+  const std::string rounded = ts::explain(ts::cast<ts::bf16>(ts::matmul(a, b)));
+  EXPECT_EQ(count(rounded, "products by packed "), 1);
+  EXPECT_EQ(count(rounded, "of bf16 by"), 0);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ TEST(Programs, Reductions) {
                                                                {.arguments = {values("abc"), values("abc")}}, 3);
 }
 
-// Equal elements are common among so few values: the first of them is found, whatever devices hold them.
+// With few distinct values, equal elements are common: the first one is found, whichever device has it.
 TEST(Programs, PositionsOfExtremes) {
   constexpr auto f = [](const auto& floats, const auto& integers) {
     const auto& [x] = floats;  // [a, b, c]
@@ -32,7 +32,7 @@ TEST(Programs, PositionsOfExtremes) {
       f, {.arguments = {values("abc"), values<std::int8_t>("ij", -2, 2)}}, 5);
 }
 
-// A product of many elements is far from 1: these are near it, and one row has a zero.
+// A product of many elements is usually far from 1: these elements are near 1, and one row has a zero.
 TEST(Programs, Products) {
   constexpr auto f = [](const auto& floats) {
     const auto& [x] = floats;  // [a, b, c]

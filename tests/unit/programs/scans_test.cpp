@@ -23,7 +23,7 @@ TEST(Programs, CumulativeSums) {
       71);
 }
 
-// Lines enough to be cut apart, and to be scanned side by side.
+// Enough lines to be divided among threads, and to be scanned several at a time.
 TEST(Programs, LongCumulativeSums) {
   constexpr auto f = [](const auto& x) { return std::tuple(ts::cumsum<0>(x), ts::cumsum<1>(ts::transpose<1, 0>(x))); };
   expect_equal_on_all_meshes<Tensor<2>>(

@@ -29,7 +29,7 @@ std::vector<double> some_values(int count, int seed) {
   return values;
 }
 
-// ---- every collective, against devices that are played by loops
+// ---- every collective, compared with loops over devices
 
 constexpr auto every_collective = [](auto a, auto b) {
   auto v = a * (ts::cast<double>(ts::axis_index<"x">(a)) + 1.0);
@@ -144,7 +144,7 @@ TEST(ShardMap, EveryCollectiveAndItsGradient) {
   }
 }
 
-// ---- structs in and out, against the plain program
+// ---- structs as arguments and results, compared with the program without shard_map
 
 struct Layer {
   Tensor up, down;
@@ -188,7 +188,7 @@ TEST(ShardMap, StructsComeInAndGoOut) {
   expect_near(ts::to_host(std::get<1>(mine).bias), ts::to_host(std::get<1>(theirs).bias), 1e-11, "bias");
 }
 
-// ---- a layer split by hand along one axis, automatic along the other, against the plain one
+// ---- a layer that is manual along one axis and automatic along the other, compared with the layer without shard_map
 
 constexpr auto by_hand = [](auto x, auto up, auto down) {
   return ts::shard_map<"{}, {-,model}, {model} -> {}">([](auto in, auto u, auto d) {
@@ -227,7 +227,7 @@ TEST(ShardMap, OtherAxesStayAutomatic) {
   }
 }
 
-// ---- one inside another, against the plain product
+// ---- nested shard_maps, compared with a plain product
 
 constexpr auto nested = [](auto x, auto w) {
   return ts::shard_map<"{-,model}, {model} -> {}">([](auto a, auto b) {
@@ -263,7 +263,7 @@ TEST(ShardMap, OneInsideAnother) {
   expect_near(back, ts::to_host(std::get<0>(right)), 1e-11, "gradient of x");
 }
 
-// ---- deterministic mode: a function of local shards has its order of sums; all else adds none
+// ---- deterministic mode: a function of local shards sums in its own order; nothing else adds partial values
 
 TEST(ShardMap, DeterministicModeKeepsTheBits) {
   constexpr auto exact = ts::compile(by_hand, {.deterministic = true});

@@ -66,7 +66,7 @@ std::vector<float> numbers(std::int64_t count, int start) {
   return made;
 }
 
-/// Every way to lay a tensor of a rank over axes, and over parts of them: what specs of the mesh can say.
+/// Every sharding of a tensor over axes and sub-axes that specs can express.
 std::vector<ts::PartitionSpec> all_specs(const ts::Mesh& mesh, int rank, const ts::AxisCuts& cuts = {}) {
   const ts::Mesh refined = ts::refined_mesh(mesh, cuts);
   std::vector<ts::Sharding> all{ts::replicated(rank)};
@@ -86,8 +86,8 @@ std::vector<ts::PartitionSpec> all_specs(const ts::Mesh& mesh, int rank, const t
   return specs;
 }
 
-/// What runs, and what each device holds of it, is what an array on one device would give; element i of the result is
-/// element `from[i]` of the operand.
+/// The collectives that run, and the elements that each device then has, compared with an array on one device;
+/// element i of the result is element `from[i]` of the operand.
 template <int Result, class Program, int Rank, class... Sizes>
 void expect_dense(const Program& program, const ts::ShardedTensor<float, Rank>& x, const ts::Shape& shape,
                   const std::vector<std::int64_t>& from, const Sizes&... sizes) {
@@ -133,7 +133,7 @@ std::vector<std::int64_t> counted(std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) made.push_back(i);
   return made;
 }
-/// An axis of a mesh in two parts, where it has any.
+/// The two sub-axes of an axis, if it can be cut.
 ts::AxisCuts halves(const ts::Mesh& mesh) {
   ts::AxisCuts cuts;
   for (int axis = 0; axis < mesh.rank(); ++axis)
@@ -141,7 +141,7 @@ ts::AxisCuts halves(const ts::Mesh& mesh) {
       if (mesh.axis_size(axis) % before == 0) cuts.add(axis, before);
   return cuts;
 }
-/// How the result of a reshape lies, and how many collectives it takes.
+/// The sharding of the result of a reshape, and how many collectives it takes.
 std::string planned(const ts::Plan& plan, const ts::Mesh& mesh) {
   std::int64_t collectives = 0;
   plan.for_each_collective(
@@ -164,7 +164,7 @@ const ts::Mesh meshes[] = {ts::mesh_1d(2, "x"),
 
 }  // namespace
 
-// Shapes that divide and that don't, on meshes of 2 to 8 devices, in every way that axes and parts of them split dims.
+// Shapes that divide and shapes that don't, on meshes of 2 to 8 devices, in every sharding by axes and sub-axes.
 TEST(ProgramsSubAxes, EverySplitOfADim) {
   for (const ts::Mesh& mesh : meshes)
     for (const ts::PartitionSpec& spec : all_specs(mesh, 1, halves(mesh)))
@@ -229,7 +229,7 @@ TEST(ProgramsSubAxes, WhatIsABoxOnEachDeviceDoesNotMove) {
                                        ts::abstract<float>({n}, {"x"}), ts::abstract(ts::Dim(inner)));
         ASSERT_EQ(plan.wire_bytes() == 0, box) << n << " by " << inner << " over " << devices;
         if (!box) continue;
-        // And back: the result lies as it was, and the operand's gradient with it.
+        // The other direction: the result has the original sharding, and so has the operand's gradient.
         const auto x = row(mesh, {"x"}, n);
         const ts::ShardedTensor<float, 2> y = ts::split_dim<0>(x, ts::Dim(inner));
         ts::CommunicationScope scope;
@@ -285,7 +285,7 @@ static_assert(ts::plan(Merge{}, line, ts::abstract<float>({2, 4}, {"x:(1)2", "x:
 constexpr auto frozen = ts::freeze([] { return ts::plan(Tiles{}, line, ts::abstract<float>({12}, {"x"})); });
 static_assert(frozen.count(ts::all_gather, "x") == 1 && frozen.given_mesh == line);
 
-// Tensors with sub-axes are tensors like others: they meet others, are resharded, printed, compared and stored.
+// Tensors with sub-axes can be combined with others, resharded, printed, compared and stored.
 TEST(ProgramsSubAxes, TensorsThatLieSo) {
   const auto x = row(line, {"x"}, 8);
   const ts::ShardedTensor<float, 2> y = ts::split_dim<0>(x, 4);
@@ -310,10 +310,10 @@ TEST(ProgramsSubAxes, TensorsThatLieSo) {
     const auto far = ts::to_host(ts::eval(ts::max(ts::abs(soft - same))));
     EXPECT_LT(far[0], 1e-6f);
   }
-  // On a mesh of one device they split nothing, as axes do.
+  // On a mesh of one device they split nothing, like axes.
   const ts::Mesh one({{"x", 1}});
   EXPECT_EQ(ts::layout_text(ts::eval(ts::split_dim<0>(row(one, {"x:(2)2"}, 8), 4) * 2.0)), "f32[2,4]{-,-}");
-  // Cut in two ways that don't divide each other.
+  // Two cuts of an axis that don't divide each other.
   const ts::Mesh six({{"x", 6}});
   const auto two = grid(six, {"x:(1)2", "x:(2)3"}, 6, 6);
   const auto three = ts::reshard(two, {"x:(1)3", "x:(3)2"});
@@ -321,7 +321,7 @@ TEST(ProgramsSubAxes, TensorsThatLieSo) {
   EXPECT_EQ(ts::layout_text(three), "f32[6,6]{x:(1)3,x:(3)2}");
   tessera_test::expect_error(
       ts::errc::not_divisible, [&] { ts::eval(two + three); }, "[sub_axis]", "mesh(x=6)");
-  // In a constraint, and where it is asked that a run agrees with one on one device.
+  // In a constraint, and in oracle mode.
   const auto constrained = ts::compile([](auto v) {
     return ts::with_sharding(v * 2.0, {ts::sub_axis("x", 2, 2), ts::sub_axis("x", 1, 2)}) + 1.0;
   });
@@ -331,7 +331,7 @@ TEST(ProgramsSubAxes, TensorsThatLieSo) {
   EXPECT_EQ(ts::to_host(turned), ts::to_host(ts::eval(y * 2.0 + 1.0)));
 }
 
-// What is counted names axes as they were written.
+// Counts name axes as the user wrote them.
 TEST(ProgramsSubAxes, CollectivesOverSubAxes) {
   const auto x = row(line, {"x"}, 12);
   const auto apart = ts::compile([](auto v) { return ts::split_dim<0>(v, 2) * 2.0; });  // [6, 2], 3 on each device
@@ -348,7 +348,7 @@ TEST(ProgramsSubAxes, CollectivesOverSubAxes) {
   EXPECT_NE(text.find("plan on mesh(x=4)"), std::string::npos) << text;
   EXPECT_NE(text.find("f32[6,2]{x:(1)2,-}"), std::string::npos) << text;
   EXPECT_NE(text.find("all_gather over x:(2)2: 24 B"), std::string::npos) << text;
-  // All parts of an axis are the axis.
+  // All sub-axes of an axis are the axis.
   const auto whole = ts::compile([](auto v) {
     const auto w = ts::split_dim<0>(v, 4) * 2.0;
     return std::tuple(ts::sum(w), ts::cumsum<0>(v));
@@ -358,7 +358,7 @@ TEST(ProgramsSubAxes, CollectivesOverSubAxes) {
   EXPECT_EQ(sums.mesh.rank(), 2);
 }
 
-// A program that cuts an axis elsewhere: layers, shards of a shard_map, scans and random numbers lie over its parts.
+// A program that cuts an axis for one value: its layers, shard_maps, scans and random values use the sub-axes.
 struct Heads {
   ts::ShardedTensor<float, 2> up;
   constexpr auto operator()(const auto& x) const {

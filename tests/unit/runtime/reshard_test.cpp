@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "../../support/plan_reshard.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
@@ -148,7 +149,7 @@ template <class T> void check_random(unsigned seed, Reduction reduction) {
     std::vector<void*> destinations;
     for (auto& data : in) sources.push_back(data.data());
     for (auto& data : out) destinations.push_back(data.data());
-    const ReshardPlan plan = tessera::runtime::plan_reshard(tessera::dtype_v<T>, shape, mesh, from, to);
+    const ReshardPlan plan = tessera_test::plan_reshard(tessera::dtype_v<T>, shape, mesh, from, to);
     plan.run(destinations, sources);
 
     for (int i = 0; i < destination_grid.count(); ++i) {
@@ -215,7 +216,7 @@ TEST(Reshard, LargeShardsAreSharedByThreads) {
     out.emplace_back(static_cast<std::size_t>(volume(extents(shard_box(shape, to, mesh, out_grid.coordinates(i))))));
   for (auto& data : in) sources.push_back(data.data());
   for (auto& data : out) destinations.push_back(data.data());
-  const auto plan = tessera::runtime::plan_reshard(DType::f32, shape, mesh, from, to);
+  const auto plan = tessera_test::plan_reshard(DType::f32, shape, mesh, from, to);
   EXPECT_EQ(plan.bytes(), 3 * volume(shape) * 4);
   for (int round = 0; round < 5; ++round) {
     for (auto& data : out) data.assign(data.size(), -1);
@@ -296,11 +297,11 @@ TEST(Reshard, TellsWhichBuffersCanBeShared) {
   sharded.dims[0].push_back(0);
   partial.unreduced = 2;
   const Shape shape = {10};
-  auto same = tessera::runtime::plan_reshard(DType::f32, shape, mesh, sharded, sharded);
+  auto same = tessera_test::plan_reshard(DType::f32, shape, mesh, sharded, sharded);
   for (int i = 0; i < 4; ++i) EXPECT_EQ(same.source_of(i), i);
-  auto gathered = tessera::runtime::plan_reshard(DType::f32, shape, mesh, sharded, tessera::replicated(1));
+  auto gathered = tessera_test::plan_reshard(DType::f32, shape, mesh, sharded, tessera::replicated(1));
   EXPECT_EQ(gathered.source_of(0), ReshardPlan::none);
-  auto reduced = tessera::runtime::plan_reshard(DType::f32, shape, mesh, partial, tessera::replicated(1));
+  auto reduced = tessera_test::plan_reshard(DType::f32, shape, mesh, partial, tessera::replicated(1));
   EXPECT_EQ(reduced.source_of(0), ReshardPlan::none);
 
   // A shared buffer is left alone.
@@ -342,8 +343,57 @@ TEST(Reshard, MisuseIsAnError) {
   EXPECT_EQ(run(DType::f16, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8), ref(b, 0, 8)}, 2), errc::dtype_mismatch);
   EXPECT_EQ(run(DType::bool_, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8), ref(b, 0, 8)}, 2), errc::dtype_mismatch);
   const Sharding whole = tessera::replicated(1);
-  const ReshardPlan plan = tessera::runtime::plan_reshard(DType::f32, {8}, Mesh(), whole, whole);
+  const ReshardPlan plan = tessera_test::plan_reshard(DType::f32, {8}, Mesh(), whole, whole);
   EXPECT_EQ(error_of([&] { plan.run({}, {}); }), errc::graph_invalid);
+}
+
+// ---- bytes between devices
+
+// What a ring of n devices sends for V bytes, times the devices; replicas along other axes do it each for themselves.
+TEST(Reshard, MovesWhatRingsSend) {
+  for (const int n : {2, 3, 4, 8})
+    for (const int replicas : {1, 2, 5})
+      for (const bool replicas_first : {false, true}) {
+        const Mesh mesh = replicas_first ? Mesh({{"r", replicas}, {"x", n}}) : Mesh({{"x", n}, {"r", replicas}});
+        SCOPED_TRACE(mesh.text());
+        const Shape shape = {24, 48};
+        const std::int64_t value = volume(shape) * 4, parts = n - 1;
+        const Sharding whole = tessera::replicated(2);
+        Sharding rows = whole, columns = whole, partial = whole;
+        const auto x = static_cast<std::uint8_t>(replicas_first ? 1 : 0);
+        rows.dims[0].push_back(x);
+        columns.dims[1].push_back(x);
+        partial.unreduced = static_cast<std::uint16_t>(1u << x);
+        const auto bytes = [&](const Sharding& from, const Sharding& to) {
+          return tessera_test::plan_reshard(DType::f32, shape, mesh, from, to).moved_bytes();
+        };
+        EXPECT_EQ(bytes(partial, whole), 2 * parts * value * replicas);   // all_reduce: 2(n-1)/n V
+        EXPECT_EQ(bytes(partial, rows), parts * value * replicas);        // reduce_scatter: (n-1)/n V
+        EXPECT_EQ(bytes(rows, whole), parts * value * replicas);          // all_gather: (n-1)/n V
+        EXPECT_EQ(bytes(rows, columns), parts * (value / n) * replicas);  // all_to_all: (n-1)/n^2 V
+        EXPECT_EQ(bytes(whole, rows), 0);                                 // slice
+        EXPECT_EQ(bytes(rows, rows), 0);
+      }
+}
+
+// What a device lacks of its shard, found device by device and element by element, is what it is sent.
+TEST(Reshard, MovesWhatDevicesLack) {
+  Random random{std::mt19937(7)};
+  for (int round = 0; round < 200; ++round) {
+    const Mesh mesh = random.mesh();
+    const int rank = 1 + random.below(3);
+    const Shape shape = random.shape(rank);
+    Sharding from = random.sharding(mesh, rank, Reduction::sum), to = random.sharding(mesh, rank, Reduction::sum);
+    from.unreduced = to.unreduced = 0;
+    SCOPED_TRACE(text(from, mesh) + " -> " + text(to, mesh) + " on " + mesh.text());
+    std::int64_t lacking = 0;
+    for (int device = 0; device < mesh.size(); ++device) {
+      const Coordinates at = mesh.coordinates_of(device);
+      const Box has = shard_box(shape, from, mesh, at), gets = shard_box(shape, to, mesh, at);
+      lacking += volume(extents(gets)) - volume(extents(intersect(has, gets)));
+    }
+    ASSERT_EQ(tessera_test::plan_reshard(DType::f64, shape, mesh, from, to).moved_bytes(), 8 * lacking);
+  }
 }
 
 }  // namespace

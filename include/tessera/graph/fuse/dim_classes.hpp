@@ -11,7 +11,8 @@
 
 namespace tessera {
 
-/// Which dims of a graph have equal extents by construction: dims behind one factor of an operation are of one class.
+/// Which dims of a graph have equal extents in every call: the dims that consist of one factor of an operation form a
+/// class.
 class DimClasses {
  public:
   constexpr explicit DimClasses(const GraphView& graph)
@@ -20,12 +21,12 @@ class DimClasses {
     for (int id = 0; id < graph.size; ++id) unify_node(id, rule);
   }
 
-  /// The class of a dim; -1 for one of static extent 1.
+  /// The class of a dim; -1 for a dim of static extent 1.
   constexpr std::int32_t of(int id, int dim) const { return graph_[id].is_unit(dim) ? -1 : find(slot(id, dim)); }
 
  private:
   GraphView graph_;
-  Growable<std::int32_t> earlier_;  // 1 + an earlier dim of the class; 0: the first
+  Growable<std::int32_t> earlier_;  // by dim: 1 + an earlier dim of its class; 0: it is the first
 
   static constexpr std::int32_t slot(int id, int dim) { return id * max_rank + dim; }
   constexpr std::int32_t find(std::int32_t s) const {
@@ -36,11 +37,11 @@ class DimClasses {
   constexpr void unify(std::int32_t a, std::int32_t b) {
     a = find(a);
     b = find(b);
-    // The earlier dim stands for the class, so that classes do not depend on the order of unification.
+    // The earliest dim represents its class, so that classes don't depend on the order of unification.
     if (a != b) earlier_.data()[a < b ? b : a] = (a < b ? a : b) + 1;
   }
 
-  // Most nodes: trailing dims meet, unless one has extent 1.
+  // The rule of most operations: trailing dims are aligned, and equal unless one has static extent 1.
   constexpr void unify_aligned(int id) {
     const Node& node = graph_[id];
     for (int i = 0; i < node.arity; ++i) {
@@ -89,7 +90,8 @@ class DimClasses {
       for (int d = 0; d < graph_[owner].rank; ++d) {
         if (dims.dims[d].size() != 1) continue;
         const auto f = static_cast<std::size_t>(dims.dims[d][0]);
-        if (rule.kinds[f] >= FactorKind::permutation) continue;  // slice, pad, concat: the dim changes its extent
+        // slice, pad, concat: the result's dim has another extent
+        if (rule.kinds[f] >= FactorKind::permutation) continue;
         if (first[f] < 0)
           first[f] = slot(owner, d);
         else

@@ -11,20 +11,20 @@
 
 namespace tessera {
 
-/// How often a value of a fused kernel changes.
+/// How often a value of a fused kernel is computed.
 enum class Level : std::uint8_t {
-  uniform,  ///< once a call
-  row,      ///< once a row
-  element,  ///< at every element
+  uniform,  ///< once per call
+  row,      ///< once per row
+  element,  ///< once per element
 };
 
 /// What one instruction of a fused kernel does.
 enum class InstrKind : std::uint8_t {
-  load,     ///< reads input `a` (element level; row level when the input has no extent along the row)
-  uniform,  ///< uniform number `a` of the call
-  index,    ///< global index along dim `a` of the iteration space: the row dim at element level, else an outer one
-  compute,  ///< elementwise `op` of instructions a, b, c
-  reduce,   ///< `reduction` of instruction `a` along the row, in pass `phase - 1`; at row level
+  load,     ///< reads input `a`: per element, or per row when the input has no extent along the row
+  uniform,  ///< reads argument `a` of the call, a host scalar
+  index,    ///< global index along dim `a` of the iteration space: the row dim at element level, otherwise an outer dim
+  compute,  ///< applies the elementwise `op` to instructions a, b, c
+  reduce,   ///< combines instruction `a` along the row by `reduction`, in pass `phase - 1`; its level is row
 };
 
 /// One instruction. Operands are earlier instructions.
@@ -33,7 +33,7 @@ struct Instr {
   Op op = Op::constant;
   DType dtype = DType::f32;
   Level level = Level::uniform;
-  std::uint8_t phase = 0;  ///< number of passes over the row that must have ended before the value exists
+  std::uint8_t phase = 0;  ///< number of passes over the row that must be complete before the value exists
   std::uint8_t a = 0, b = 0, c = 0;
   Reduction reduction = Reduction::sum;
   friend constexpr bool operator==(const Instr&, const Instr&) = default;
@@ -42,31 +42,31 @@ struct Instr {
 /// How one output of a fused kernel is written.
 enum class StoreKind : std::uint8_t {
   element,  ///< every element, in the pass of its phase
-  row,      ///< one value a row (the instruction is at row or uniform level), as soon as its phase begins
-  /// Combined by `reduction` into the output view, which repeats along the reduced dims (stride 0). A value at row or
-  /// uniform level counts once a row, unless `along_row`.
+  row,      ///< one value per row (of an instruction at row or uniform level), at the beginning of its phase
+  /// Combined by `reduction` into the output, whose stride along reduced dims is 0. A value at row or uniform level is
+  /// combined once per row, unless `along_row` is set.
   accumulate,
 };
 
 struct Store {
   StoreKind kind = StoreKind::element;
-  Reduction reduction = Reduction::sum;  ///< of an accumulation
-  bool along_row = false;                ///< of an accumulation: the row dim is among the reduced ones
-  std::uint8_t instr = 0;                ///< the value stored
+  Reduction reduction = Reduction::sum;  ///< of `accumulate`
+  bool along_row = false;                ///< of `accumulate`: the row dim is one of the reduced dims
+  std::uint8_t instr = 0;                ///< the instruction whose value is stored
   DType dtype = DType::f32;
   friend constexpr bool operator==(const Store&, const Store&) = default;
 };
 
-/// One fused kernel: a straight-line program run for every element of an iteration space [outer dims..., row dim].
-/// A row is passed over `phases` times: reductions along the row in pass p are at row level from pass p + 1 on.
-/// Values at element level are recomputed in every pass that needs them. Stores at element level need a pass of their
-/// phase (phase < phases); a row value of phase `phases` is what the last pass leaves.
+/// One fused kernel: straight-line code that runs for every element of an iteration space [outer dims..., row dim]. It
+/// passes over each row `phases` times: reductions along the row in pass p are available, at row level, from pass p + 1
+/// on. Values at element level are recomputed in every pass that needs them. Stores at element level happen in the pass
+/// of their phase (phase < phases); a row value of phase `phases` exists after the last pass.
 struct Fused {
   static constexpr int max_instrs = 96, max_inputs = 24, max_outputs = 24, max_phases = 6;
   Instr instrs[max_instrs]{};
   Store stores[max_outputs]{};
   DType inputs[max_inputs]{};       ///< element types of the inputs
-  bool input_in_row[max_inputs]{};  ///< false: static extent 1 along the row dim, so one load a row
+  bool input_in_row[max_inputs]{};  ///< false: static extent 1 along the row dim, so it is loaded once per row
   std::uint8_t instr_count = 0, store_count = 0, input_count = 0, uniform_count = 0;
   std::uint8_t phases = 1;
 
@@ -96,24 +96,25 @@ struct FusedView : FusedStrides {
   void* data;
 };
 
-/// One call of a fused kernel over a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,
-/// elements [inner_begin, inner_end) of each. Kernels with more than one phase take whole rows.
+/// One call of a fused kernel on a part of one shard: rows [row_begin, row_end) of the outer dims in row-major order,
+/// and elements [inner_begin, inner_end) of each row. Kernels with more than one phase take whole rows.
 struct FusedCall {
   int outer_rank = 0;
   std::int64_t outer_extent[7]{};
-  std::int64_t global_offset[8]{};  ///< of the shard along each dim of the iteration space, the row dim last
+  /// global index of the shard's first element along each dim of the iteration space, the row dim last
+  std::int64_t global_offset[8]{};
   std::int64_t row_begin = 0, row_end = 0, inner_begin = 0, inner_end = 0;
   const FusedView* inputs = nullptr;
-  const FusedView* outputs = nullptr;  ///< accumulations are added to what is there
+  const FusedView* outputs = nullptr;  ///< accumulations are added to what the outputs hold
   const double* uniforms = nullptr;
-  /// Passes [phase_begin, phase_end) are run. Row values of passes before phase_begin are read from, and those of the
-  /// passes run are written to `row_values` when it is not null: one slot for each reduce instruction, in
-  /// order, indexed [reduce][row], rows counted as in row_begin: a double, or of integers and bools the bits of an i64.
-  /// This is how a reduction along a sharded row is completed across shards between passes.
+  /// Runs passes [phase_begin, phase_end). If `row_values` is not null, results of reduce instructions of passes before
+  /// phase_begin are read from it, and those of the passes that run are written to it: one slot for each reduce
+  /// instruction, indexed [reduce][row] with rows counted as in row_begin, each a double, or for integers and bools the
+  /// bits of an i64. Between passes, reductions along a sharded row are completed across shards in this way.
   int phase_begin = 0, phase_end = 1;
   double* row_values = nullptr;
-  std::int64_t row_values_stride = 0;  ///< between reduces
-  bool past_caches = false;  ///< elements of results are not read soon, and are none of the elements that are read
+  std::int64_t row_values_stride = 0;  ///< between the slots of two reduce instructions
+  bool past_caches = false;  ///< store past the caches: results are not read soon, and don't overlap the inputs
 };
 
 using FusedKernel = void (*)(const FusedCall&);

@@ -2,178 +2,103 @@
 #define TESSERA_GRAPH_FUSE_GROUPER_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
-#include <tessera/graph/fuse/dim_classes.hpp>
-#include <tessera/graph/fuse/space.hpp>
+#include <tessera/graph/fuse/dependencies.hpp>
+#include <tessera/graph/fuse/groups.hpp>
+#include <tessera/graph/fuse/node_spaces.hpp>
 
 namespace tessera {
 
-/// Along which dims of the group's iteration space a node of a fused group extends.
-enum class SpaceForm : std::uint8_t {
-  element,   ///< the whole space
-  row,       ///< all but the last dim, which stays with extent 1
-  squeezed,  ///< all but the last dim
-  reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
-};
-
-/// What grouping finds out about one node.
-struct NodeGroup {
-  std::int32_t group = -1;
-  std::int32_t next = -1;      ///< member of the group, by rising id
-  std::int32_t addition = -1;  ///< of an add: the einsum that it absorbs
-  OpKind kind = OpKind::source;
-  SpaceForm form = SpaceForm::element;
-  std::uint8_t shape_only = 0;
-  bool host = false;
-  bool leaves = false;       ///< it is read outside of its group
-  bool whole_input = false;  ///< a reduction: its operand has the space of the group
-};
-
-/// Nodes that run as one step.
-struct GroupMembers {
-  std::int32_t first = -1, last = -1, count = 0;  ///< chained by NodeGroup::next
-  std::int32_t rank = 0;                          ///< of the iteration space
-  bool fused = false;
-};
-
-/// The groups of one graph, in an order in which they can run.
-struct GroupsView {
-  const NodeGroup* nodes = nullptr;
-  const GroupMembers* groups = nullptr;
-  int count = 0;
-};
-struct Groups {
-  Growable<NodeGroup> nodes;
-  Growable<GroupMembers> groups;
-  constexpr GroupsView view() const { return {nodes.data(), groups.data(), static_cast<int>(groups.size())}; }
-};
-
 namespace detail {
 
-/// The iteration space that each node of a graph has on its own.
-struct NodeSpaces {
-  Growable<Space> spaces;
-  constexpr explicit NodeSpaces(const GraphView& graph) : spaces(static_cast<std::size_t>(graph.size)) {
-    const DimClasses classes(graph);
-    Space* const made = spaces.data();
-    for (int id = 0; id < graph.size; ++id) {
-      const int rank = graph.nodes[id].rank;
-      made[id].rank = rank;
-      for (int d = 0; d < rank; ++d) made[id].dims[d] = classes.of(id, d);
-    }
-  }
-};
-
-/// Collects nodes into groups that run as one kernel. A node joins the groups of its operands when they share an
-/// iteration space, when no path leads from one to the other through a third, and while the kernel stays small.
-/// Whole programs are grouped in constant expressions, where a statement costs and an expression does not: hence plain
-/// arrays, and masks of bits.
+/// Collects nodes into groups, each of which runs as one kernel. A node joins the groups of its operands if they have
+/// the same iteration space, if no path of the graph leaves the joint group and enters it again, and if the kernel
+/// stays below the limits. Programs are grouped in constant expressions, where compilers limit statements but not
+/// expressions: hence raw arrays.
 class Grouper {
  public:
   static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
-  // What a kernel has room for (fused.hpp).
+  // The capacity of a kernel (fused.hpp).
   static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
 
-  struct Group {
+  struct Group : GroupMembers {
     Space space;
-    bool fused = false, alive = true;
-    bool has_reduced = false;     ///< some member is in the form that only the finished group has
-    bool has_dependents = false;  ///< some group depends on it
-    bool alone = false;           ///< takes no other group in
-    bool all_elements = true;     ///< no member is in any other form
-    // No fewer than there are: counted anew only where that could matter.
+    bool has_reduced = false;  ///< some member has the form `reduced`
+    bool alone = false;        ///< absorbs no other group
+    bool all_elements = true;  ///< all members have the form `element`
+    // Upper bounds; counted exactly only when a bound exceeds a limit.
     std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
     std::int32_t row_reductions = 0;
-    std::int32_t first = -1, last = -1, count = 0;  ///< members by rising id, chained by next_member
   };
 
-  /// `spaces`, where given, are those of the nodes.
+  /// `spaces`: the iteration spaces of the nodes; null: computed here.
   constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
-      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)),
-        words_((count(graph.size) / 64 / chunk + 1) * chunk), reach_(words_ * count(graph.size)), alive_(words_),
-        scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()), bits_(reach_.data()) {
+      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)), dependencies_(graph.size),
+        scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()) {
     if (spaces != nullptr) {
       for (int id = 0; id < graph.size; ++id) place_[id].space = spaces[id];
     } else {
-      const NodeSpaces own(graph);
-      for (int id = 0; id < graph.size; ++id) place_[id].space = own.spaces.data()[id];
+      const Growable<Space> own = node_spaces(graph);
+      for (int id = 0; id < graph.size; ++id) place_[id].space = own.data()[id];
     }
     describe_nodes();
     list_reads();
     find_additions();
     for (int id = 0; id < graph.size; ++id) place(id);
     merge_readers();
-    sort_groups();
   }
   Grouper(const Grouper&) = delete;
   Grouper& operator=(const Grouper&) = delete;
 
   constexpr Groups groups() const {
-    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order_.size())};
+    const Growable<std::int32_t> order = dependencies_.order();
+    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order.size())};
     NodeGroup* const nodes = made.nodes.data();
     for (int id = 0; id < graph_.size; ++id) {
       const Place& own = place_[id];
-      nodes[id] = {own.group,
-                   own.next,
-                   own.addition,
-                   own.kind,
-                   own.form,
-                   own.shape_only,
-                   own.host,
-                   leaves_group(own),
-                   own.kind == OpKind::reduction && own.group >= 0 &&
-                       place_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space};
+      nodes[id] = own;
+      nodes[id].leaves = leaves_group(own);
+      nodes[id].whole_input = own.kind == OpKind::reduction && own.group >= 0 &&
+                              place_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space;
     }
     GroupMembers* next = made.groups.data();
-    for (std::int32_t g : order_)
-      *next++ = {group_[g].first, group_[g].last, group_[g].count, group_[g].space.rank, group_[g].fused};
+    for (std::int32_t g : order) {
+      *next = group_[g];
+      next++->rank = group_[g].space.rank;
+    }
     return made;
   }
 
  private:
-  /// What is known of one node.
-  struct Place {
+  /// The state of one node.
+  struct Place : NodeGroup {
     Space space;
     std::int32_t uses = 0;
-    std::int32_t addition = -1;  ///< of an add: the einsum that it absorbs
-    std::int32_t absorbed = -1;  ///< of an einsum: the add that absorbs it
-    std::int32_t group = -1;
-    std::int32_t next = -1;                          ///< member of the group
-    std::int32_t first_read = 0, last_read = 0;      ///< values whose elements it reads, host scalars aside
-    std::int32_t first_reader = 0, last_reader = 0;  ///< nodes that read it so
-    OpKind kind = OpKind::source;
-    std::uint8_t shape_only = 0;
-    SpaceForm form = SpaceForm::element;
-    bool host = false, is_output = false;
+    std::int32_t absorbed = -1;  ///< of an einsum: the addition that absorbs it
+    /// the values whose elements it reads, host scalars excluded: a range of reads_
+    std::int32_t first_read = 0, last_read = 0;
+    std::int32_t first_reader = 0, last_reader = 0;  ///< the nodes that read its elements: a range of readers_
+    bool is_output = false;
   };
 
   GraphView graph_;
   Growable<Place> places_;
   Growable<Group> groups_;
-  int group_count_ = 0;
-  static constexpr std::size_t chunk = 8;  // words of a set that one expression deals with
-  std::size_t words_;                      // of a set of groups
-  Growable<std::uint64_t> reach_;          // groups that a group depends on, one bit each
-  Growable<std::uint64_t> alive_;
-  Growable<std::int32_t> reads_, readers_, order_;
-  Growable<std::int32_t> scratch_;  // of two numbers a node; 0 outside of a function
-  // The same as places_, groups_ and reach_, without a call.
+  Dependencies dependencies_;
+  Growable<std::int32_t> reads_, readers_;
+  Growable<std::int32_t> scratch_;  // two integers per node; all 0 between uses
+  // places_ and groups_ as raw pointers, which cost no calls.
   Place* place_;
   Group* group_;
-  std::uint64_t* bits_;
   std::int32_t merges_ = 0;
-  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that did not merge, and merges_ then
+  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that could not be merged, and merges_ at that time
 
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
   constexpr Place& at(int id) { return place_[id]; }
   constexpr const Place& at(int id) const { return place_[id]; }
-  constexpr std::uint64_t* reach(int g) { return bits_ + words_ * static_cast<std::size_t>(g); }
-  constexpr const std::uint64_t* reach(int g) const { return bits_ + words_ * static_cast<std::size_t>(g); }
-  /// How many words of a set are in use, in whole chunks.
-  constexpr std::size_t used_words() const { return (count(group_count_) / 64 / chunk + 1) * chunk; }
 
   constexpr bool leaves_group(const Place& own) const {
     if (own.is_output) return true;
@@ -226,7 +151,7 @@ class Grouper {
           ++places[reads[next++] = operands[i]].last_reader;
       place.last_read = next;
     }
-    // So far last_reader is how many there are.
+    // At this point last_reader is the number of readers.
     next = 0;
     for (int id = 0; id < graph_.size; ++id) {
       next += places[id].last_reader;
@@ -241,7 +166,7 @@ class Grouper {
 
   constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
 
-  // The sum of two products needs no pass of its own: the second product is added to the first in place.
+  // In a sum of two products, the second product is added to the first in place, without a kernel for the sum.
   constexpr void find_additions() {
     Place* const places = places_.data();
     const Node* const nodes = graph_.nodes;
@@ -261,8 +186,8 @@ class Grouper {
   }
 
   constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
-  /// A product of bf16, with a bias or without, that is only read rounded is stored rounded: its rounding does not wait
-  /// for a reader's kernel.
+  /// A cast to bf16 of a bf16 product (plus a bias) that is only read through this cast: the product stores rounded
+  /// values, so the cast is not fused into the kernel of its reader.
   constexpr bool rounds_product(int id) const {
     const Node* const nodes = graph_.nodes;
     if (!row_of(nodes[id]).converts || nodes[id].dtype != DType::bf16) return false;
@@ -283,17 +208,16 @@ class Grouper {
       own.group = at(graph_.operands[node.first]).group;
       return;
     }
-    if (own.absorbed >= 0) return;  // placed with the sum that absorbs it
+    if (own.absorbed >= 0) return;  // placed with the addition that absorbs it
     if (row_of(node).unit == UnitKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
-    const int g = group_count_++;
+    const int g = dependencies_.add();
     Group& made = group_[g];
     made.first = made.last = id;
     made.count = 1;
     made.fused = own.addition < 0 &&
                  (own.kind == OpKind::elementwise || own.kind == OpKind::index || own.kind == OpKind::reduction);
     made.space = own.space;
-    alive_.data()[g / 64] |= std::uint64_t{1} << (g % 64);
     if (made.fused && own.kind == OpKind::reduction) {
       made.space = at(graph_.operands[node.first]).space;
       const Reduced reduced = Reduced::of(node);
@@ -322,9 +246,9 @@ class Grouper {
     group_[own.group].alone = rounds_product(id);
   }
 
-  /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
-  /// that this node does not, and nobody has read it yet or both read the same: no path leads out of the group and
-  /// back.
+  /// The group of the companion that the row names (nodes of one attention run in one unit); -1 where the node needs
+  /// its own group. The node may join since the companion depends on nothing else, and either has no reader yet or has
+  /// the same readers: no path leaves the group and enters it again.
   constexpr int group_to_join(int id) const {
     const Node& node = graph_.nodes[id];
     const OpRow& row = row_of(node);
@@ -358,52 +282,25 @@ class Grouper {
   constexpr void add_dependencies(int g, const Place& own) {
     const std::int32_t* const reads = reads_.data();
     for (std::int32_t r = own.first_read; r < own.last_read; ++r)
-      if (const int other = place_[reads[r]].group; other >= 0 && other != g && !reaches(g, other)) depend(g, other);
+      if (const int other = place_[reads[r]].group; other >= 0 && other != g && !dependencies_.reaches(g, other))
+        dependencies_.depend(g, other);
   }
-  constexpr bool reaches(int from, int to) const {
-    return (bits_[words_ * static_cast<std::size_t>(from) + static_cast<std::size_t>(to) / 64] >> (to % 64) & 1) != 0;
-  }
-  constexpr void absorb_reach(int from, int to) {
-    std::uint64_t* const b = bits_ + words_ * static_cast<std::size_t>(from);
-    const std::uint64_t* const m = bits_ + words_ * static_cast<std::size_t>(to);
-    for (std::size_t w = 0; w * 64 <= static_cast<std::size_t>(group_count_); w += chunk)
-      b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
-          b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
-  }
-  /// Whether `from` depends on all that `to` depends on, the two aside.
-  constexpr bool covers(int from, int to) const {
-    const std::uint64_t *const o = reach(from), *const b = reach(to);
-    const std::size_t words = used_words();
-    const std::size_t own_word = count(from) / 64;
-    const std::uint64_t own_bit = std::uint64_t{1} << (from % 64);
-    for (std::size_t w = 0; w < words; w += chunk)
-      if (((b[w] & ~o[w]) | (b[w + 1] & ~o[w + 1]) | (b[w + 2] & ~o[w + 2]) | (b[w + 3] & ~o[w + 3]) |
-           (b[w + 4] & ~o[w + 4]) | (b[w + 5] & ~o[w + 5]) | (b[w + 6] & ~o[w + 6]) | (b[w + 7] & ~o[w + 7])) != 0)
-        for (std::size_t v = w; v < w + chunk; ++v)
-          if ((b[v] & ~o[v] & ~(v == own_word ? own_bit : 0)) != 0) return false;
-    return true;
-  }
-  constexpr void depend(int g, int other) {
-    group_[other].has_dependents = true;
-    reach(g)[other / 64] |= std::uint64_t{1} << (other % 64);
-    absorb_reach(g, other);
-  }
-
-  /// Whether a path leads from group a to group b through some third group: through one that a reads, and one that
-  /// reads b. The smaller of the two knows its neighbours sooner.
+  /// Whether group a depends on group b through a third group. Looks at the operands of a's members or at the readers
+  /// of b's members, whichever group is smaller.
   constexpr bool path_between(int a, int b) const {
-    if (!reaches(a, b)) return false;
-    const auto word = static_cast<std::size_t>(b) / 64;
+    if (!dependencies_.reaches(a, b)) return false;
+    const std::uint64_t* const sets = dependencies_.of(0);
+    const std::size_t words = dependencies_.words(), word = count(b) / 64;
     if (group_[a].count <= group_[b].count) {
       const std::int32_t* const reads = reads_.data();
       for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
         for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
           if (const int t = place_[reads[r]].group;
-              t >= 0 && t != a && t != b && (bits_[words_ * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
+              t >= 0 && t != a && t != b && (sets[words * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
             return true;
       return false;
     }
-    const std::uint64_t* const from_a = reach(a);
+    const std::uint64_t* const from_a = dependencies_.of(a);
     const std::int32_t* const readers = readers_.data();
     for (std::int32_t id = group_[b].first; id >= 0; id = place_[id].next)
       for (std::int32_t r = place_[id].first_reader; r < place_[id].last_reader; ++r)
@@ -411,7 +308,7 @@ class Grouper {
           return true;
     return false;
   }
-  /// Some member of b is read by a in the form that only the finished group has.
+  /// Whether a member of a reads a member of b that has the form `reduced`.
   constexpr bool reads_reduced(int a, int b) const {
     const std::int32_t* const reads = reads_.data();
     for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
@@ -425,7 +322,8 @@ class Grouper {
            : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed
                                                        : SpaceForm::element;
   }
-  /// The space that two groups share when the members of the smaller are at most one value a row; rank -1 when none.
+  /// The joint iteration space of two groups, where the members of the smaller group are at most one value per row;
+  /// rank -1: none.
   constexpr Space joint_space(const Group& a, const Group& b, SpaceForm& a_form, SpaceForm& b_form) const {
     a_form = b_form = SpaceForm::element;
     if (a.space == b.space) return a.space;
@@ -460,7 +358,7 @@ class Grouper {
         (b.has_reduced && reads_reduced(own, other)) || (a.has_reduced && reads_reduced(other, own)))
       return false;
     Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
-    // Few members can't have many inputs, or results.
+    // Few members can't have too many inputs or outputs, so counting is skipped.
     if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
       needs = count_needs(own, other, space.rank, a_form, b_form);
       if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members))
@@ -476,7 +374,7 @@ class Grouper {
       for (std::int32_t id = a.first; id >= 0; id = place_[id].next) place_[id].form = a_form;
     if (b_form != SpaceForm::element)
       for (std::int32_t id = b.first; id >= 0; id = place_[id].next) place_[id].form = b_form;
-    // The older group goes on, so that groups keep their order of creation.
+    // The older group is kept, so that groups stay in the order of their creation.
     const int kept = own < other ? own : other, gone = own < other ? other : own;
     Group &to = group_[kept], &from = group_[gone];
     for (std::int32_t id = from.first; id >= 0; id = place_[id].next) place_[id].group = kept;
@@ -490,29 +388,9 @@ class Grouper {
     to.uniforms = needs.uniforms;
     to.outputs = outputs;
     chain_members(to, from);
-    from.alive = false;
-    alive_.data()[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
-    // Whoever depends on one of the two now depends on both, and on all that they depend on.
-    const bool grows = from.has_dependents || (to.has_dependents && (!covers(kept, gone) || !covers(gone, kept)));
-    absorb_reach(kept, gone);
-    if (grows) spread_reach(kept, gone);
-    to.has_dependents = to.has_dependents || from.has_dependents;
-    reach(kept)[kept / 64] &= ~(std::uint64_t{1} << (kept % 64));
-    reach(kept)[gone / 64] &= ~(std::uint64_t{1} << (gone % 64));
+    dependencies_.merge(kept, gone);
     ++merges_;
     return true;
-  }
-  constexpr void spread_reach(int kept, int gone) {
-    const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
-    const std::size_t k = count(kept) / 64, g = count(gone) / 64, w = words_;
-    const std::uint64_t* const alive = alive_.data();
-    for (int first = 0; first < group_count_; first += 4)
-      if (const std::uint64_t* const r = reach(first);
-          first + 4 > group_count_ || (((r[k] | r[k + w] | r[k + 2 * w] | r[k + 3 * w]) & kept_bit) |
-                                       ((r[g] | r[g + w] | r[g + 2 * w] | r[g + 3 * w]) & gone_bit)) != 0)
-        for (int t = first; t < first + 4 && t < group_count_; ++t)
-          if (t != kept && (alive[t / 64] >> (t % 64) & 1) != 0 && (reaches(t, kept) || reaches(t, gone)))
-            depend(t, kept);
   }
   constexpr void chain_members(Group& to, const Group& from) {
     to.count += from.count;
@@ -531,14 +409,14 @@ class Grouper {
     }
     to.last = last;
   }
-  // Groups that read one value over one space read it once.
+  // Merges groups with one iteration space that read the same value, so that it is read once.
   constexpr void merge_readers() {
-    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // 1 + its id
+    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // by value: 1 + the id of its first reader
     Growable<std::int32_t> listed(count(graph_.size));
     std::int32_t* const list = listed.data();
     const std::int32_t* const reads = reads_.data();
-    for (int g = 0; g < group_count_; ++g) {
-      if (!group_[g].alive || !group_[g].fused) continue;
+    for (int g = 0; g < dependencies_.count(); ++g) {
+      if (!dependencies_.is_alive(g) || !group_[g].fused) continue;
       int members = 0;
       for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) list[members++] = id;
       for (int m = 0; m < members; ++m) {
@@ -555,14 +433,14 @@ class Grouper {
       }
     }
   }
-  /// What the kernel of a group takes: values of others, how often they are loaded, and numbers.
+  /// What the kernel of a group needs: values of other groups, loads of these, and host scalars.
   struct Needs {
     int inputs, loads, uniforms;
     constexpr bool fit_kernel(int members) const {
       return loads <= max_loads && uniforms <= max_uniforms && members + loads + uniforms <= max_instructions;
     }
   };
-  /// A value is loaded twice where members read it as rows in one place and whole in another.
+  /// A value is loaded twice if one member reads it per row and another per element.
   constexpr Needs count_needs(int own, int other, int rank, SpaceForm a_form, SpaceForm b_form) {
     Needs needs{0, 0, 0};
     std::int32_t* const seen = scratch_.data();
@@ -599,7 +477,8 @@ class Grouper {
     return needs;
   }
 
-  // Members of two groups that others read. Readers without a group yet count too: they may never join.
+  // The members of two groups that other groups read. Readers that are not in a group yet count as well: they may never
+  // join.
   constexpr int read_outside(int own, int other) const {
     int outside = 0;
     const std::int32_t* const readers = readers_.data();
@@ -616,7 +495,7 @@ class Grouper {
     return outside;
   }
 
-  // Passes over a row that two groups take as one: each reduction along the row ends one.
+  // The passes over a row of the merged group: each reduction along the row ends a pass.
   constexpr int row_passes(int own, int other) {
     std::int32_t* const passes = scratch_.data();
     int most = 0;
@@ -634,37 +513,6 @@ class Grouper {
     for (int g : {own, other})
       for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) passes[id] = 0;
     return most + 1;
-  }
-
-  constexpr bool waits(int g, const std::uint64_t* waiting, std::size_t words) const {
-    const std::uint64_t *const n = reach(g), *const l = waiting;
-    for (std::size_t w = 0; w < words; w += chunk)
-      if (((n[w] & l[w]) | (n[w + 1] & l[w + 1]) | (n[w + 2] & l[w + 2]) | (n[w + 3] & l[w + 3]) |
-           (n[w + 4] & l[w + 4]) | (n[w + 5] & l[w + 5]) | (n[w + 6] & l[w + 6]) | (n[w + 7] & l[w + 7])) != 0)
-        return true;
-    return false;
-  }
-  // Runnable order: always the first group, by its first member, whose dependencies have run.
-  constexpr void sort_groups() {
-    Growable<std::uint64_t> left(alive_);
-    std::uint64_t* const waiting = left.data();
-    const std::size_t words = used_words();
-    order_.reserve(count(group_count_));
-    for (bool some = true; some;) {
-      const std::size_t before = order_.size();
-      some = false;
-      for (std::size_t w = 0; w < words; ++w)
-        for (std::uint64_t groups = waiting[w]; groups != 0; groups &= groups - 1) {
-          const int g = static_cast<int>(w * 64) + std::countr_zero(groups);
-          if (waits(g, waiting, words)) {
-            some = true;
-            continue;
-          }
-          waiting[w] &= ~(std::uint64_t{1} << (g % 64));
-          order_.push_back(g);
-        }
-      if (some && order_.size() == before) fail(errc::graph_invalid, "[group] order: groups depend on each other");
-    }
   }
 };
 

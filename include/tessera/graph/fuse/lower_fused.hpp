@@ -3,7 +3,6 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <vector>
 
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/graph/fuse/group.hpp>
@@ -12,7 +11,7 @@ namespace tessera {
 
 namespace detail {
 
-/// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as the unit lists them.
+/// Writes the kernel of one fused unit. Inputs, outputs and uniforms are numbered as in the unit's lists.
 class FusedWriter {
   static_assert(Grouper::max_loads <= Fused::max_inputs && Grouper::max_group_outputs <= Fused::max_outputs &&
                 Grouper::max_row_passes <= Fused::max_phases && Grouper::max_instructions <= Fused::max_instrs);
@@ -48,7 +47,7 @@ class FusedWriter {
   int uniform_of_[Grouper::max_uniforms]{};
 
   constexpr int member(int m) const { return units_.members[unit_.first_member + m]; }
-  /// Members rise, so they can be halved.
+  /// Binary search: members are in ascending order.
   constexpr int member_index(int id) const {
     const std::int32_t* const members = units_.members + unit_.first_member;
     int low = 0;
@@ -129,7 +128,7 @@ class FusedWriter {
     instr.b = operands[1];
     instr.c = operands[2];
     if (kind == OpKind::reduction) {
-      if (accumulated(id)) {  // a store of its operand
+      if (accumulated(id)) {  // becomes a store of its operand
         instr_of_[m] = operands[0];
         return;
       }
@@ -152,7 +151,7 @@ class FusedWriter {
       const int operand = graph_.operand(output.node, 0);
       store.kind = StoreKind::accumulate;
       store.reduction = row_of(graph_[output.node]).reduction;
-      // Along the row when the operand extends there and the result does not.
+      // The reduction is along the row if the operand extends there and the result does not.
       store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
                         !graph_[operand].is_unit(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
     } else {
@@ -170,135 +169,6 @@ class FusedWriter {
 constexpr Fused lower_fused(const GraphView& graph, const UnitsView& units, int u) {
   return detail::FusedWriter(graph, units, u).write();
 }
-
-struct UnitsSize {
-  int units = 0, operands = 0, members = 0, graphs = 0;
-
-  /// More than the units of these graphs can need: what a first evaluation has room for.
-  static constexpr UnitsSize bound(const GraphView* views, int count) {
-    UnitsSize size{0, 0, 0, count};
-    for (int g = 0; g < count; ++g) {
-      int operands = 0;
-      for (int id = 0; id < views[g].size; ++id) operands += views[g][id].arity;
-      size.units += views[g].size;
-      size.operands += 2 * operands + views[g].size;
-      size.members += views[g].size + operands;
-    }
-    return size;
-  }
-};
-
-/// Writes the kernels of fused units, and finds those that are equal: these are one.
-class KernelTable {
- public:
-  constexpr void add(const GraphView& graph, const UnitsView& units, int g, int u, Unit& unit) {
-    detail::FusedWriter writer(graph, units, u);
-    const Fused& fused = writer.write();
-    std::uint64_t hash = fused.instr_count;
-    for (int i = 0; i < fused.instr_count; ++i) hash = hash * 0x9e3779b97f4a7c15ull + hash_of(fused.instrs[i]);
-    int kernel = 0;
-    const int count = size();
-    while (kernel < count && !(hashes_.data()[kernel] == hash && kernels_.data()[kernel] == fused)) ++kernel;
-    if (kernel == count) {
-      kernels_.push_back(fused);
-      hashes_.push_back(hash);
-      graphs_.push_back(g);
-      units_.push_back(u);
-    }
-    unit.kernel = kernel;
-    unit.phases = fused.phases;
-    for (int i = 0; i < fused.instr_count; ++i)
-      if (fused.instrs[i].kind == InstrKind::reduce) ++unit.phase_reduces;
-  }
-  constexpr int size() const { return static_cast<int>(kernels_.size()); }
-  constexpr Growable<Fused>& kernels() { return kernels_; }
-  /// Where kernel k was first needed.
-  constexpr int graph_of(int k) const { return graphs_.data()[k]; }
-  constexpr int unit_of(int k) const { return units_.data()[k]; }
-
- private:
-  Growable<Fused> kernels_;
-  Growable<std::uint64_t> hashes_;
-  Growable<int> graphs_, units_;
-
-  static constexpr std::uint64_t hash_of(const Instr& i) {
-    return static_cast<std::uint64_t>(i.op) << 24 ^ static_cast<std::uint64_t>(i.kind) << 32 ^
-           static_cast<std::uint64_t>(i.reduction) << 40 ^ static_cast<std::uint64_t>(i.a) << 16 ^
-           static_cast<std::uint64_t>(i.b) << 8 ^ i.c;
-  }
-};
-
-/// The units of a whole program and the kernels that they need, where they are found at run time.
-struct ProgramUnits {
-  std::vector<Units> graphs;
-  Growable<Fused> kernels;
-
-  constexpr explicit ProgramUnits(const GraphView* views, int count) {
-    KernelTable table;
-    for (int g = 0; g < count; ++g) {
-      graphs.push_back(group_units(views[g]));
-      Units& units = graphs.back();
-      for (std::size_t u = 0; u < units.units.size(); ++u)
-        if (units.units[u].kind == UnitKind::fused)
-          table.add(views[g], units.view(), g, static_cast<int>(u), units.units[u]);
-    }
-    kernels = std::move(table.kernels());
-  }
-};
-
-/// The units of a program as constants.
-template <UnitsSize Size> struct FrozenUnits {
-  Unit units[static_cast<std::size_t>(Size.units) + 1]{};
-  UnitOperand operands[static_cast<std::size_t>(Size.operands) + 1]{};
-  std::int32_t members[static_cast<std::size_t>(Size.members) + 1]{};
-  int unit_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  int member_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  /// The graph and the unit that each kernel is for.
-  int kernel_graph[static_cast<std::size_t>(Size.units) + 1]{};
-  int kernel_unit[static_cast<std::size_t>(Size.units) + 1]{};
-  int kernel_count = 0;
-
-  constexpr FrozenUnits() = default;
-  constexpr void add(int g, const Units& from) {
-    int unit = unit_begin[g], operand = operand_begin[g], member = member_begin[g];
-    for (const Unit& u : from.units) units[unit++] = u;
-    for (const UnitOperand& o : from.operands) operands[operand++] = o;
-    for (std::int32_t m : from.members) members[member++] = m;
-    unit_begin[g + 1] = unit;
-    operand_begin[g + 1] = operand;
-    member_begin[g + 1] = member;
-  }
-  constexpr UnitsSize used() const {
-    return {unit_begin[Size.graphs], operand_begin[Size.graphs], member_begin[Size.graphs], Size.graphs};
-  }
-  /// The same without the room that was not needed, and with kernels.
-  template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from, const GraphView* graphs) {
-    for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
-    for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];
-    for (int i = 0; i < Size.members; ++i) members[i] = from.members[i];
-    for (int g = 0; g <= Size.graphs; ++g) {
-      unit_begin[g] = from.unit_begin[g];
-      operand_begin[g] = from.operand_begin[g];
-      member_begin[g] = from.member_begin[g];
-    }
-    KernelTable table;
-    for (int g = 0; g < Size.graphs; ++g) {
-      const UnitsView view = from.graph(g);
-      for (int u = 0; u < view.count; ++u)
-        if (view.units[u].kind == UnitKind::fused) table.add(graphs[g], view, g, u, units[unit_begin[g] + u]);
-    }
-    kernel_count = table.size();
-    for (int k = 0; k < kernel_count; ++k) {
-      kernel_graph[k] = table.graph_of(k);
-      kernel_unit[k] = table.unit_of(k);
-    }
-  }
-  constexpr UnitsView graph(int g) const {
-    return {units + unit_begin[g], unit_begin[g + 1] - unit_begin[g], operands + operand_begin[g],
-            members + member_begin[g]};
-  }
-};
 
 }  // namespace tessera
 

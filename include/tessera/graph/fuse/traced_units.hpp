@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <utility>
 
+#include <tessera/graph/fuse/frozen_units.hpp>
 #include <tessera/graph/fuse/lower_fused.hpp>
 #include <tessera/graph/trace/trace.hpp>
 
@@ -13,41 +14,36 @@ namespace tessera {
 
 namespace detail {
 
+/// A list as a constant, with a capacity of `Most` items.
+template <class T, int Most> struct FrozenList {
+  T items[static_cast<std::size_t>(Most) + 1]{};
+  int count = 0;
+  constexpr explicit FrozenList(const Growable<T>& from) : count(static_cast<int>(from.size())) {
+    const T* const list = from.data();
+    for (int i = 0; i < count; ++i) items[i] = list[i];
+  }
+};
 /// The groups of one graph as constants.
 template <int Nodes> struct FrozenGroups {
-  NodeGroup nodes[static_cast<std::size_t>(Nodes) + 1]{};
-  GroupMembers groups[static_cast<std::size_t>(Nodes) + 1]{};
-  int count = 0;
-  constexpr explicit FrozenGroups(const Groups& from) : count(static_cast<int>(from.groups.size())) {
-    const NodeGroup* const list = from.nodes.data();
-    for (int i = 0; i < Nodes; ++i) nodes[i] = list[i];
-    const GroupMembers* const own = from.groups.data();
-    for (int i = 0; i < count; ++i) groups[i] = own[i];
-  }
-  constexpr GroupsView view() const { return {nodes, groups, count}; }
+  FrozenList<NodeGroup, Nodes> nodes;
+  FrozenList<GroupMembers, Nodes> groups;
+  constexpr explicit FrozenGroups(const Groups& from) : nodes(from.nodes), groups(from.groups) {}
+  constexpr GroupsView view() const { return {nodes.items, groups.items, groups.count}; }
 };
 
-template <int Nodes> struct FrozenSpaces {
-  Space spaces[static_cast<std::size_t>(Nodes) + 1]{};
-  constexpr explicit FrozenSpaces(const NodeSpaces& from) {
-    const Space* const list = from.spaces.data();
-    for (int i = 0; i < Nodes; ++i) spaces[i] = list[i];
-  }
-};
-
-// Compilers bound the work of one evaluation, so each pass over a graph of many nodes is a constant of its own.
+// Each pass over a large graph is a constant of its own, since compilers limit the work of each constant expression.
 template <class Traced, std::size_t G>
-inline constexpr FrozenSpaces<Traced::graphs[G].size> graph_spaces{NodeSpaces(Traced::graphs[G])};
+inline constexpr FrozenList<Space, Traced::graphs[G].size> graph_spaces{node_spaces(Traced::graphs[G])};
 template <class Traced, std::size_t G>
 inline constexpr FrozenGroups<Traced::graphs[G].size> graph_groups{
-    find_groups(Traced::graphs[G], graph_spaces<Traced, G>.spaces)};
+    find_groups(Traced::graphs[G], graph_spaces<Traced, G>.items)};
 
 template <class Traced, std::size_t G> constexpr Units units_of_graph() {
   constexpr const GraphView& graph = Traced::graphs[G];
   if constexpr (graph.size <= small_program) {
     return group_units(graph);
   } else {
-    (void)sizeof(ExplainSteps<requires { typename Constant<graph_groups<Traced, G>.count>; }>);
+    (void)sizeof(ExplainSteps<requires { typename Constant<graph_groups<Traced, G>.groups.count>; }>);
     return write_units(graph, graph_groups<Traced, G>.view());
   }
 }
@@ -68,7 +64,7 @@ template <class Traced> struct TracedUnits {
   static constexpr auto views = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<UnitsView, sizeof...(G)>{units.graph(static_cast<int>(G))...};
   }(Graphs());
-  /// How many kernels there are, and what they are.
+  /// The number of kernels, and the kernels.
   static constexpr std::size_t kernel_count = static_cast<std::size_t>(units.kernel_count);
   template <std::size_t K>
   static constexpr Fused kernel =

@@ -10,31 +10,34 @@
 
 namespace tessera {
 
-/// A value that a unit reads or makes. For a fused unit, `dim_at[d]` is the value's dim along dim d of the
-/// iteration space, -1 where the value repeats or, being made, is reduced.
+/// A value that a unit reads or writes. For a fused unit, `dim_at[d]` is the value's dim that corresponds to dim d of
+/// the iteration space; -1 where an input is broadcast or an output is reduced.
 struct UnitOperand {
   std::int32_t node = -1;
-  std::int32_t operand = -1;  ///< of a unit of one node: which of its operands this input is
+  std::int32_t operand = -1;  ///< for a unit of one node: the index of the operand that this input is
   std::int8_t dim_at[max_rank]{-1, -1, -1, -1, -1, -1, -1, -1};
-  bool accumulates = false;  ///< a result reduced, as its row says, over the dims of the space that it lacks
+  /// an output that is reduced, by the row's monoid, over the dims of the space that it lacks
+  bool accumulates = false;
 };
 
 struct Unit {
   UnitKind kind = UnitKind::fused;
-  std::int32_t root = -1;  ///< the node; of a fused unit, its last member
+  std::int32_t root = -1;  ///< the node; for a fused unit, its last member
   std::int32_t space =
-      -1;  ///< of a fused unit, a node whose shape is the iteration space; of a contraction, the einsum
-  std::int32_t kernel = -1;  ///< of a fused unit: its kernel in the program's table
-  std::int32_t addend = -1;  ///< of a contraction: a value of the result's shape that it is added to, its last input
-  std::int32_t first_input = 0, input_count = 0;      ///< values read, in the list of operands
-  std::int32_t first_output = 0, output_count = 0;    ///< values made; of a repeat, its projections by output
-  std::int32_t first_member = 0, member_count = 0;    ///< nodes of a fused unit, in the list of members
-  std::int32_t first_uniform = 0, uniform_count = 0;  ///< host scalars that its kernel takes, in the same list
+      -1;  ///< for a fused unit, a node whose shape is the iteration space; for a contraction, the einsum
+  std::int32_t kernel = -1;  ///< for a fused unit: its kernel in the program's table
+  /// for a contraction: the value that the product is added to, of the result's shape; it is the last input
+  std::int32_t addend = -1;
+  std::int32_t first_input = 0, input_count = 0;    ///< values that it reads, as a range of the list of operands
+  std::int32_t first_output = 0, output_count = 0;  ///< values that it writes; for a repeat, its projections by output
+  std::int32_t first_member = 0, member_count = 0;  ///< nodes of a fused unit, as a range of the list of members
+  std::int32_t first_uniform = 0, uniform_count = 0;  ///< host scalars that its kernel reads, in the same list
   std::uint8_t rank = 0;                              ///< of the iteration space
-  std::uint8_t phases = 1;         ///< passes over a row; with more than one, the row dim is reduced between them
+  std::uint8_t phases = 1;         ///< passes over a row; each pass but the last ends with reductions along the row
   std::uint8_t phase_reduces = 0;  ///< reductions along the row whose results later passes read
 
-  /// Of a unit that is not fused: the node whose operands it reads. With an addend the root is the sum.
+  /// For a unit that is not fused: the node whose operands are the unit's inputs. With an addend, the root is the
+  /// addition and this is the einsum.
   constexpr std::int32_t rule_node() const { return kind == UnitKind::contraction ? space : root; }
 };
 
@@ -50,15 +53,16 @@ struct UnitsView {
   constexpr const UnitOperand& output(int u, int i) const { return operands[units[u].first_output + i]; }
 };
 
-/// Sharding rule of a unit: factors, and the dims they stand behind in each value read and made. A factor that a result
-/// lacks makes that result partial when it is sharded.
+/// The sharding rule of a unit: its factors, and the factors of each dim of the values that it reads and writes.
+/// Splitting a factor that a result lacks makes that result partial.
 struct UnitRule {
   InlineVector<FactorKind, 32> kinds;
   Growable<DimFactors> inputs, outputs;
 };
 
-/// The rule of a unit other than a repeat. Of a fused unit, factor d is dim d of the iteration space; a reduction whose
-/// result later passes read is completed inside the unit, so a sharded row dim costs an all-reduce of row values.
+/// The rule of a unit other than a repeat. For a fused unit, factor d is dim d of the iteration space. A reduction
+/// whose result later passes read is completed inside of the unit, so splitting the row dim costs an all_reduce of row
+/// values.
 constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int u) {
   const Unit& unit = units[u];
   UnitRule rule;
@@ -98,7 +102,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
     rule.outputs.push_back(row.result);
     return rule;
   }
-  // Its results have one set of factors, and what any of them sums over is a reduction.
+  // All its results have the same factors; a factor that any of them sums over is a reduction.
   for (int o = 0; o < unit.output_count; ++o) {
     const int result = units.output(u, o).node;
     FactorRule own;

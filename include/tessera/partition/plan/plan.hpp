@@ -54,8 +54,8 @@ struct PlanValue {
   std::int64_t stored_bytes = 0;        ///< of all distinct shards, each aligned to 64
   int first_step = -1, last_step = -1;  ///< the first and last step that needs its memory, through views too
   std::int64_t offset = 0;              ///< in the arena, where it is stored there
-  /// Of a fused value that is summed in the memory of a result, which may be that of a donated argument: if the next
-  /// step also reads this argument, the value is made in a block of the arena instead.
+  /// Of a fused value that is summed in the memory of a result: whether the result may be written over a donated
+  /// argument that the next step reads too. A call that donates it makes the value in a block of the arena instead.
   bool spare = false;
 
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }

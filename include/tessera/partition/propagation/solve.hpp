@@ -132,7 +132,7 @@ class ShardingSolver {
   /// The sharding that a constraint names, on the refined mesh. Errors are those of the spec, with the user's line.
   constexpr Sharding wanted(const Node& node) const {
     const PartitionSpec& spec = program_.specs[node.index()];
-    // made by shard_map, which has checked the axes
+    // closed_axes() has checked the axes that shard_map names.
     if (Constraint::of(node).about >= 0) return refined(spec, node.rank);
     try {
       return refined(spec, node.rank);

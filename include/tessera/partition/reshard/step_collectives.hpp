@@ -9,7 +9,8 @@
 namespace tessera::detail {
 
 /// Adds the all_reduces of a fused unit that reduces rows which are split among devices, such as a softmax: one after
-/// each pass over the rows. `space` is the unit's iteration space.
+/// each pass over the rows. `space` is the unit's iteration space. They are in f64, as rows are
+/// computed, or in i64; `dtype` is an element type of the unit.
 constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dtype, const Mesh& mesh, PlanStep& step) {
   const auto axes_of = [&](int d) -> const AxisList& { return step.factors[static_cast<std::size_t>(d)]; };
   if (axes_of(unit.rank - 1).empty()) return;
@@ -25,8 +26,8 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
   CollectiveInfo made;
   made.kind = Collective::all_reduce;
   made.axes = static_cast<std::uint16_t>(axes);
-  made.dtype = dtype;
-  made.payload_bytes = rows * static_cast<std::int64_t>(size_of(dtype));
+  made.dtype = is_floating(dtype) ? DType::f64 : DType::i64;
+  made.payload_bytes = rows * static_cast<std::int64_t>(size_of(made.dtype));
   made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh, axes));
   made.source = step.source;
   made.why = "rows split among devices";

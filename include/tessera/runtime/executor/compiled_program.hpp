@@ -2,6 +2,7 @@
 #define TESSERA_RUNTIME_EXECUTOR_COMPILED_PROGRAM_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <memory>
 #include <vector>
 
@@ -21,6 +22,12 @@ struct StepContext;
 /// Makes the step of a unit; graphs are those of the program.
 using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
                                                       const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
+
+/// Steps as code: how to make the step of each UnitKind, and the reduction of partial values.
+struct StepCode {
+  std::array<StepFactory, unit_kinds> factories{};
+  kernels::ReduceFunction reduce = nullptr;
+};
 }  // namespace runtime
 
 /// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds
@@ -30,8 +37,7 @@ struct CompiledProgram {
   const UnitsView* units = nullptr;  ///< one for each graph
   const Fused* kernels = nullptr;
   const FusedKernel* code = nullptr;
-  const runtime::StepFactory* steps = nullptr;  ///< by UnitKind
-  kernels::ReduceFunction reduce = nullptr;     ///< for the element types of the program
+  const runtime::StepCode* steps = nullptr;  ///< for the element types of the program
 };
 
 /// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.

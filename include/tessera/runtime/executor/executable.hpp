@@ -57,6 +57,10 @@ class Executable {
     for (const auto& graph : graphs_) sum += graph->bytes();
     return sum;
   }
+  /// Calls f(layout, steps of the plan, bytes that they move between devices) for each step of each graph.
+  template <class F> void for_each_step(const F& f) const {
+    for (const auto& graph : graphs_) graph->for_each_step(f);
+  }
   /// Layers of result k; 0 where it is no tensor of a Stack.
   std::size_t result_layers(std::size_t k) const {
     const int v = k < plan_.main().outputs.size() ? plan_.main().outputs[k] : -1;
@@ -217,14 +221,15 @@ class Executable {
   }
   std::unique_ptr<PreparedStep> step_of(const StepContext& context) const {
     if (context.step.kind == StepKind::reshard)
-      return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.reduce);
+      return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.steps->reduce);
     const UnitKind kind = context.units[context.step.unit].kind;
     if (kind == UnitKind::fused) return fused_step(context);
-    return compiled_.steps[static_cast<std::size_t>(kind)](context, graphs_);
+    return compiled_.steps->factories[static_cast<std::size_t>(kind)](context, graphs_);
   }
   std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
     const int kernel = context.units[context.step.unit].kernel;
-    return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel], compiled_.reduce);
+    return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel],
+                                       compiled_.steps->reduce);
   }
 
   void set_numbers(const HostNumber* given) {

@@ -18,6 +18,7 @@
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/stored_grid.hpp>
 #include <tessera/runtime/steps/step_observer.hpp>
+#include <tessera/runtime/transport/holders.hpp>
 
 namespace tessera::runtime {
 
@@ -66,6 +67,11 @@ class FrameLayout {
   const Mesh& mesh() const { return mesh_; }
   /// Whether the part of a value at a place holds anything; there is no memory for it otherwise.
   bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
+  /// The devices that hold a shard of a value.
+  Holders holders(int v, int shard) const {
+    const ShardGrid& grid = values_[static_cast<std::size_t>(v)].grid;
+    return {mesh_, value(v).sharding.used_axes(), grid.coordinates(shard % grid.count())};
+  }
   int pointer_count() const { return pointers_; }
 
   /// Points intermediates into the arena.
@@ -94,7 +100,7 @@ class FrameLayout {
 
  private:
   const GraphPlan& plan_;
-  Mesh mesh_;
+  const Mesh& mesh_;
   std::vector<ValueLayout> values_;
   int pointers_ = 0;
 
@@ -213,65 +219,11 @@ class FrameLayout {
   }
 };
 
-/// The places where the work of a step happens: one for each combination of coordinates along the mesh axes that its
-/// values use. Devices that differ in other axes hold the same shards, and their work is done once.
-class WorkGrid {
- public:
-  WorkGrid(const FrameLayout& layout, const PlanStep& step) {
-    Sharding all;
-    all.unreduced = axes_ = work_axes(layout.plan(), step);
-    grid_ = stored_grid(layout.mesh(), all);
-  }
-  int count() const { return grid_.count(); }
-  Coordinates coordinates(int place) const { return grid_.coordinates(place); }
-  int index_of(const Coordinates& at) const { return grid_.index_of(at); }
-  /// Whether this place is the one that stores a value that uses fewer axes: the first of those that make it.
-  bool stores(const Coordinates& at, const Sharding& sharding) const {
-    for (std::size_t axis = 0; axis < at.size(); ++axis)
-      if ((axes_ >> axis & 1) != 0 && !sharding.uses(static_cast<int>(axis)) && at[axis] != 0) return false;
-    return true;
-  }
-
- private:
-  ShardGrid grid_;
-  std::uint16_t axes_ = 0;
-};
-
 /// Writes a host scalar as a tensor of rank 0.
 inline void write_number(DType dtype, void* to, const HostNumber& number) {
   dispatch(
       dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});
 }
-
-/// A step that runs fused with the one before it, on each box of what that makes while the box is in the cache.
-class Epilogue {
- public:
-  virtual ~Epilogue() = default;
-  /// The box [begin, begin + extent) of the shard at a place of the work grid.
-  virtual void run_box(Frame& frame, int place, const Shape& begin, const Shape& extent) const = 0;
-};
-
-/// One step of a plan, made ready: it runs any number of times on frames of its graph.
-class PreparedStep {
- public:
-  virtual ~PreparedStep() = default;
-  virtual void run(Frame& frame) const = 0;
-  /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
-  virtual std::int64_t scratch_bytes() const { return 0; }
-  /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
-  virtual std::int64_t table_bytes() const { return 0; }
-};
-
-/// What a step is made from.
-struct StepContext {
-  const FrameLayout& layout;
-  const GraphView& graph;
-  const UnitsView& units;
-  const PlanStep& step;
-  const PlanStep* next = nullptr;  ///< the step that runs fused with it, as step.fusion says; null: none
-  /// That step, where it computes. It lives as long as what is made.
-  const Epilogue* epilogue = nullptr;
-};
 
 }  // namespace tessera::runtime
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
 
 namespace tessera::runtime {
 
@@ -41,6 +42,10 @@ class PreparedGraph {
     for (const auto* list : {&steps_, &epilogues_})
       for (const auto& step : *list) sum += step->table_bytes();
     return sum;
+  }
+  /// Calls f(layout, steps of the plan, bytes that they move between devices).
+  template <class F> void for_each_step(F&& f) const {
+    for (std::size_t s = 0; s < steps_.size(); ++s) f(layout_, ran_[s], steps_[s]->moved_bytes());
   }
   void run_steps(Frame& frame) const {
     if (frame.observer != nullptr) return run_observed(frame);

@@ -14,6 +14,8 @@
 #include <tessera/kernels/attention/attention_gradient.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
+#include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {

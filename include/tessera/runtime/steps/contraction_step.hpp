@@ -16,6 +16,8 @@
 #include <tessera/kernels/gemm/contraction.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
+#include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/steps/sum_in_place.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
@@ -108,6 +110,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 
   std::int64_t scratch_bytes() const override { return packed_bytes_ + passed_bytes_; }
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(places_.size() * sizeof(Place)); }
+  std::int64_t moved_bytes() const override { return sum_.moved_bytes(); }
 
   void run(Frame& frame) const override {
     sum_.count();

@@ -11,6 +11,8 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/long_sums.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
+#include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/memory/past_caches.hpp>
 #include <tessera/runtime/threads/team.hpp>
 

@@ -13,9 +13,11 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/steps/fused_places.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communication.hpp>
+#include <tessera/runtime/transport/holders.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -40,6 +42,14 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
+  std::int64_t moved_bytes() const override {
+    std::int64_t completed = 0;
+    for (int i = 0; i < fused_.instr_count; ++i) {
+      const Instr& instr = fused_.instrs[i];
+      completed += instr.kind == InstrKind::reduce && instr.phase > 0 && instr.phase < fused_.phases ? 1 : 0;
+    }
+    return completed * moved_rows_;
+  }
   std::int64_t table_bytes() const override {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
   }
@@ -105,6 +115,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   mutable std::vector<double*> row_parts_;
   std::vector<std::size_t> sum_order_;
   std::vector<std::vector<int>> row_groups_;
+  std::int64_t moved_rows_ = 0;  // bytes moved by each reduction of rows that are split
 
   using PlacedOperand = FusedPlaces::PlacedOperand;
   using Place = FusedPlaces::Place;
@@ -265,6 +276,14 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (!where_.places[w].idle) row_groups_[static_cast<std::size_t>(group)].push_back(static_cast<int>(w));
     }
     row_parts_.reserve(where_.places.size());
+    const int replicas = mesh_.size() / where_.work.count();
+    for (const std::vector<int>& group : row_groups_) {
+      if (group.empty()) continue;
+      const int parts = static_cast<int>(group.size());
+      const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
+      moved_rows_ += rows * static_cast<std::int64_t>(sizeof(double)) * replicas *
+                     sends(Holders::group(0, parts), parts, [](int k) { return Holders::member(0, k); });
+    }
   }
 
   /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
@@ -274,8 +293,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
       if (fused_.instrs[i].kind != InstrKind::reduce) continue;
       const int r = reduce++;
       if (fused_.instrs[i].phase != phase) continue;
-      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
+      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty()) {
         scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
+        scope->add_moved(moved_rows_);
+      }
       for (const std::vector<int>& group : row_groups_)
         if (!group.empty()) combine_rows(frame, fused_.instrs[i], r, group);
     }

@@ -15,6 +15,8 @@
 #include <tessera/kernels/strided.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
+#include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/steps/sum_in_place.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
@@ -48,6 +50,8 @@ class IndexedStep final : public PreparedStep {
     else
       for (std::size_t p = 0; p < places_.size(); ++p) add_parts(p, range_of(places_[p]));
   }
+
+  std::int64_t moved_bytes() const override { return sum_.moved_bytes(); }
 
   void run(Frame& frame) const override {
     std::atomic<std::int64_t> outside{0};

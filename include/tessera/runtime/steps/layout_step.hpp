@@ -10,6 +10,8 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
+#include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 
@@ -43,9 +45,13 @@ class LayoutStep final : public PreparedStep {
     return static_cast<std::int64_t>((pieces_.size() + zeros_.size()) * sizeof(Piece));
   }
 
+  std::int64_t moved_bytes() const override { return moved_; }
+
   void run(Frame& frame) const override {
-    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && sends_)
+    if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && sends_) {
       scope->add(layout_.mesh(), sent_);
+      scope->add_moved(moved_);
+    }
     for (const Piece& piece : zeros_) run_piece(frame, piece, true);
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_),
                  [&](std::int64_t i) { run_piece(frame, pieces_[static_cast<std::size_t>(i)], false); });
@@ -65,6 +71,13 @@ class LayoutStep final : public PreparedStep {
   CollectiveInfo sent_;  // of moved rows, as counted here, whatever the plan says
   std::vector<std::int64_t> sent_by_;
   bool sends_ = false;
+  std::int64_t moved_ = 0;
+
+  /// Counts a piece that the devices at its destination read.
+  void count_moved(const PlanStep& step, int to, int input, int from, const Piece& piece) {
+    moved_ += volume(piece.extent) * element_ *
+              sends(layout_.holders(step.outputs[0], to), 1, [&](int) { return layout_.holders(input, from); });
+  }
 
   void run_piece(Frame& frame, const Piece& piece, bool zero) const {
     char* to = frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_;
@@ -127,6 +140,7 @@ class LayoutStep final : public PreparedStep {
         piece.from = in.first + from;
         piece.from_strides = in.strides[static_cast<std::size_t>(from)];
         piece.from_offset = (source - in.boxes[static_cast<std::size_t>(from)].begin[dim]) * piece.from_strides[dim];
+        count_moved(step, static_cast<int>(to), step.inputs[0], from, piece);
         add_pieces(piece);
       }
     }
@@ -173,6 +187,7 @@ class LayoutStep final : public PreparedStep {
           piece.from_offset =
               (row - offset - in.boxes[static_cast<std::size_t>(from)].begin[dim]) * piece.from_strides[dim];
           if (from != own) send(static_cast<std::size_t>(from % in.grid.count()), volume(piece.extent) * element_);
+          count_moved(step, static_cast<int>(to), step.inputs[i], from, piece);
           add_pieces(piece);
           next = last;
         }

@@ -10,6 +10,8 @@
 
 #include <tessera/base/shape.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
+#include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {

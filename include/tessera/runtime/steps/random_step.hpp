@@ -9,6 +9,7 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/random.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {

@@ -8,8 +8,10 @@
 
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/runtime/transport/reshard_plan.hpp>
+#include <tessera/runtime/transport/transport.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -22,9 +24,11 @@ class ReshardStep final : public PreparedStep {
     const Sharding& source = layout.value(step.inputs[0]).sharding;
     const Sharding& target = layout.value(step.outputs[0]).sharding;
     for (int s = 0; s < from_.shards(); ++s)
-      plan_.add_source(from_.boxes[static_cast<std::size_t>(s)], from_.strides[static_cast<std::size_t>(s)]);
+      plan_.add_source(from_.boxes[static_cast<std::size_t>(s)], from_.strides[static_cast<std::size_t>(s)],
+                       layout.holders(step.inputs[0], s));
     for (int s = 0; s < to_.shards(); ++s)
-      plan_.add_destination(to_.boxes[static_cast<std::size_t>(s)], to_.strides[static_cast<std::size_t>(s)]);
+      plan_.add_destination(to_.boxes[static_cast<std::size_t>(s)], to_.strides[static_cast<std::size_t>(s)],
+                            layout.holders(step.outputs[0], s));
 
     // Axes that the target reduces; along axes that stay unreduced, parts go to parts.
     const auto reduced = static_cast<std::uint16_t>(source.unreduced & ~target.unreduced);
@@ -69,16 +73,17 @@ class ReshardStep final : public PreparedStep {
   }
 
   std::int64_t table_bytes() const override { return plan_.table_bytes(); }
+  std::int64_t moved_bytes() const override { return plan_.moved_bytes(); }
 
   void run(Frame& frame) const override {
-    if (CommunicationScope* scope = CommunicationScope::innermost()) {
+    if (CommunicationScope* scope = CommunicationScope::innermost())
       for (const CollectiveInfo& collective : step_.collectives) scope->add(mesh_, collective);
-      scope->add_copied(plan_.bytes());
-    }
-    plan_.run({reinterpret_cast<void* const*>(&frame.pointers[static_cast<std::size_t>(to_.first)]),
-               static_cast<std::size_t>(to_.shards())},
-              {reinterpret_cast<const void* const*>(&frame.pointers[static_cast<std::size_t>(from_.first)]),
-               static_cast<std::size_t>(from_.shards())});
+    Transport::current().move(
+        plan_,
+        {reinterpret_cast<void* const*>(&frame.pointers[static_cast<std::size_t>(to_.first)]),
+         static_cast<std::size_t>(to_.shards())},
+        {reinterpret_cast<const void* const*>(&frame.pointers[static_cast<std::size_t>(from_.first)]),
+         static_cast<std::size_t>(from_.shards())});
   }
 
  private:

@@ -10,6 +10,8 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scan.hpp>
 #include <tessera/runtime/executor/frame.hpp>
+#include <tessera/runtime/executor/prepared_step.hpp>
+#include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 
@@ -48,6 +50,8 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
     return chunks_ > 1 ? numbers_ * static_cast<std::int64_t>(size_of(dtype_)) : 0;
   }
 
+  std::int64_t moved_bytes() const override { return moved_; }
+
   void run(Frame& frame) const override {
     with_monoid(reduction_, [&]<class M>() {
       dispatch<Types[M::kind]>(
@@ -74,7 +78,7 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
   std::size_t dim_ = 0;
   DType dtype_{};
   Reduction reduction_{};
-  std::int64_t chunks_ = 1, numbers_ = 0;
+  std::int64_t chunks_ = 1, numbers_ = 0, moved_ = 0;
   std::vector<Piece> pieces_;
   std::vector<Group> groups_;
   double piece_bytes_ = 1;
@@ -90,6 +94,10 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
     const std::int64_t lines = volume(lines_of(out.boxes[static_cast<std::size_t>(out.index(at))]));
     groups_.push_back({numbers_, lines});
     numbers_ += chunks_ * lines;
+    // The totals of each chunk go to the devices of all others, within each set of replicas.
+    const int chunks = static_cast<int>(chunks_), replicas = layout_.mesh().size() / out.grid.count();
+    moved_ += lines * static_cast<std::int64_t>(size_of(dtype_)) * replicas * chunks *
+              sends(Holders::group(0, chunks), 1, [](int) { return Holders::member(0, 0); });
     return static_cast<std::int64_t>(groups_.size()) - 1;
   }
 
@@ -154,8 +162,10 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
       return reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset;
     };
     if (chunks_ > 1) {  // also where nothing is there to add up: the plan counts what is sent
-      if (CommunicationScope* scope = CommunicationScope::innermost())
+      if (CommunicationScope* scope = CommunicationScope::innermost()) {
         for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
+        scope->add_moved(moved_);
+      }
       parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
         const Piece& piece = pieces_[static_cast<std::size_t>(i)];
         kernels::combine_lines<M, T>(piece.shape, operand(piece), totals + piece.totals);

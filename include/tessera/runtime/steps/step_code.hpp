@@ -2,7 +2,6 @@
 #define TESSERA_RUNTIME_STEPS_STEP_CODE_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -13,7 +12,6 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/monoid.hpp>
 #include <tessera/graph/fuse/units.hpp>
-#include <tessera/kernels/strides.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/strided.hpp>
@@ -50,12 +48,6 @@ struct StepNeeds {
     all.types[static_cast<std::size_t>(UnitKind::attention)] = floating_dtypes;
     return all;
   }
-};
-
-/// Steps as code: how to make the step of each UnitKind, and the reduction of partial values.
-struct StepCode {
-  std::array<StepFactory, unit_kinds> factories{};
-  kernels::ReduceFunction reduce = nullptr;
 };
 
 #if TESSERA_HAS_DEFINITIONS

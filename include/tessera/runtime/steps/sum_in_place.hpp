@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#include <vector>
 
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/transport/communication.hpp>
@@ -13,7 +14,20 @@ namespace tessera::runtime {
 class SumInPlace {
  public:
   SumInPlace() = default;
-  SumInPlace(const FrameLayout& layout, const PlanStep& reshard) : layout_(&layout), reshard_(&reshard) {}
+  SumInPlace(const FrameLayout& layout, const PlanStep& reshard) : layout_(&layout), reshard_(&reshard) {
+    const int parts = reshard.inputs[0], sum = reshard.outputs[0];
+    const ValueLayout &from = layout[parts], &to = layout[sum];
+    std::vector<std::vector<int>> added(static_cast<std::size_t>(to.shards()));
+    for (int part = 0; part < from.shards(); ++part)
+      if (layout.holds(parts, from.grid.coordinates(part)))
+        added[static_cast<std::size_t>(target(from.first + part) - to.first)].push_back(part);
+    for (int s = 0; s < to.shards(); ++s) {
+      const std::vector<int>& of = added[static_cast<std::size_t>(s)];
+      moved_ += volume(extents(to.boxes[static_cast<std::size_t>(s)])) * to.element *
+                sends(layout.holders(sum, s), static_cast<int>(of.size()),
+                      [&](int i) { return layout.holders(parts, of[static_cast<std::size_t>(i)]); });
+    }
+  }
 
   explicit operator bool() const { return reshard_ != nullptr; }
   /// The pointer of a frame to which the part behind another is added: the shard of the sum with the same box.
@@ -26,12 +40,15 @@ class SumInPlace {
     CommunicationScope* const scope = reshard_ == nullptr ? nullptr : CommunicationScope::innermost();
     if (scope == nullptr) return;
     for (const CollectiveInfo& collective : reshard_->collectives) scope->add(layout_->mesh(), collective);
+    scope->add_moved(moved_);
     scope->add_copied(layout_->value(reshard_->outputs[0]).stored_bytes);
   }
+  std::int64_t moved_bytes() const { return moved_; }
 
  private:
   const FrameLayout* layout_ = nullptr;
   const PlanStep* reshard_ = nullptr;
+  std::int64_t moved_ = 0;
 };
 
 }  // namespace tessera::runtime

@@ -15,7 +15,7 @@
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>
 #if TESSERA_HAS_DEFINITIONS
-#include <tessera/runtime/transport/reshard_plan.hpp>
+#include <tessera/runtime/transport/transport.hpp>
 #endif
 
 namespace tessera::runtime {
@@ -28,7 +28,7 @@ struct Part {
 
 /// The arrays of one group of devices, in the order of their index in the group: what each gives, and what comes out.
 /// Members that end with equal values may share one array, so all_reduce, all_gather and broadcast fill as many
-/// outputs as there are: usually one. Inputs and outputs do not overlap.
+/// outputs as there are: usually one, which is then that of all members. Inputs and outputs do not overlap.
 struct Group {
   std::span<const Part> in;
   std::span<const Part> out;
@@ -67,20 +67,29 @@ namespace detail {
 class Moves {
  public:
   Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum)
-      : name_(name), type_(type), plan_(type, reduction) {}
+      : name_(name), type_(type), plan_(type, reduction, &kernels::strided_reduce_as<all_combined_types>) {}
 
-  int destination(const Part& part, const Box& box) {
+  /// Another group begins: what is declared next belongs to its members.
+  void begin(const Group& group) {
+    ++group_;
+    members_ = static_cast<int>(group.in.size());
+    outputs_ = group.out.size();
+  }
+  /// Output `member` of the group.
+  int destination(const Part& part, const Box& box, std::size_t member) {
     require(extents(box) == part.shape, "an output has another shape than its place in the whole");
     destinations_.push_back(part.data);
-    return plan_.add_destination(box);
+    const auto held_by = outputs_ == 1 ? Holders::group(group_, members_) : held(member);
+    return plan_.add_destination(box, kernels::contiguous_strides(part.shape), held_by);
   }
-  int source(const Part& part, const Box& box) {
+  int source(const Part& part, const Box& box, std::size_t member) {
     require(extents(box) == part.shape, "an input has another shape than its place in the whole");
     sources_.push_back(part.data);
-    return plan_.add_source(box);
+    return plan_.add_source(box, kernels::contiguous_strides(part.shape), held(member));
   }
   /// The indices [begin, end) along `dim` of an array, as the box at [place, place + end - begin).
-  int source_range(const Part& part, std::size_t dim, std::int64_t begin, std::int64_t end, std::int64_t place) {
+  int source_range(const Part& part, std::size_t dim, std::int64_t begin, std::int64_t end, std::int64_t place,
+                   std::size_t member) {
     const kernels::Strides strides = kernels::contiguous_strides(part.shape);
     Box box{Shape(part.shape.size(), 0), part.shape};
     box.begin[dim] = place;
@@ -88,7 +97,7 @@ class Moves {
     auto* const data = static_cast<std::byte*>(part.data);  // null: an empty array
     sources_.push_back(data == nullptr ? data
                                        : data + begin * strides[dim] * static_cast<std::int64_t>(size_of(type_)));
-    return plan_.add_source(box, strides);
+    return plan_.add_source(box, strides, held(member));
   }
 
   void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
@@ -99,7 +108,7 @@ class Moves {
   }
   void copy(int destination, int source) { fill(destination, std::span<const int>(&source, 1)); }
   void fill_zero(int destination) { plan_.fill_identity(destination); }
-  void run() const { plan_.run(destinations_, sources_); }
+  void run() const { Transport::current().move(plan_, destinations_, sources_); }
 
   void require(bool holds, std::string_view rule) const {
     if (!holds) fail(errc::shape_mismatch, "[", name_, "] shapes of a group: ", rule);
@@ -126,6 +135,10 @@ class Moves {
   ReshardPlan plan_;
   std::vector<void*> destinations_;
   std::vector<const void*> sources_;
+  int group_ = -1, members_ = 0;
+  std::size_t outputs_ = 0;
+
+  Holders held(std::size_t member) const { return Holders::member(group_, static_cast<int>(member)); }
 };
 
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
@@ -158,38 +171,45 @@ inline std::int64_t end_of(const std::vector<Box>& boxes, std::size_t dim) {
 TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups) {
   detail::Moves moves("broadcast", type);
   for (const Group& group : groups) {
-    const Part& in = group.in[static_cast<std::size_t>(moves.member(group, root))];
-    const int source = moves.source(in, detail::whole(in.shape));
-    for (const Part& out : group.out) moves.copy(moves.destination(out, detail::whole(in.shape)), source);
+    moves.begin(group);
+    const auto from = static_cast<std::size_t>(moves.member(group, root));
+    const Part& in = group.in[from];
+    const int source = moves.source(in, detail::whole(in.shape), from);
+    for (std::size_t j = 0; j < group.out.size(); ++j)
+      moves.copy(moves.destination(group.out[j], detail::whole(in.shape), j), source);
   }
   moves.run();
 }
 
 TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
-  detail::Moves moves("all_reduce", type, reduction);
-  std::vector<Group> copies;
+  detail::Moves moves("all_reduce", type, reduction), copies("all_reduce", type);
   for (const Group& group : groups) {
+    moves.begin(group);
+    copies.begin(group);
     if (group.in.empty() || group.out.empty()) continue;
     const Box box = detail::whole(group.in[0].shape);
     std::vector<int> sources;
-    for (const Part& in : group.in) sources.push_back(moves.source(in, box));
-    moves.fill(moves.destination(group.out[0], box), sources, static_cast<int>(sources.size()));
+    for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], box, i));
+    moves.fill(moves.destination(group.out[0], box, 0), sources, static_cast<int>(sources.size()));
     // Members that keep a copy of their own copy the result: reducing once for each would read every input again.
-    if (group.out.size() > 1) copies.push_back({group.out.first(1), group.out.subspan(1)});
+    if (group.out.size() == 1) continue;
+    const int source = copies.source(group.out[0], box, 0);
+    for (std::size_t j = 1; j < group.out.size(); ++j) copies.copy(copies.destination(group.out[j], box, j), source);
   }
   moves.run();
-  if (!copies.empty()) broadcast(type, 0, copies);
+  copies.run();
 }
 
 TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups) {
   detail::Moves moves("all_gather", type);
   for (const Group& group : groups) {
+    moves.begin(group);
     const std::size_t d = moves.dim_of(group, dim);
     const auto boxes = detail::joined(group.in, group.in[0].shape, d);
     std::vector<int> sources, destinations;
-    for (std::size_t i = 0; i < boxes.size(); ++i) sources.push_back(moves.source(group.in[i], boxes[i]));
+    for (std::size_t i = 0; i < boxes.size(); ++i) sources.push_back(moves.source(group.in[i], boxes[i], i));
     const Box box = detail::whole(detail::with_extent(group.in[0].shape, d, detail::end_of(boxes, d)));
-    for (const Part& out : group.out) destinations.push_back(moves.destination(out, box));
+    for (std::size_t j = 0; j < group.out.size(); ++j) destinations.push_back(moves.destination(group.out[j], box, j));
     moves.fill(destinations, sources);
   }
   moves.run();
@@ -198,14 +218,16 @@ TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups)
 TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
   detail::Moves moves("reduce_scatter", type, reduction);
   for (const Group& group : groups) {
+    moves.begin(group);
     const std::size_t d = moves.dim_of(group, dim);
     moves.require_same_size(group);
     const Shape& shape = group.in[0].shape;
     const auto boxes = detail::joined(group.out, shape, d);
     moves.require(detail::end_of(boxes, d) == shape[d], "the outputs are not as long as an input");
     std::vector<int> sources, destinations;
-    for (const Part& in : group.in) sources.push_back(moves.source(in, detail::whole(shape)));
-    for (std::size_t i = 0; i < boxes.size(); ++i) destinations.push_back(moves.destination(group.out[i], boxes[i]));
+    for (std::size_t i = 0; i < group.in.size(); ++i)
+      sources.push_back(moves.source(group.in[i], detail::whole(shape), i));
+    for (std::size_t i = 0; i < boxes.size(); ++i) destinations.push_back(moves.destination(group.out[i], boxes[i], i));
     moves.fill(destinations, sources, static_cast<int>(sources.size()));
   }
   moves.run();
@@ -214,6 +236,7 @@ TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::
 TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups) {
   detail::Moves moves("all_to_all", type);
   for (const Group& group : groups) {
+    moves.begin(group);
     const std::size_t split = moves.dim_of(group, split_dim), concat = moves.dim_of(group, concat_dim);
     moves.require_same_size(group);
     const Shape& shape = group.in[0].shape;
@@ -228,9 +251,11 @@ TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::spa
         for (std::int64_t i = 0; i < members; ++i) {
           const Part& in = group.in[static_cast<std::size_t>(i)];
           moves.require(in.shape == shape, "inputs differ");
-          sources.push_back(moves.source_range(in, split, j * piece, (j + 1) * piece, i * piece));
+          sources.push_back(
+              moves.source_range(in, split, j * piece, (j + 1) * piece, i * piece, static_cast<std::size_t>(i)));
         }
-        moves.fill(moves.destination(group.out[static_cast<std::size_t>(j)], detail::whole(shape)), sources);
+        const auto to = static_cast<std::size_t>(j);
+        moves.fill(moves.destination(group.out[to], detail::whole(shape), to), sources);
       }
       continue;
     }
@@ -239,9 +264,9 @@ TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::spa
     const auto out_boxes = detail::joined(group.out, all, split);
     moves.require(detail::end_of(out_boxes, split) == shape[split], "the outputs are not as long as an input");
     std::vector<int> sources, destinations;
-    for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], in_boxes[i]));
+    for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], in_boxes[i], i));
     for (std::size_t j = 0; j < group.out.size(); ++j)
-      destinations.push_back(moves.destination(group.out[j], out_boxes[j]));
+      destinations.push_back(moves.destination(group.out[j], out_boxes[j], j));
     moves.fill(destinations, sources);
   }
   moves.run();
@@ -250,6 +275,7 @@ TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::spa
 TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups) {
   detail::Moves moves("collective_permute", type);
   for (const Group& group : groups) {
+    moves.begin(group);
     moves.require_same_size(group);
     std::vector<int> sources, sender(group.out.size(), -1);
     for (const Route& route : routes) {
@@ -259,9 +285,10 @@ TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, 
              " and ", route.source);
       from = moves.member(group, route.source);
     }
-    for (const Part& in : group.in) sources.push_back(moves.source(in, detail::whole(in.shape)));
+    for (std::size_t i = 0; i < group.in.size(); ++i)
+      sources.push_back(moves.source(group.in[i], detail::whole(group.in[i].shape), i));
     for (std::size_t j = 0; j < group.out.size(); ++j) {
-      const int destination = moves.destination(group.out[j], detail::whole(group.out[j].shape));
+      const int destination = moves.destination(group.out[j], detail::whole(group.out[j].shape), j);
       if (sender[j] < 0) {
         moves.fill_zero(destination);
         continue;

@@ -63,6 +63,10 @@ class CommunicationScope {
   /// Bytes that this process read and wrote in memory to carry it out. Replicas are stored once, so it may be less
   /// than what devices send.
   std::int64_t copied_bytes() const { return copied_; }
+  /// Bytes that crossed from one device to another, those of all devices together, counted by what moved them from
+  /// what it moved: totals() are what the plan says of the same. With even shards and one collective a step, this is
+  /// wire_bytes() times the number of devices; uneven shards and paths of several collectives move less, as a rule.
+  std::int64_t moved_bytes() const { return moved_; }
   const std::vector<CommunicationTotal>& totals() const { return totals_; }
 
   /// A line for each kind and axes: "2 all_reduce over data: 8192 B, 8192 B on the wire".
@@ -78,7 +82,7 @@ class CommunicationScope {
   }
   void clear() {
     totals_.clear();
-    copied_ = 0;
+    copied_ = moved_ = 0;
   }
 
   /// The scope that this thread is in; null outside of any. For what carries out collectives.
@@ -121,13 +125,16 @@ class CommunicationScope {
   void add_copied(std::int64_t bytes) {
     for (CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) scope->copied_ += bytes;
   }
+  void add_moved(std::int64_t bytes) {
+    for (CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) scope->moved_ += bytes;
+  }
 
  private:
   CommunicationLimit limit_;
   Source source_;
   CommunicationScope* outer_;
   std::vector<CommunicationTotal> totals_;
-  std::int64_t copied_ = 0;
+  std::int64_t copied_ = 0, moved_ = 0;
 
   template <class Of> std::int64_t total(std::string_view axis, Of of) const {
     std::int64_t n = 0;

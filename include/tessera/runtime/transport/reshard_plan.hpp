@@ -23,6 +23,7 @@
 #include <tessera/runtime/memory/past_caches.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/box_index.hpp>
+#include <tessera/runtime/transport/holders.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -49,11 +50,14 @@ class ReshardPlan {
     });
   }
 
-  int add_destination(const Box& box, const kernels::Strides& strides) {
+  /// `held_by`: the devices that hold it. Shards of which nothing is said are on one device.
+  int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by = {}) {
     source_of_.push_back(none);
-    return add_shard(destinations_, box, strides);
+    return add_shard(destinations_, {box, strides, held_by});
   }
-  int add_source(const Box& box, const kernels::Strides& strides) { return add_shard(sources_, box, strides); }
+  int add_source(const Box& box, const kernels::Strides& strides, const Holders& held_by = {}) {
+    return add_shard(sources_, {box, strides, held_by});
+  }
   int add_destination(const Box& box) { return add_destination(box, kernels::contiguous_strides(extents(box))); }
   int add_source(const Box& box) { return add_source(box, kernels::contiguous_strides(extents(box))); }
 
@@ -80,7 +84,11 @@ class ReshardPlan {
       index.for_each_overlap(to.box, [&](std::size_t group, const Box& overlap) {
         const int input = first + static_cast<int>(group) * partials;
         add_piece({destination, input, partials, 0, overlap, 0});
-        missing -= volume(extents(overlap));
+        const std::int64_t elements = volume(extents(overlap));
+        missing -= elements;
+        moved_ += elements * static_cast<std::int64_t>(size_of(type_)) * sends(to.held_by, partials, [&](int i) {
+                    return shard(sources_, inputs_[static_cast<std::size_t>(input + i)]).held_by;
+                  });
         const Shard& from = shard(sources_, inputs_[static_cast<std::size_t>(input)]);
         if (partials == 1 && from.box == to.box && from.strides == to.strides)
           source_of_[static_cast<std::size_t>(destination)] = inputs_[static_cast<std::size_t>(input)];
@@ -110,6 +118,8 @@ class ReshardPlan {
   }
   /// Bytes that a run reads and writes.
   std::int64_t bytes() const { return bytes_; }
+  /// Bytes that must cross from one device to another in a run, those of all devices together: see `sends`.
+  std::int64_t moved_bytes() const { return moved_; }
 
   /// Runs on shards at these addresses, in the order of their declaration.
   void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
@@ -129,6 +139,7 @@ class ReshardPlan {
   struct Shard {
     Box box;
     kernels::Strides strides;
+    Holders held_by;
   };
   /// A box of one destination and the inputs that make it: none for the identity, several for partial values.
   struct Piece {
@@ -156,7 +167,7 @@ class ReshardPlan {
   std::vector<int> inputs_;
   std::vector<Piece> pieces_;
   std::int64_t weight_ = 0;
-  std::int64_t bytes_ = 0, written_ = 0;
+  std::int64_t bytes_ = 0, written_ = 0, moved_ = 0;
 
   static const Shard& shard(const std::vector<Shard>& shards, int index) {
     if (index < 0 || index >= static_cast<int>(shards.size()))
@@ -164,14 +175,15 @@ class ReshardPlan {
     return shards[static_cast<std::size_t>(index)];
   }
 
-  int add_shard(std::vector<Shard>& shards, const Box& box, const kernels::Strides& strides) {
+  int add_shard(std::vector<Shard>& shards, const Shard& added) {
+    const auto& [box, strides, held_by] = added;
     const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
                              : !sources_.empty()    ? sources_[0].box.begin.size()
                                                     : box.begin.size();
     if (box.begin.size() != rank || box.end.size() != rank || strides.size() != rank)
       fail(errc::graph_invalid, "[reshard] one rank: a shard of rank ", box.begin.size(), " with ", strides.size(),
            " strides among shards of rank ", rank);
-    shards.push_back({box, strides});
+    shards.push_back(added);
     return static_cast<int>(shards.size()) - 1;
   }
 
@@ -274,55 +286,6 @@ class ReshardPlan {
     }
   }
 };
-
-/// How a tensor gets from one sharding to another on the same mesh. Sources and destinations are the distinct shards,
-/// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
-///
-/// Axes unreduced in `from` alone are reduced, in mesh order; those in both stay partial; those in `to` alone split the
-/// value into partial ones: all of it at index 0 and the identity elsewhere (zeros for a sum, ones for a product), all
-/// of it everywhere for max and min.
-inline ReshardPlan plan_reshard(DType type, const Shape& shape, const Mesh& mesh, const Sharding& from,
-                                const Sharding& to, kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>) {
-  const unsigned kept = from.unreduced & to.unreduced, fresh = to.unreduced & ~kept, reduced = from.unreduced & ~kept;
-  if (kept != 0 && from.reduction != to.reduction)
-    fail(errc::graph_invalid, "[reshard] one reduction: from ", text(from, mesh), " to ", text(to, mesh));
-  const unsigned split = from.used_axes() & ~unsigned{from.unreduced};
-  const auto size_over = [&](unsigned axes) {
-    int size = 1;
-    for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (axes >> axis & 1) size *= mesh.axis_size(axis);
-    return size;
-  };
-  const auto index_over = [&](unsigned axes, const Coordinates& at) {
-    int index = 0;
-    for (int axis = 0; axis < mesh.rank(); ++axis)
-      if (axes >> axis & 1) index = index * mesh.axis_size(axis) + at[static_cast<std::size_t>(axis)];
-    return index;
-  };
-
-  ReshardPlan plan(type, from.unreduced != 0 ? from.reduction : to.reduction, reduce);
-  const int partials = size_over(reduced), boxes = size_over(split);
-  const ShardGrid sources(mesh, from), destinations(mesh, to);
-  std::vector<int> order(static_cast<std::size_t>(sources.count()));  // [kept, box, partial]
-  for (int i = 0; i < sources.count(); ++i) {
-    const Coordinates at = sources.coordinates(i);
-    const int place = (index_over(kept, at) * boxes + index_over(split, at)) * partials + index_over(reduced, at);
-    order[static_cast<std::size_t>(place)] = plan.add_source(shard_box(shape, from, mesh, at));
-  }
-  std::vector<std::vector<int>> targets(static_cast<std::size_t>(size_over(kept)));
-  for (int i = 0; i < destinations.count(); ++i) {
-    const Coordinates at = destinations.coordinates(i);
-    const int destination = plan.add_destination(shard_box(shape, to, mesh, at));
-    if (!facts_of(to.reduction).idempotent && index_over(fresh, at) != 0)
-      plan.fill_identity(destination);
-    else
-      targets[static_cast<std::size_t>(index_over(kept, at))].push_back(destination);
-  }
-  const auto group = static_cast<std::size_t>(boxes * partials);
-  for (std::size_t k = 0; k < targets.size(); ++k)
-    plan.fill(targets[k], std::span<const int>(order).subspan(k * group, group), partials);
-  return plan;
-}
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
 

@@ -1,0 +1,509 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../../support/interpreted_kernel.hpp"
+#include "../../support/program_units.hpp"
+#include "../../support/random_program.hpp"
+#include "../../support/stored.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/graph/fuse/lower_fused.hpp>
+#include <tessera/graph/ir/print.hpp>
+#include <tessera/partition/plan/explain.hpp>
+#include <tessera/partition/plan/make_plan.hpp>
+#include <tessera/partition/plan/verify_plan.hpp>
+#include <tessera/runtime/executor/executable.hpp>
+#include <tessera/runtime/steps/step_code.hpp>
+#include <tessera/tensor/program.hpp>
+
+// Random graphs on random meshes, planned and executed as any other program is: the arena, donations, fused steps and
+// collectives are those that ship. Only the fused kernels, which the compiler makes of constant programs, are
+// interpreted. What comes out is compared with the dense oracle's evaluation of the graph as it was before
+// simplification.
+//
+//   TESSERA_CASES=100000        so many programs
+//   TESSERA_FIRST_CASE=5000     other programs than usual
+//   TESSERA_CASE=1234           this one alone, with its plan
+namespace {
+
+namespace ts = tessera;
+using namespace oracle;
+
+/// A program and everything that it runs on.
+struct Case {
+  ts::Module module;
+  std::vector<Array> values;
+  std::vector<std::size_t> stacked;
+  ts::Mesh mesh;
+  std::vector<ts::PartitionSpec> specs;  ///< of the arguments
+  bool held = false;                     ///< arguments are not given up
+  bool rounds = false;                   ///< to bf16
+};
+
+/// What ran so far, so that nothing is silently left out.
+struct Seen {
+  std::map<std::string, int> units, operations, steps, fusions, collectives, roles;
+  int programs = 0, refused = 0, ill_conditioned = 0, donated = 0;
+};
+
+std::string unit_name(ts::UnitKind kind) {
+  constexpr const char* names[] = {"fused",  "contraction", "layout", "indexed", "random", "constraint",
+                                   "repeat", "attention",   "scan",   "sort",    "fold",   "along"};
+  static_assert(std::size(names) == ts::unit_kinds);
+  return names[static_cast<std::size_t>(kind)];
+}
+std::string fusion_name(ts::Fusion fusion) {
+  constexpr const char* names[] = {"apart", "epilogue", "into_result", "rounding", "sum"};
+  return names[static_cast<std::size_t>(fusion)];
+}
+std::string role_name(ts::ValueRole role) {
+  constexpr const char* names[] = {"argument", "intermediate", "output", "view", "fused", "host"};
+  return names[static_cast<std::size_t>(role)];
+}
+
+/// Up to 16 devices on up to three axes, of even and odd sizes.
+ts::Mesh random_mesh(std::mt19937& random) {
+  const char* names[] = {"x", "y", "z"};
+  ts::AxisTable axes;
+  int devices = 1;
+  for (int axis = 0, rank = static_cast<int>(random() % 4); axis < rank; ++axis) {
+    const int sizes[] = {2, 2, 3, 4, 4, 1};
+    const int size = std::min(sizes[random() % 6], 16 / devices);
+    axes.push_back({names[axis], size});
+    devices *= size;
+  }
+  std::vector<std::int32_t> order;
+  if (random() % 3 == 0) {
+    for (int device = 0; device < devices; ++device) order.push_back(device);
+    std::shuffle(order.begin(), order.end(), random);
+  }
+  return ts::Mesh(axes, ts::DeviceOrder(order.data(), order.size()));
+}
+
+/// Gives each axis, or each half of an axis of four, to a random dim or to none.
+ts::PartitionSpec random_spec(std::mt19937& random, const ts::Mesh& mesh, int rank) {
+  std::vector<std::string> parts;
+  for (const ts::Axis& axis : mesh.axes()) {
+    const std::string name(axis.name.view());
+    if (axis.size == 4 && random() % 4 == 0) {
+      parts.push_back(name + ":(1)2");
+      if (random() % 2 == 0) parts.push_back(name + ":(2)2");
+    } else {
+      parts.push_back(name);
+    }
+  }
+  std::shuffle(parts.begin(), parts.end(), random);
+  ts::PartitionSpec spec;
+  for (int d = 0; d < rank; ++d) spec.entries.push_back(ts::SpecEntry());
+  for (const std::string& part : parts)
+    if (const auto d = static_cast<int>(random() % static_cast<unsigned>(rank + 1)); d < rank)
+      spec.entries[static_cast<std::size_t>(d)].axes.push_back(ts::Name(part));
+  // Parts of one axis in one dim are written major first.
+  for (ts::SpecEntry& entry : spec.entries) {
+    std::vector<ts::Name> names(entry.axes.begin(), entry.axes.end());
+    std::stable_sort(names.begin(), names.end(),
+                     [](const ts::Name& a, const ts::Name& b) { return a.view() < b.view(); });
+    if (std::any_of(names.begin(), names.end(), [](const ts::Name& n) { return n.view().find(':') != n.view().npos; }))
+      for (std::size_t i = 0; i < names.size(); ++i) entry.axes[i] = names[i];
+  }
+  return random() % 6 == 0 ? spec.gathered_on_use() : spec;
+}
+
+const Node& argument_of(const Case& c, std::size_t index) {
+  for (const Node& node : c.module.main().nodes)
+    if ((node.is_argument() || node.is_dim() || node.is_scalar()) && node.index() == static_cast<int>(index))
+      return node;
+  throw std::logic_error("an argument that the program lacks");
+}
+
+Case random_case(unsigned seed, bool gradients, bool smooth) {
+  std::mt19937 random(seed);
+  Case c;
+  c.mesh = random_mesh(random);
+  RandomProgramOptions options;
+  options.every_operation = true;
+  options.smooth = smooth;
+  options.type = smooth || random() % 3 > 0 ? ts::DType::f64 : ts::DType::f32;
+  options.spec = [&](int rank) { return random_spec(random, c.mesh, rank); };
+  RandomProgram made(seed, 3 + static_cast<int>(random() % 10), options);
+  c.module = made.finish(gradients, false).module;
+  c.values = made.arguments;
+  c.stacked = made.stacked_arguments;
+  c.rounds = made.rounds;
+  c.held = random() % 2 == 0;
+  for (std::size_t i = 0; i < c.values.size(); ++i) {
+    const bool stacked = std::find(c.stacked.begin(), c.stacked.end(), i) != c.stacked.end();
+    c.specs.push_back(random_spec(random, c.mesh, static_cast<int>(c.values[i].shape.size()) - (stacked ? 1 : 0)));
+  }
+  for (std::size_t i = 0; i < c.values.size(); ++i)
+    if (argument_of(c, i).dtype == ts::DType::f32)
+      for (double& v : c.values[i].data) v = static_cast<double>(static_cast<float>(v));
+  return c;
+}
+
+ts::Leaf stored_argument(const Case& c, std::size_t i) {
+  const Node& node = argument_of(c, i);
+  ts::Leaf leaf;
+  leaf.is_number = !node.is_argument();
+  if (leaf.is_number) {
+    if (node.is_dim())
+      leaf.number = static_cast<std::int64_t>(c.values[i].data[0]);
+    else
+      leaf.number = c.values[i].data[0];
+    return leaf;
+  }
+  leaf.stacked = ts::is_stacked_argument(node);
+  Shape shape = c.values[i].shape;
+  if (leaf.stacked) shape.erase(0);
+  const std::int64_t layers = leaf.stacked ? c.values[i].shape[0] : 1;
+  for (std::int64_t l = 0; l < layers; ++l)
+    leaf.layers.push_back(
+        store(c.mesh, node.dtype, c.specs[i], shape, c.values[i].data.data() + l * ts::volume(shape)));
+  return leaf;
+}
+
+void note(Seen& seen, const ts::CompiledProgram& compiled, const ts::Plan& plan) {
+  for (int g = 0; g < compiled.program.graph_count; ++g) {
+    const GraphView& graph = compiled.program.graphs[g];
+    for (int id = 0; id < graph.size; ++id) ++seen.operations[std::string(ts::row_of(graph[id]).name)];
+    for (int u = 0; u < compiled.units[g].count; ++u) ++seen.units[unit_name(compiled.units[g][u].kind)];
+    for (const ts::PlanStep& step : plan.graphs[static_cast<std::size_t>(g)].steps) {
+      ++seen.steps[step.kind == ts::StepKind::compute   ? "compute"
+                   : step.kind == ts::StepKind::reshard ? "reshard"
+                                                        : "repeat"];
+      ++seen.fusions[fusion_name(step.fusion)];
+      for (const ts::CollectiveInfo& collective : step.collectives)
+        ++seen.collectives[std::string(name_of(collective.kind))];
+    }
+    for (const ts::PlanValue& value : plan.graphs[static_cast<std::size_t>(g)].values)
+      ++seen.roles[role_name(value.role)];
+  }
+  for (const std::int32_t donor : plan.main().donated) seen.donated += donor >= 0;
+}
+
+/// What is wrong with a run of a program; empty: nothing. `plan_text`: its plan.
+std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullptr) {
+  const Program original(c.module, static_cast<int>(c.values.size()));
+  std::vector<Array> want;
+  try {
+    want = run(original.view(), c.values, draw_philox);
+  } catch (const std::logic_error& e) {
+    return std::string("the program is none: ") + e.what();
+  }
+  try {
+    ts::Module module = c.module;
+    ts::simplify(module);
+    const Program program(std::move(module), static_cast<int>(c.values.size()));
+    ts::verify(program.view());
+    const ts::tests::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
+    std::vector<ts::UnitsView> units;
+    for (const ts::Units& graph : owned.graphs) units.push_back(graph.view());
+    const InterpretedKernels kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
+    const ts::runtime::StepCode& code = ts::runtime::step_code<ts::runtime::StepNeeds::everything()>();
+    const ts::ProgramView view = program.view();
+    const ts::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
+    std::vector<ts::Leaf> leaves;
+    for (std::size_t i = 0; i < c.values.size(); ++i) leaves.push_back(stored_argument(c, i));
+    ts::Mesh mesh = c.mesh;
+    const std::vector<ts::ArgumentInfo> infos = ts::detail::describe(compiled, leaves, mesh);
+    ts::Plan plan = ts::make_plan(view, units.data(), c.mesh, infos.data(), static_cast<int>(infos.size()));
+    if (plan_text != nullptr) *plan_text = ts::explain(plan, view, units.data());
+    ts::verify_plan(plan, view, units.data());
+    note(seen, compiled, plan);
+    ts::runtime::Executable executable(compiled, std::move(plan));
+    std::vector<ts::Leaf> copies;
+    if (c.held) copies = leaves;
+    std::vector<Array> got;
+    {
+      ts::CommunicationScope scope;
+      for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
+      for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k)
+        if (const auto kind = static_cast<ts::Collective>(k); scope.count(kind) != executable.plan().count(kind))
+          return ts::concat_text("as many ", name_of(kind), " as planned: ", scope.count(kind), " ran");
+      if (scope.wire_bytes() != executable.plan().wire_bytes()) return "other bytes were sent than planned";
+    }
+    if (c.held) {
+      for (std::size_t i = 0; i < leaves.size(); ++i)
+        if (!difference(load(copies[i]), c.values[i], 0).empty())
+          return ts::concat_text("argument ", i, " was written to");
+      std::size_t k = 0;
+      for (const ts::Leaf& leaf : executable.run(leaves))
+        if (const std::string found = difference(load(leaf), got[k++], 0); !found.empty())
+          return ts::concat_text("result ", k - 1, " of a second run: ", found);
+    }
+    std::vector<std::vector<Array>> moved;
+    for (std::size_t k = 0; k < want.size(); ++k) {
+      const DType type = original.main()[original.main().outputs[k]].dtype;
+      const double tolerance = !ts::is_floating(type) ? 0 : c.rounds ? 2e-2 : type == DType::f64 ? 1e-11 : 2e-5;
+      std::string found = difference(got[k], want[k], tolerance);
+      if (found.empty()) continue;
+      // Where rounding alone moves the result as far, the program says nothing.
+      double bound = 0;
+      for (unsigned n = 0; n < 6; ++n) {
+        if (moved.size() <= n) moved.push_back(run(original.view(), c.values, draw_philox, Rounding(n)));
+        for (std::size_t i = 0; i < want[k].data.size(); ++i)
+          bound = std::max(bound, std::fabs(moved[n][k].data[i] - want[k].data[i]));
+      }
+      if (bound > 0 && difference(got[k], want[k], 20 * bound / largest(want[k], 0.1)).empty()) {
+        ++seen.ill_conditioned;
+        continue;
+      }
+      return ts::concat_text("result ", k, ": ", found);
+    }
+  } catch (const ts::error& e) {
+    if (e.id() == ts::errc::unsupported || e.id() == ts::errc::capacity) {
+      ++seen.refused;
+      return {};
+    }
+    return e.what();
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  return {};
+}
+
+/// A failing program, made as small as it stays failing: each node in turn becomes the only result, then an argument
+/// that has the node's value, and arguments are replicated one after the other.
+class Shrinker {
+ public:
+  explicit Shrinker(Case failing) : best_(std::move(failing)) {}
+
+  Case shrunk() {
+    keep_one_result();
+    for (int round = 0; round < 3; ++round) {
+      const int before = best_.module.main().size();
+      cut();
+      keep_one_result();
+      if (best_.module.main().size() == before) break;
+    }
+    replicate();
+    return best_;
+  }
+
+ private:
+  Case best_;
+  Seen ignored_;
+
+  bool fails(const Case& c) {
+    try {
+      const std::string found = defect_of(c, ignored_);
+      return !found.empty() && found.find("the program is none") == std::string::npos;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+  bool take(Case candidate) {
+    if (!fails(candidate)) return false;
+    best_ = std::move(candidate);
+    return true;
+  }
+  void keep_one_result() {
+    const ts::Graph& graph = best_.module.main();
+    const int size = graph.size();
+    for (int id = 0; id < size; ++id) {
+      const Node& node = best_.module.main()[id];
+      if (node.is_repeat() || (node.rank == 0 && !node.is_projection() &&
+                               ts::host_scalars(best_.module.main().view())[static_cast<std::size_t>(id)]))
+        continue;
+      Case candidate = best_;
+      candidate.module.main().outputs = {id};
+      if (take(without_dead_nodes(std::move(candidate)))) return;
+    }
+  }
+  /// Only what the results need, and only the arguments that are read.
+  static Case without_dead_nodes(Case c) {
+    const ts::Graph old = c.module.main();
+    std::vector<bool> needed(static_cast<std::size_t>(old.size()), false);
+    for (const std::int32_t id : old.outputs) needed[static_cast<std::size_t>(id)] = true;
+    for (int id = old.size() - 1; id >= 0; --id)
+      for (int i = 0; needed[static_cast<std::size_t>(id)] && i < old[id].arity; ++i)
+        if (old.operand(id, i) >= 0) needed[static_cast<std::size_t>(old.operand(id, i))] = true;
+    return rebuilt(std::move(c), needed, -1, {});
+  }
+  /// The nodes that are needed; node `argument` is an argument that has this value.
+  static Case rebuilt(Case c, const std::vector<bool>& needed, int argument, const Array& value) {
+    const ts::Graph old = c.module.main();
+    ts::Graph made;
+    std::vector<std::int32_t> to(static_cast<std::size_t>(old.size()), -1);
+    std::vector<Array> values;
+    std::vector<ts::PartitionSpec> specs;
+    for (int id = 0; id < old.size(); ++id) {
+      if (!needed[static_cast<std::size_t>(id)]) continue;
+      Node node = old[id];
+      std::vector<std::int32_t> operands;
+      if (id == argument) {
+        node = ts::argument_node(static_cast<int>(values.size()), node.dtype, node.rank, node.unit);
+        values.push_back(value);
+        specs.push_back({});
+      } else {
+        for (int i = 0; i < node.arity; ++i)
+          operands.push_back(old.operand(id, i) < 0 ? -1 : to[static_cast<std::size_t>(old.operand(id, i))]);
+        if (node.is_argument() || node.is_dim() || node.is_scalar()) {
+          values.push_back(c.values[static_cast<std::size_t>(node.index())]);
+          specs.push_back(c.specs[static_cast<std::size_t>(node.index())]);
+          node.value = static_cast<double>(values.size() - 1);
+        }
+      }
+      to[static_cast<std::size_t>(id)] = made.add(node, operands.data(), static_cast<int>(operands.size()));
+    }
+    for (const std::int32_t id : old.outputs) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
+    c.module.main() = std::move(made);
+    c.values = std::move(values);
+    c.specs = std::move(specs);
+    return c;
+  }
+  void cut() {
+    for (int id = best_.module.main().size() - 2; id >= 0; --id) {
+      if (id >= best_.module.main().size() - 1) continue;
+      const Node node = best_.module.main()[id];
+      const auto host = ts::host_scalars(best_.module.main().view());
+      if (node.is_argument() || node.is_repeat() || host[static_cast<std::size_t>(id)] != 0) continue;
+      Case all = best_;
+      all.module.main().outputs = {id};
+      std::vector<Array> value;
+      try {
+        value = run(Program(all.module, static_cast<int>(all.values.size())).view(), all.values, draw_philox);
+      } catch (const std::exception&) {
+        continue;
+      }
+      std::vector<bool> everything(static_cast<std::size_t>(best_.module.main().size()), true);
+      take(without_dead_nodes(rebuilt(best_, everything, id, value[0])));
+    }
+  }
+  void replicate() {
+    for (std::size_t i = 0; i < best_.specs.size(); ++i) {
+      Case candidate = best_;
+      candidate.specs[i] = {};
+      take(std::move(candidate));
+    }
+  }
+};
+
+std::string text_of_case(const Case& c) {
+  std::string text = "on " + c.mesh.text() + (c.held ? ", arguments held" : "") + "\n";
+  for (std::size_t i = 0; i < c.values.size(); ++i)
+    text += ts::concat_text("  argument ", i, ": ", ts::shape_text(argument_of(c, i).dtype, c.values[i].shape),
+                            c.specs[i].text(), "\n");
+  return text + ts::text_of(Program(c.module, static_cast<int>(c.values.size())).view());
+}
+
+int environment(const char* name, int usual) {
+  const char* const given = std::getenv(name);
+  return given == nullptr ? usual : std::atoi(given);
+}
+
+template <class Names> std::string missing(const std::map<std::string, int>& seen, const Names& all) {
+  std::string text;
+  for (const auto& name : all)
+    if (!seen.contains(std::string(name))) text += std::string(name) + " ";
+  return text;
+}
+template <class... Operation> std::set<std::string> names_of(ts::ops::OperationList<Operation...>) {
+  return {std::string(ts::ops::row_v<Operation>.name)...};
+}
+std::string text_of(const std::map<std::string, int>& seen) {
+  std::string text;
+  for (const auto& [name, count] : seen) text += ts::concat_text(" ", name, " ", count);
+  return text;
+}
+
+void expect_runs(unsigned seed, bool gradients, bool smooth, Seen& seen) {
+  const Case c = random_case(seed, gradients, smooth);
+  ++seen.programs;
+  const std::string found = defect_of(c, seen);
+  if (found.empty()) return;
+  const Case small = Shrinker(c).shrunk();
+  std::string plan;
+  const std::string left = defect_of(small, seen, &plan);
+  ADD_FAILURE() << "case " << seed << ": " << found << "\nmade smaller: " << left << "\n"
+                << text_of_case(small) << plan;
+}
+
+// A third of the programs are gradients.
+TEST(RandomPrograms, GiveWhatTheGraphSays) {
+  Seen seen;
+  if (const int one = environment("TESSERA_CASE", -1); one >= 0) {
+    const Case c = random_case(static_cast<unsigned>(one), one % 3 == 0, false);
+    std::string plan;
+    const std::string found = defect_of(c, seen, &plan);
+    std::cout << text_of_case(c) << plan << found << "\n";
+    expect_runs(static_cast<unsigned>(one), one % 3 == 0, false, seen);
+    return;
+  }
+  const int first = environment("TESSERA_FIRST_CASE", 0), count = environment("TESSERA_CASES", 2400);
+  for (int i = first; i < first + count && !HasFailure(); ++i)
+    expect_runs(static_cast<unsigned>(i), i % 3 == 0, false, seen);
+  std::cout << seen.programs << " programs: " << seen.refused << " refused, " << seen.ill_conditioned
+            << " results that rounding decides, " << seen.donated << " results that may be written over arguments\n"
+            << "units:" << text_of(seen.units) << "\noperations:" << text_of(seen.operations)
+            << "\nsteps:" << text_of(seen.steps) << "\nfusions:" << text_of(seen.fusions)
+            << "\ncollectives:" << text_of(seen.collectives) << "\nroles:" << text_of(seen.roles) << "\n";
+  if (HasFailure() || count < 1000) return;
+  EXPECT_LT(seen.refused, seen.programs / 20);
+  EXPECT_LT(seen.ill_conditioned, seen.programs / 20);
+  EXPECT_GT(seen.donated, 0);
+  std::set<std::string> operations = names_of(ts::ops::Operations{});
+  operations.erase("axis_size");  // depends on the mesh: no program of one device says what it is
+  EXPECT_EQ(missing(seen.operations, operations), "");
+  std::set<std::string> units, fusions, roles, collectives;
+  for (int k = 0; k < ts::unit_kinds; ++k) units.insert(unit_name(static_cast<ts::UnitKind>(k)));
+  for (int k = 0; k <= static_cast<int>(ts::Fusion::sum); ++k) fusions.insert(fusion_name(static_cast<ts::Fusion>(k)));
+  for (int k = 0; k <= static_cast<int>(ts::ValueRole::host); ++k)
+    roles.insert(role_name(static_cast<ts::ValueRole>(k)));
+  for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k)
+    collectives.insert(std::string(name_of(static_cast<ts::Collective>(k))));
+  EXPECT_EQ(missing(seen.units, units), "");
+  EXPECT_EQ(missing(seen.fusions, fusions), "");
+  EXPECT_EQ(missing(seen.roles, roles), "");
+  EXPECT_EQ(missing(seen.collectives, collectives), "");
+  EXPECT_EQ(missing(seen.steps, std::set<std::string>{"compute", "reshard", "repeat"}), "");
+}
+
+// The gradient in a random direction against central differences of the dense evaluation, and the run against both.
+TEST(RandomPrograms, GradientsAreThoseOfDifferences) {
+  Seen seen;
+  const int first = environment("TESSERA_FIRST_CASE", 0), count = environment("TESSERA_CASES", 2400) / 8;
+  for (int i = first; i < first + count && !HasFailure(); ++i) {
+    const auto seed = static_cast<unsigned>(i) + 1000000u;
+    expect_runs(seed, true, true, seen);
+    const Case c = random_case(seed, true, true);
+    const Program program(c.module, static_cast<int>(c.values.size()));
+    const std::vector<Array> result = run(program.view(), c.values, draw_philox);
+    std::vector<Array> up = c.values, down = c.values;
+    double slope = 0, scale = 1e-3;
+    std::size_t k = 1;
+    for (std::size_t a = 0; a + 1 < c.values.size(); ++a) {  // the last argument has the weights
+      const Node& node = argument_of(c, a);
+      if (!node.is_argument() || !ts::is_floating(node.dtype)) continue;
+      const Array direction = random_array(c.values[a].shape, seed + static_cast<unsigned>(a));
+      for (std::size_t e = 0; e < direction.data.size(); ++e) {
+        const double step = 1e-5 * direction.data[e];
+        up[a].data[e] += step;
+        down[a].data[e] -= step;
+        // A gradient that is zero everywhere may be a number.
+        const Array& own = result.at(k);
+        const double term = own.data[own.data.size() == 1 ? 0 : e] * direction.data[e];
+        slope += term;
+        scale += std::fabs(term);
+      }
+      ++k;
+    }
+    const double above = run(program.view(), up, draw_philox)[0].data[0];
+    const double below = run(program.view(), down, draw_philox)[0].data[0];
+    EXPECT_NEAR((above - below) / 2e-5, slope, 1e-5 * scale + 1e-8 * std::fabs(above)) << "case " << seed << "\n"
+                                                                                       << text_of_case(c);
+  }
+  std::cout << seen.programs << " programs\n";
+}
+
+}  // namespace
