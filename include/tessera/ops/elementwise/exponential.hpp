@@ -209,6 +209,7 @@ template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::cu
 }
 
 /// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; NaN of NaN, 1 and -1 at the infinities.
+/// Within 2.5 ulp; of double 1 ulp, element by element.
 template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }
