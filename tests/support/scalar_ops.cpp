@@ -1,6 +1,7 @@
 #include "scalar_ops.hpp"
 
 #include <cmath>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +12,31 @@ namespace oracle {
 double apply(Op op, DType to, DType from, double a, double b, double c) {
   if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return std::erf(a);
   if (op == tessera::ops::op_v<tessera::ops::Atan2Op>) return std::atan2(a, b);
+  static const std::map<Op, double (*)(double)> functions = {
+      {tessera::ops::op_v<tessera::ops::SoftplusOp>,
+       [](double x) { return std::log1p(std::exp(-std::fabs(x))) + std::fmax(x, 0); }},
+      {tessera::ops::op_v<tessera::ops::SinOp>, std::sin},
+      {tessera::ops::op_v<tessera::ops::CosOp>, std::cos},
+      {tessera::ops::op_v<tessera::ops::TanOp>, std::tan},
+      {tessera::ops::op_v<tessera::ops::AsinOp>, std::asin},
+      {tessera::ops::op_v<tessera::ops::AcosOp>, std::acos},
+      {tessera::ops::op_v<tessera::ops::AtanOp>, std::atan},
+      {tessera::ops::op_v<tessera::ops::SinhOp>, std::sinh},
+      {tessera::ops::op_v<tessera::ops::CoshOp>, std::cosh},
+      {tessera::ops::op_v<tessera::ops::AsinhOp>, std::asinh},
+      {tessera::ops::op_v<tessera::ops::AcoshOp>, std::acosh},
+      {tessera::ops::op_v<tessera::ops::AtanhOp>, std::atanh},
+      {tessera::ops::op_v<tessera::ops::Expm1Op>, std::expm1},
+      {tessera::ops::op_v<tessera::ops::Log1pOp>, std::log1p},
+      {tessera::ops::op_v<tessera::ops::Exp2Op>, std::exp2},
+      {tessera::ops::op_v<tessera::ops::Log2Op>, std::log2},
+      {tessera::ops::op_v<tessera::ops::Log10Op>, std::log10},
+      {tessera::ops::op_v<tessera::ops::FloorOp>, std::floor},
+      {tessera::ops::op_v<tessera::ops::CeilOp>, std::ceil},
+      {tessera::ops::op_v<tessera::ops::TruncOp>, std::trunc},
+      {tessera::ops::op_v<tessera::ops::RoundOp>, std::nearbyint},
+  };
+  if (const auto found = functions.find(op); found != functions.end()) return found->second(a);
   switch (op) {
     case Op::neg:
       return -a;
