@@ -217,7 +217,7 @@ template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::cu
 }
 
 /// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; -1 and 1 at the infinities, NaN gives
-/// NaN. Error: 2.4 ulp for f32; 68 ulp for f64 (near |x| = 2.2). f64 operands beyond 1e60 in magnitude give NaN.
+/// NaN. Error: 2.4 ulp for f32; f64 is computed by the C library, within 1 ulp.
 template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }
