@@ -241,6 +241,12 @@ inline constexpr ReducedTypes all_partial_types = [] {
     all.add(reduction, all_dtypes);
   return all;
 }();
+/// All that there are: those of collectives that are called as functions.
+inline constexpr ReducedTypes all_combined_types = [] {
+  ReducedTypes all;
+  for (int r = 0; r < static_cast<int>(reduction_count); ++r) all.add(static_cast<Reduction>(r), all_dtypes);
+  return all;
+}();
 inline constexpr ReducedTypes all_scanned_types = [] {
   ReducedTypes all;
   for (const Reduction reduction : {Reduction::sum, Reduction::product}) all.add(reduction, all_dtypes);

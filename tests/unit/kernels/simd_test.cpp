@@ -45,7 +45,9 @@ TYPED_TEST(Memory, LoadsAndStoresPartly) {
     std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>> from(static_cast<std::size_t>(count)),
         to(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) from[static_cast<std::size_t>(i)] = element<T>(i);
-    const auto lanes = load_partial(reinterpret_cast<const T*>(from.data()), count);
+    alignas(64) T padded[width];
+    pad_copy(padded, reinterpret_cast<const T*>(from.data()), count);
+    const auto lanes = load(padded);
     store_partial(reinterpret_cast<T*>(to.data()), lanes, count);
     EXPECT_EQ(from, to);
     T all[width];
@@ -62,11 +64,9 @@ TYPED_TEST(Memory, Strides) {
     T* const to = reinterpret_cast<T*>(raw_to.data());
     for (int i = 0; i < 3 * width; ++i) from[i] = element<T>(i);
     const int start = stride < 0 ? 2 * width : 0;
-    const auto lanes = load_strided(from + start, stride);
-    store_strided(to + start, lanes, stride);
     T all[width];
-    store(all, lanes);
-    for (int i = 0; i < width; ++i) EXPECT_EQ(all[i], from[start + i * stride]);
+    for (int i = 0; i < width; ++i) all[i] = from[start + i * stride];
+    store_strided(to + start, load(all), stride);
     for (int i = 0; stride != 0 && i < width; ++i) EXPECT_EQ(to[start + i * stride], from[start + i * stride]);
   }
 }
@@ -391,6 +391,32 @@ TEST(LaneMath, Atan2) {
   const auto steep = [](const auto& x) { return apply<ops::op_v<ops::Atan2Op>>(splat<float>(3), x); };
   expect_accurate_floats(
       steep, [](auto x) { return std::atan2(3, x); }, 2.5);
+}
+
+// Remainders are exact, and shifts by all bits and more move everything out.
+TEST(LaneMath, RemaindersAndBits) {
+  expect_special_pairs<ops::FmodOp, float>(std::fmod, 0);
+  expect_special_pairs<ops::FmodOp, double>(std::fmod, 0);
+  const auto made = []<class Operation>(Operation, std::int32_t x, std::int32_t y) {
+    std::int32_t to[width];
+    store(to, apply<ops::op_v<Operation>>(splat<std::int32_t>(x), splat<std::int32_t>(y)));
+    std::int64_t wide[width];
+    store(wide, apply<ops::op_v<Operation>>(splat<std::int64_t>(x), splat<std::int64_t>(y)));
+    EXPECT_TRUE(to[0] == wide[0] || y >= 31) << x << ", " << y;
+    return to[0];
+  };
+  EXPECT_EQ(made(ops::FmodOp{}, -7, 3), -1);
+  EXPECT_EQ(made(ops::FmodOp{}, -7, 0), -7);
+  EXPECT_EQ(made(ops::FmodOp{}, std::numeric_limits<std::int32_t>::min(), -1), 0);
+  EXPECT_EQ(made(ops::BitwiseAndOp{}, -7, 12), -7 & 12);
+  EXPECT_EQ(made(ops::BitwiseOrOp{}, -7, 12), -7 | 12);
+  EXPECT_EQ(made(ops::BitwiseXorOp{}, -7, 12), -7 ^ 12);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, -7, 3), -56);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, 7, 32), 0);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, 7, -1), 0);
+  EXPECT_EQ(made(ops::RightShiftOp{}, -7, 1), -4);
+  EXPECT_EQ(made(ops::RightShiftOp{}, -7, 40), -1);
+  EXPECT_EQ(made(ops::RightShiftOp{}, 7, -1), 0);
 }
 
 // The argument p that gelu gives exp carries four roundings (coefficient, square, sum, product), so its result is off

@@ -48,6 +48,7 @@ TEST(Elementwise, GradientOfEveryRow) {
   two([](const auto& x, const auto& y) { return x / y; }, second_order);
   two([](const auto& x, const auto& y) { return ts::pow(y, x); }, second_order);
   two([](const auto& x, const auto& y) { return ts::atan2(x, y); }, second_order);
+  two([](const auto& x, const auto& y) { return ts::fmod(3 * x, y) * ts::remainder(5 * x, y); }, first_order);
   two([](const auto& x, const auto& y) { return ts::minimum(x, y) * y; }, first_order);
   two([](const auto& x, const auto& y) { return ts::maximum(x, y) * x; }, first_order);
 
@@ -62,6 +63,13 @@ TEST(Elementwise, GradientOfEveryRow) {
   chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_and(x<y, x> 0), x * y, y); });
   chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_or(x<0, y> 1), x * y, y); });
   chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_not(x < 0), x * y, y); });
+  check_gradient<M, Int<2>>(
+      [](const auto& x, const auto& i) {
+        const auto bits = ts::bitwise_and(i, 6) + ts::bitwise_or(i, 9) * ts::bitwise_xor(i, 5) + ts::bitwise_not(i) +
+                          ts::bitwise_left_shift(i, 2) - ts::bitwise_right_shift(i, 1);
+        return bits * x * x;
+      },
+      {any(), Array(shape, {0, 1, -2, 3, 12, -7})}, second_order, &covered);
   check_gradient<Float<1>, M>([](const auto& x, const auto& y) { return ts::broadcast_like(x, y) * y; },
                               {random_array({3}, 4), any()}, second_order, &covered);
 
@@ -240,6 +248,29 @@ TEST(Elementwise, ClampAndLerp) {
       run(trace<decltype(line), Float<1>, Float<1>>().view(), {Array({2}, {1e17, -3}), Array({2}, {1, 0.1})})[0].data,
       {0, 0});
   check_gradient<M, M>([](const auto& a, const auto& b) { return ts::lerp(a, b, ts::sigmoid(a)); }, {any(), any(7)});
+}
+
+// torch.fmod, torch.remainder and torch.floor_divide; of integers by 0 PyTorch throws.
+TEST(Elementwise, Remainders) {
+  const auto f = [](const auto& x, const auto& y) {
+    return std::tuple(ts::fmod(x, y), ts::remainder(x, y), ts::floor_divide(x, y));
+  };
+  const Array x({8}, {-7, 7, -7, 7, 6, -0.0, 1, 5}), y({8}, {3, 3, -3, -3, -2, 3, INFINITY, 0});
+  const auto of = run(trace<decltype(f), Float<1>, Float<1>>().view(), {x, y});
+  expect_alike(of[0].data, {-1, 1, -1, 1, 0, -0.0, 1, NAN});
+  expect_alike(of[1].data, {2, 1, -1, -2, 0, -0.0, 1, NAN});
+  expect_alike(of[2].data, {-3, 2, 2, -3, -3, -0.0, 0, INFINITY});
+  const auto whole = run(trace<decltype(f), Int<1>, Int<1>>().view(),
+                         {Array({6}, {-7, 7, -7, 7, 6, -5}), Array({6}, {3, 3, -3, -3, -2, 0})});
+  expect_alike(whole[0].data, {-1, 1, -1, 1, 0, -5});
+  expect_alike(whole[2].data, {-3, 2, 2, -3, -3, 0});
+  const auto bools = [](const auto& a, const auto& b) {
+    return ts::cast<std::int32_t>(ts::bitwise_xor(a > 0, b > 0)) + 2 * ts::cast<std::int32_t>(ts::bitwise_not(a > 0)) +
+           4 * ts::cast<std::int32_t>(ts::bitwise_and(a > 0, ts::bitwise_or(a > 0, b > 0)));
+  };
+  expect_alike(
+      run(trace<decltype(bools), Float<1>, Float<1>>().view(), {Array({2}, {1, -1}), Array({2}, {1, 1})})[0].data,
+      {4, 3});
 }
 
 TEST(Elementwise, Classes) {

@@ -43,6 +43,15 @@ inline bool is_function_of_floats(tessera::Op op) {
          in(RoundingOperations{});
 }
 
+/// Of bools they are operations of logic.
+inline bool is_operation_on_bits(tessera::Op op) {
+  using namespace tessera::ops;
+  for (const tessera::Op own : {op_v<BitwiseAndOp>, op_v<BitwiseOrOp>, op_v<BitwiseXorOp>, op_v<BitwiseNotOp>,
+                                op_v<LeftShiftOp>, op_v<RightShiftOp>})
+    if (op == own) return true;
+  return false;
+}
+
 /// Which operations are tested on an element type, by each front: those that are defined for it. Those that take part
 /// in a gradient alone are for floating types, and what belongs to traced functions alone is in no expression.
 template <class T> bool is_tested(tessera::Op op, Front front) {
@@ -51,6 +60,8 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   const bool traced = front == Front::traced;
   if (op == tessera::ops::op_v<tessera::ops::ErfOp> || op == tessera::ops::op_v<tessera::ops::Atan2Op>)
     return stands_for_others<T> || (floats && traced);
+  if (op == tessera::ops::op_v<tessera::ops::FmodOp>) return !is_bool && (traced || stands_for_others<T>);
+  if (is_operation_on_bits(op)) return !is_bool && !floats && (traced || stands_for_others<T>);
   if (is_function_of_floats(op)) return floats && (traced || stands_for_others<T>);
   if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   switch (op) {
@@ -298,10 +309,15 @@ template <class T> constexpr auto arithmetic(const auto& x, const auto& y) {
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x));
   else if constexpr (ts::is_floating_v<T>)
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x), x - (-y), ts::abs(x), ts::relu(x),
-                      ts::sign(x), ts::pow(ts::abs(x) + 0.5, y));
+                      ts::sign(x), ts::pow(ts::abs(x) + 0.5, y), ts::fmod(x, 0.75));
   else
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x), x - (-y), ts::abs(x), ts::relu(x),
-                      ts::sign(x), ts::pow(x, ts::abs(y)), ts::truncate_div(x, y));
+                      ts::sign(x), ts::pow(x, ts::abs(y)), ts::truncate_div(x, y), ts::fmod(x, y));
+}
+constexpr auto bits(const auto& x, const auto& y) {
+  return std::tuple(ts::bitwise_and(x, y), ts::bitwise_or(x, y), ts::bitwise_xor(x, y),
+                    ts::bitwise_and(ts::bitwise_not(x), y), ts::bitwise_left_shift(x, ts::abs(y)),
+                    ts::bitwise_right_shift(x, ts::abs(y)));
 }
 template <class T> constexpr auto fractions(const auto& x, const auto& y, const auto& s) {
   const auto some = std::tuple(ts::exp(x), x / y, ts::cast<float>(x) * s);
@@ -362,6 +378,8 @@ template <class T> struct Everything {
       return std::tuple(
           all, exponentials(x), angles(x),
           std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
+    else if constexpr (!is_bool<T>)
+      return std::tuple(all, bits(x, y));
     else
       return all;
   }
@@ -407,6 +425,12 @@ template <class T> void check_everything(int cases = 60) {
           return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, arithmetic<T>(x, y));
         },
         24);
+  if constexpr (!ts::is_floating_v<T> && !is_bool<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto y, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, bits(x, y));
+        },
+        32);
   if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
     tests.evaluate(
         [](auto x, auto, auto, auto, auto, auto, auto, auto) {

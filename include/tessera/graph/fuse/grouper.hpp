@@ -99,6 +99,7 @@ class Grouper {
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
   constexpr Place& at(int id) { return place_[id]; }
   constexpr const Place& at(int id) const { return place_[id]; }
+
   constexpr bool leaves_group(const Place& own) const {
     if (own.is_output) return true;
     const std::int32_t* const readers = readers_.data();

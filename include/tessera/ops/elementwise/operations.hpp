@@ -8,6 +8,7 @@
 #include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
+#include <tessera/ops/elementwise/integer.hpp>
 #include <tessera/ops/elementwise/rounding.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/elementwise/trigonometric.hpp>
@@ -16,7 +17,7 @@ namespace tessera::ops {
 
 using ElementwiseOperations =
     JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations, ActivationOperations,
-                RoundingOperations, SelectOperations, TrigonometricOperations>::type;
+                IntegerOperations, RoundingOperations, SelectOperations, TrigonometricOperations>::type;
 
 namespace detail {
 template <Op Id, class Operation> struct OperationAt {
