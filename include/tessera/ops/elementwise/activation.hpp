@@ -53,7 +53,7 @@ struct SiluOp : ElementwiseOperation<1> {
   }
 };
 
-/// Smooth everywhere, which compositions with abs or maximum are not at 0.
+/// An operation of its own since compositions with abs or maximum have no smooth gradient at 0.
 struct SoftplusOp : FloatingFunction {
   static constexpr std::string_view name = "softplus";
   static TESSERA_INLINE auto value(const auto& x) {
@@ -77,13 +77,13 @@ namespace detail {
 constexpr Value above_zero(Value x, Value yes, Value no) {
   return build::select(build::greater(x, x.number(0)), yes, no);
 }
-/// x, and a constant at and beyond the bounds: the gradient is 0 there, as PyTorch's hardtanh has it.
+/// x between the bounds, and the bound at and beyond it: the gradient is 0 there, as of PyTorch's hardtanh.
 constexpr Value bounded(Value x, double low, double high) {
   const Value least = x.number(low), most = x.number(high);
   return build::select(build::binary(Op::less_equal, x, least), least,
                        build::select(build::binary(Op::greater_equal, x, most), most, x));
 }
-/// alpha (exp(x / width) - 1) below 0, and x above. What is not taken is kept finite: 0 times infinity is NaN.
+/// alpha (exp(x / width) - 1) below 0, and x above. The branch not taken stays finite: 0 times infinity is NaN.
 constexpr Value exponential_below(Value x, Value alpha, Value width) {
   const Value negative = above_zero(x, x.number(0), x);
   return above_zero(x, x, alpha * build::apply<ops::Expm1Op>(negative / width));
@@ -205,7 +205,7 @@ template <TensorOperand X> constexpr auto logsigmoid(const X& x, Here at = Here:
 template <TensorOperand X> constexpr auto softsign(const X& x, Here at = Here::current()) {
   return call<detail::SoftsignTag>(Source::from(at), x);
 }
-/// x between 0 and 6, which it is cut off at; the gradient is 0 at both.
+/// x clamped to [0, 6]; the gradient at both bounds is 0.
 template <TensorOperand X> constexpr auto relu6(const X& x, Here at = Here::current()) {
   return call<detail::Relu6Tag>(Source::from(at), x);
 }

@@ -21,7 +21,7 @@ constexpr Value greater(Value x, Value y) { return binary(Op::greater, x, y); }
 
 namespace detail {
 
-/// A function of a tensor and numbers, in the element type of the tensor, f32 of integers and bools.
+/// A function of a tensor and scalars, in the element type of the tensor; f32 for integers and bools.
 struct FloatingComposition {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class X, class...> struct result : X {
@@ -53,7 +53,7 @@ template <NumberClass Class> struct ClassifyTag {
   }
 };
 
-/// Three operands that meet in one element type.
+/// Three operands that are promoted to one element type.
 struct ThreeOperands {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class A, class B, class C>
@@ -79,7 +79,7 @@ struct LerpTag : ThreeOperands {
                     "tessera: lerp takes float, double and bf16 tensors");
     });
   };
-  // From the end that is nearer, so that a weight of 1 gives exactly the second operand.
+  // Computed from the nearer operand, so that a weight of 1 gives exactly the second operand.
   static constexpr Value emit(Value context, Value a, Value b, Value weight) {
     weight = weight.at(context.source);
     const Value way = b.at(context.source) - a, half = weight.number(0.5);

@@ -97,7 +97,7 @@ inline double exp2(double x) { return __builtin_exp2(x); }
 inline double log2(double x) { return __builtin_log2(x); }
 inline double log10(double x) { return __builtin_log10(x); }
 
-/// A function that gives f32 of integers and is computed of xsimd's vectors.
+/// A function that gives f32 for integers, and is computed on xsimd batches.
 struct FloatingFunction : ElementwiseOperation<1> {
   static constexpr std::uint8_t flops = 20, lane_cost = 24;
   static constexpr bool fractional = true, by_part = true;

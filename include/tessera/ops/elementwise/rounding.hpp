@@ -12,7 +12,7 @@ inline double trunc(double x) { return __builtin_trunc(x); }
 inline double nearbyint(double x) { return __builtin_nearbyint(x); }
 inline double copysign(double x, double y) { return __builtin_copysign(x, y); }
 
-/// The gradient is 0 everywhere. xsimd loses the sign of what is rounded to zero.
+/// The gradient is 0 everywhere. xsimd loses the sign of results that are zero.
 struct RoundingFunction : ElementwiseOperation<1> {
   static constexpr std::uint8_t lane_cost = 2;
   static constexpr bool of_bools = false, by_part = true;
@@ -68,8 +68,8 @@ template <TensorOperand X> constexpr auto ceil(const X& x, Here at = Here::curre
 template <TensorOperand X> constexpr auto trunc(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::TruncOp>>(Source::from(at), x);
 }
-/// The nearest whole number; of two that are as near the even one, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and 1.5
-/// gives 2.
+/// The nearest whole number; halves are rounded to the even neighbour, as in PyTorch, JAX and IEEE 754: 0.5 gives 0 and
+/// 1.5 gives 2.
 template <TensorOperand X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
 }

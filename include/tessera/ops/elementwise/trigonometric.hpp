@@ -182,8 +182,8 @@ template <TensorOperand X> constexpr auto atanh(const X& x, Here at = Here::curr
 }
 
 /// The angle of the point (x, y), from -pi to pi: the arc tangent of y / x in the quadrant of (x, y). C's special cases
-/// (ISO C F.10.1.4), which PyTorch and JAX have too: of zeros and infinities the signs say the angle, atan2(0, -0) is
-/// pi, atan2(-0, 1) is -0; NaN where either operand is. Within 2.5 ulp. Operands are broadcast against each other and
+/// (ISO C F.10.1.4), as in PyTorch and JAX: for zeros and infinities the signs decide, so atan2(0, -0) is
+/// pi, atan2(-0, 1) is -0; NaN where either operand is. Error: 2.7 ulp. Operands are broadcast against each other and
 /// promoted; of integers and bools the result is f32. Gradient: x / (x^2 + y^2) and -y / (x^2 + y^2), NaN at (0, 0) as
 /// in PyTorch and JAX. Errors: shape_mismatch. No communication.
 template <Operand Y, Operand X>
