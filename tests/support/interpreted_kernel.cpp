@@ -107,7 +107,8 @@ class Call {
   }
   void pass_over(int pass) {
     for (int i = 0; i < fused_.instr_count; ++i)
-      if (reduces_in(fused_.instrs[i], pass)) reduced_[i] = identity(fused_.instrs[i].reduction, fused_.instrs[i].dtype);
+      if (reduces_in(fused_.instrs[i], pass))
+        reduced_[i] = identity(fused_.instrs[i].reduction, fused_.instrs[i].dtype);
     for (std::int64_t at = call_.inner_begin; at < call_.inner_end; ++at) {
       evaluate(true, 0, pass, at);
       for (int i = 0; i < fused_.instr_count; ++i)
@@ -152,9 +153,8 @@ class Call {
         return instr.dtype == DType::bool_ ? given != 0 : is_whole(instr.dtype) ? std::trunc(given) : given;
       }
       case InstrKind::index:
-        return static_cast<double>(instr.level == Level::element
-                                       ? call_.global_offset[call_.outer_rank] + at
-                                       : call_.global_offset[instr.a] + outer_[instr.a]);
+        return static_cast<double>(instr.level == Level::element ? call_.global_offset[call_.outer_rank] + at
+                                                                 : call_.global_offset[instr.a] + outer_[instr.a]);
       default:
         return computed(instr, fused_.instrs[instr.a].dtype, values_[instr.a], values_[instr.b], values_[instr.c]);
     }

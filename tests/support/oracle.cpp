@@ -128,14 +128,14 @@ class Interpreter {
         return Array::number(node.value);
       case Op::extent:
         return Array::number(static_cast<double>(x[0]->shape[at(tessera::dim_of(node))]));
+      case Op::arange: {
+        Array y(Shape{static_cast<std::int64_t>(x[0]->data[0])});
+        for (std::size_t i = 0; i < y.data.size(); ++i) y.data[i] = static_cast<double>(i);
+        return y;
+      }
       case Op::iota: {
         Array y(x[0]->shape);
         for_each_index(y.shape, [&](const Shape& i) { y.at(i) = static_cast<double>(i[at(tessera::dim_of(node))]); });
-        return y;
-      }
-      case Op::arange: {
-        Array y({static_cast<std::int64_t>(x[0]->data[0])});
-        for (std::size_t i = 0; i < y.data.size(); ++i) y.data[i] = static_cast<double>(i);
         return y;
       }
       case Op::permute: {  // by a shift, or by routes from place to place; zeros where none leads

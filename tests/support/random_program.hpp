@@ -436,9 +436,8 @@ class RandomProgram {
   }
   void random_numbers() {
     const Item x = bounded(any());
-    const tessera::RandomDraw draw{
-        roll(2) == 0 ? tessera::Distribution::uniform : tessera::Distribution::normal,
-        static_cast<std::uint32_t>(roll(100))};
+    const tessera::RandomDraw draw{roll(2) == 0 ? tessera::Distribution::uniform : tessera::Distribution::normal,
+                                   static_cast<std::uint32_t>(roll(100))};
     push(x.value * tessera::build::random(x.value, program_.number(roll(50), tessera::DType::f64), draw), x.shape);
   }
   void attention() {
@@ -481,10 +480,7 @@ class RandomProgram {
   void constrain() {
     const Item x = any();
     if (!options_.spec) return;
-    Node made{.op = Op::constraint,
-              .dtype = x.value.dtype(),
-              .rank = x.value.node().rank,
-              .unit = x.value.node().unit};
+    Node made{.op = Op::constraint, .dtype = x.value.dtype(), .rank = x.value.node().rank, .unit = x.value.node().unit};
     tessera::Constraint{x.value.module->add_spec(options_.spec(x.value.rank()))}.write(made);
     push(x.value.make(made, {x.value.id}), x.shape);
   }
@@ -493,10 +489,8 @@ class RandomProgram {
     for (int attempt = 0; attempt < 8; ++attempt) {
       const Item like = any();
       if (!(like.shape == x.shape) || like.value.node().unit != x.value.node().unit) continue;
-      const Node made{.op = Op::alike,
-                      .dtype = x.value.dtype(),
-                      .rank = x.value.node().rank,
-                      .unit = x.value.node().unit};
+      const Node made{
+          .op = Op::alike, .dtype = x.value.dtype(), .rank = x.value.node().rank, .unit = x.value.node().unit};
       return push(x.value.make(made, {x.value.id, like.value.id}), x.shape);
     }
   }
@@ -661,10 +655,8 @@ class RandomProgram {
     arguments.push_back(random_array(shape, static_cast<unsigned>(arguments.size())));
     const unsigned unit = static_cast<unsigned>(table.value.node().unit >> 1) << indices.shape.size();
     const auto rows = program_.argument(static_cast<int>(shape.size()), unit, options_.type);
-    const Node node{.op = Op::index_add,
-                    .dtype = options_.type,
-                    .rank = table.value.node().rank,
-                    .unit = table.value.node().unit};
+    const Node node{
+        .op = Op::index_add, .dtype = options_.type, .rank = table.value.node().rank, .unit = table.value.node().unit};
     push(table.value + rows.make(node, {rows.id, indices.value.id, table.value.id}), table.shape);
   }
 };

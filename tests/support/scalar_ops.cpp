@@ -1,6 +1,8 @@
 #include "scalar_ops.hpp"
 
 #include <cmath>
+#include <cstdint>
+#include <map>
 #include <stdexcept>
 #include <string>
 
@@ -11,6 +13,41 @@ namespace oracle {
 double apply(Op op, DType to, DType from, double a, double b, double c) {
   if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return std::erf(a);
   if (op == tessera::ops::op_v<tessera::ops::Atan2Op>) return std::atan2(a, b);
+  if (op == tessera::ops::op_v<tessera::ops::FmodOp>) return b == 0 && !is_floating(to) ? a : std::fmod(a, b);
+  const auto whole = [](double number) { return static_cast<std::int64_t>(number); };
+  const bool outside = b < 0 || b >= static_cast<double>(8 * tessera::size_of(to));
+  if (op == tessera::ops::op_v<tessera::ops::BitwiseAndOp>) return static_cast<double>(whole(a) & whole(b));
+  if (op == tessera::ops::op_v<tessera::ops::BitwiseOrOp>) return static_cast<double>(whole(a) | whole(b));
+  if (op == tessera::ops::op_v<tessera::ops::BitwiseXorOp>) return static_cast<double>(whole(a) ^ whole(b));
+  if (op == tessera::ops::op_v<tessera::ops::BitwiseNotOp>) return -1 - a;
+  if (op == tessera::ops::op_v<tessera::ops::LeftShiftOp>) return outside ? 0 : a * std::exp2(b);
+  if (op == tessera::ops::op_v<tessera::ops::RightShiftOp>)
+    return outside ? (a < 0 ? -1 : 0) : std::floor(a / std::exp2(b));
+  static const std::map<Op, double (*)(double)> functions = {
+      {tessera::ops::op_v<tessera::ops::SoftplusOp>,
+       [](double x) { return std::log1p(std::exp(-std::fabs(x))) + std::fmax(x, 0); }},
+      {tessera::ops::op_v<tessera::ops::SinOp>, std::sin},
+      {tessera::ops::op_v<tessera::ops::CosOp>, std::cos},
+      {tessera::ops::op_v<tessera::ops::TanOp>, std::tan},
+      {tessera::ops::op_v<tessera::ops::AsinOp>, std::asin},
+      {tessera::ops::op_v<tessera::ops::AcosOp>, std::acos},
+      {tessera::ops::op_v<tessera::ops::AtanOp>, std::atan},
+      {tessera::ops::op_v<tessera::ops::SinhOp>, std::sinh},
+      {tessera::ops::op_v<tessera::ops::CoshOp>, std::cosh},
+      {tessera::ops::op_v<tessera::ops::AsinhOp>, std::asinh},
+      {tessera::ops::op_v<tessera::ops::AcoshOp>, std::acosh},
+      {tessera::ops::op_v<tessera::ops::AtanhOp>, std::atanh},
+      {tessera::ops::op_v<tessera::ops::Expm1Op>, std::expm1},
+      {tessera::ops::op_v<tessera::ops::Log1pOp>, std::log1p},
+      {tessera::ops::op_v<tessera::ops::Exp2Op>, std::exp2},
+      {tessera::ops::op_v<tessera::ops::Log2Op>, std::log2},
+      {tessera::ops::op_v<tessera::ops::Log10Op>, std::log10},
+      {tessera::ops::op_v<tessera::ops::FloorOp>, std::floor},
+      {tessera::ops::op_v<tessera::ops::CeilOp>, std::ceil},
+      {tessera::ops::op_v<tessera::ops::TruncOp>, std::trunc},
+      {tessera::ops::op_v<tessera::ops::RoundOp>, std::nearbyint},
+  };
+  if (const auto found = functions.find(op); found != functions.end()) return found->second(a);
   switch (op) {
     case Op::neg:
       return -a;

@@ -27,8 +27,8 @@ template <class F> void with_type(tessera::DType dtype, F&& f) {
   tessera::dispatch(dtype, f, [] { throw std::logic_error("oracle: a dtype without arithmetic"); });
 }
 
-inline tessera::StoragePtr store(const tessera::Mesh& mesh, tessera::DType dtype, const tessera::PartitionSpec& spec, const tessera::Shape& shape,
-                     const double* from) {
+inline tessera::StoragePtr store(const tessera::Mesh& mesh, tessera::DType dtype, const tessera::PartitionSpec& spec,
+                                 const tessera::Shape& shape, const double* from) {
   tessera::StoragePtr made(
       new tessera::TensorStorage(mesh, dtype, shape, tessera::resolve(spec, mesh, static_cast<int>(shape.size()))));
   with_type(dtype, [&]<class T>() {
@@ -74,13 +74,15 @@ class Rounding {
   explicit Rounding(std::uint32_t seed) : random_(seed) {}
   void operator()(const tessera::Node& node, Array& value, const Array& terms) {
     const tessera::OpRow& row = tessera::row_of(node.op);
-    const bool rounds =
-        row.unit == tessera::UnitKind::contraction || node.op == tessera::Op::sum ||
-        (row.kind == tessera::OpKind::elementwise && node.op != tessera::Op::select && node.op != tessera::Op::broadcast);
+    const bool rounds = row.unit == tessera::UnitKind::contraction || node.op == tessera::Op::sum ||
+                        (row.kind == tessera::OpKind::elementwise && node.op != tessera::Op::select &&
+                         node.op != tessera::Op::broadcast);
     if (!rounds || !tessera::is_floating(node.dtype)) return;
     // The oracle rounds a conversion to bf16 itself.
     if (node.op == tessera::Op::cast && node.dtype == tessera::DType::bf16) return;
-    const double unit = node.dtype == tessera::DType::bf16 ? 0x1p-8 : node.dtype == tessera::DType::f32 ? 0x1p-23 : 0x1p-52;
+    const double unit = node.dtype == tessera::DType::bf16  ? 0x1p-8
+                        : node.dtype == tessera::DType::f32 ? 0x1p-23
+                                                            : 0x1p-52;
     const std::vector<double> size = terms.data;
     for (std::size_t i = 0; i < size.size(); ++i) value.data[i] += unit * draw_(random_) * size[i];
   }

@@ -24,11 +24,11 @@ inline constexpr DTypeSet computed_numbers = static_cast<DTypeSet>(computed_dtyp
 inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floating_dtypes);
 
 /// Defaults of a monoid. Each monoid adds
-/// kind, name, partial its enumerator, and its names in texts and plans
-/// identity<T>() the neutral element, which is the result of reducing no elements
-/// join(x, y) x = x combined with y: for scalars, doubles that stand for any element type, lanes and masks of
-///                        kernels, and compiler vectors (by reference, since these can't be passed by value)
-/// moved(...) an error bound of x combined with y from those of x and y: the oracle's bound for reductions
+///   kind, name, partial   its enumerator, and its names in texts and plans
+///   identity<T>()         the neutral element, which is the result of reducing no elements
+///   join(x, y)            x = x combined with y: for scalars, doubles that stand for any element type, lanes and masks
+///                         of kernels, and compiler vectors (by reference, since these can't be passed by value)
+///   moved(...)            an error bound of x combined with y from those of x and y: the oracle's bound for reductions
 struct Monoid {
   static constexpr DTypeSet dtypes = computed_dtypes;  ///< element types that it can combine
   static constexpr bool idempotent = false;            ///< x combined with x is x
@@ -239,6 +239,12 @@ inline constexpr ReducedTypes all_partial_types = [] {
   ReducedTypes all;
   for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})
     all.add(reduction, all_dtypes);
+  return all;
+}();
+/// All that there are: those of collectives that are called as functions.
+inline constexpr ReducedTypes all_combined_types = [] {
+  ReducedTypes all;
+  for (int r = 0; r < static_cast<int>(reduction_count); ++r) all.add(static_cast<Reduction>(r), all_dtypes);
   return all;
 }();
 inline constexpr ReducedTypes all_scanned_types = [] {

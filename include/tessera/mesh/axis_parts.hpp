@@ -40,7 +40,7 @@ constexpr AxisPart axis_part(std::string_view name) {
 /// Errors: `mesh_axis` for an unknown axis and for an axis without a name, `not_divisible` for sizes whose product is
 /// not that of the axis.
 ///
-/// ts::split_axis(ts::Mesh({{"x", 16}}), "x", {2, 4, 2}) // mesh(x:(1)2=2,x:(2)4=4,x:(8)2=2)
+///     ts::split_axis(ts::Mesh({{"x", 16}}), "x", {2, 4, 2})       // mesh(x:(1)2=2,x:(2)4=4,x:(8)2=2)
 constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {
   const int at = mesh.axis_index(axis);
   if (!mesh.is_named(at))

@@ -83,8 +83,8 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
 /// match, and for an axis whose size no whole dims of the torus have, unless `split_dims` is set; `mesh_axis` for
 /// shapes and names that don't match.
 ///
-/// const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
-///                                          ts::Torus{{2, 2, 1}, 2});
+///     const ts::Mesh mesh = ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}},
+///                                           ts::Torus{{2, 2, 1}, 2});
 inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
   std::int64_t in_slice = 1;
   for (std::int32_t dim : torus.dims) {

@@ -46,7 +46,7 @@ class SubMesh;  // mesh/sub_mesh.hpp
 /// one device of another mesh, by its id. A mesh is a plain value of fixed size, for any number of devices. Errors:
 /// `mesh_axis` for a bad name or size, `mesh_devices` for an order that is no permutation of the ids.
 ///
-/// constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
+///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 class Mesh {
  public:
   constexpr Mesh() = default;

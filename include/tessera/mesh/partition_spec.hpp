@@ -95,8 +95,8 @@ struct SpecEntry {
 /// the most significant. Errors: `spec_axis` for a negative index; `resolve` checks names and repetitions against a
 /// mesh.
 ///
-/// ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
-/// ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)}) // an axis in parts
+///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
+///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in parts
 struct PartitionSpec {
   InlineVector<SpecEntry, max_rank> entries;
 

@@ -92,9 +92,9 @@ inline TextTable plane_table(const PictureGrid& grid, std::int64_t plane) {
 /// `device_count` is used where the sharding names no devices. Manual and unreduced parts are named. Large meshes are
 /// abbreviated.
 ///
-/// ┌────────────┬────────────┐
-/// │ CPU [0, 1] │ CPU [2, 3] │
-/// └────────────┴────────────┘
+///     ┌────────────┬────────────┐
+///     │ CPU [0, 1] │ CPU [2, 3] │
+///     └────────────┴────────────┘
 inline std::string visualize_sharding(const HloSharding& sharding, std::int64_t device_count,
                                       const PictureOptions& options) {
   const detail::PictureGrid grid(sharding, device_count, options);

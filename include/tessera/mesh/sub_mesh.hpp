@@ -23,8 +23,8 @@ namespace tessera {
 /// the part resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for an
 /// axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
 ///
-/// mesh["model"].devices() // of the part that holds device 0
-/// mesh["model"].containing(5).devices() // of the part that holds device 5
+///     mesh["model"].devices()                  // of the part that holds device 0
+///     mesh["model"].containing(5).devices()    // of the part that holds device 5
 class SubMesh {
  public:
   constexpr SubMesh(const Mesh& parent, std::initializer_list<Name> axes)

@@ -69,7 +69,7 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 /// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
 /// they differ.
 ///
-/// const auto [g, w] = ts::shard_as(gradient, weight);
+///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(!LocalOperand<X> && !LocalOperand<Y>,
                 "tessera: inside a shard_map values are shards of one device; lay out its operands or results");

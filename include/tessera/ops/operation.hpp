@@ -14,10 +14,10 @@ namespace tessera {
 namespace ops {
 
 /// An operation is a struct in ops/ with
-/// row what passes need to know (graph/ir/row.hpp); elementwise operations give parts of it
-///            (elementwise_operation.hpp)
-/// gradient a GradientRule, if it has a gradient
-/// simplify a SimplifyRule, if it has one
+///   row       what passes need to know (graph/ir/row.hpp); elementwise operations give parts of it
+///             (elementwise_operation.hpp)
+///   gradient  a GradientRule, if it has a gradient
+///   simplify  a SimplifyRule, if it has one
 /// It is in the list of its family; rows.hpp joins these lists.
 template <class... Operation> struct OperationList {};
 

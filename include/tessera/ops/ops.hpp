@@ -11,13 +11,18 @@
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/gather.hpp>
+#include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/scan.hpp>
 #include <tessera/ops/indexing/sort.hpp>
+#include <tessera/ops/layout/diagonal.hpp>
 #include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/layout/repeat.hpp>
 #include <tessera/ops/layout/shape.hpp>
 #include <tessera/ops/layout/slicing.hpp>
+#include <tessera/ops/layout/stack.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/reduction/statistics.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

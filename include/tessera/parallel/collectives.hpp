@@ -16,7 +16,6 @@
 #include <tessera/parallel/device_groups.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
-#include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/collectives.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/local_tensor.hpp>
@@ -48,6 +47,9 @@ inline void count(const Mesh& mesh, Collective kind, DType dtype, const DeviceGr
   scope->add(mesh, made);
 }
 
+template <class T, int Rank> std::int64_t bytes_of(const LocalTensor<T, Rank>& x, int device) {
+  return volume(x.shape(device)) * static_cast<std::int64_t>(sizeof(T));
+}
 template <class T, int Rank> std::int64_t largest_bytes(const LocalTensor<T, Rank>& x) {
   std::int64_t most = 0;
   for (int device = 0; device < x.size(); ++device) most = std::max(most, volume(x.shape(device)));
@@ -75,27 +77,25 @@ template <class T, int Rank> LocalTensor<T, Rank> assemble(const Mesh& mesh, std
   return LocalTensor<T, Rank>(mesh, [&](int device) { return std::move(pieces[static_cast<std::size_t>(device)]); });
 }
 
-/// The reduction of a group's arrays, in the order of its members.
-template <class T, int Rank>
-LocalArray<T, Rank> reduce(const LocalTensor<T, Rank>& x, const std::vector<int>& group, ReduceOp op, double scale) {
-  auto [piece, out] = LocalTensor<T, Rank>::allocate(x.shape(group[0]));
-  const std::int64_t n = volume(piece.shape);
-  const std::int64_t parts = op == ReduceOp::avg ? static_cast<std::int64_t>(group.size()) : 1;
+/// Calls f(arrays, parts) with the arrays as they are reduced, and the number that an average is divided by.
+template <class T, int Rank, class F>
+auto with_sums(const LocalTensor<T, Rank>& x, std::size_t members, ReduceOp op, double scale, const F& f) {
   using Sum = tessera::detail::ReductionSum<T>;
-  constexpr std::int64_t block_size = 1024;
-  parallel_for((n + block_size - 1) / block_size,
-               Cost::bytes(double{block_size} * sizeof(T) * static_cast<double>(group.size() + 1)),
-               [&, to = out](std::int64_t block) {
-                 const std::int64_t begin = block * block_size, count = std::min(n - begin, block_size);
-                 Sum sums[block_size];
-                 const T* first = x[group[0]].data + begin;
-                 for (std::int64_t i = 0; i < count; ++i) sums[i] = Sum(first[i]);
-                 for (std::size_t k = 1; k < group.size(); ++k)
-                   tessera::detail::combine(reduction_of(op), sums, x[group[k]].data + begin, count);
-                 for (std::int64_t i = 0; i < count; ++i)
-                   to[begin + i] = tessera::detail::reduced<T>(sums[i], parts, scale);
-               });
-  return piece;
+  const std::int64_t parts = op == ReduceOp::avg ? static_cast<std::int64_t>(members) : 1;
+  if constexpr (!std::is_same_v<Sum, T>)
+    if (tessera::detail::moved_dtype<T>(op, scale) != dtype_v<T>) return f(tessera::detail::widened<Sum>(x), parts);
+  return f(x, parts);
+}
+
+/// Bytes of the elements of x as a reduction moves them.
+template <class T, int Rank> std::int64_t moved_bytes(const LocalTensor<T, Rank>& x, ReduceOp op, double scale) {
+  const auto size = static_cast<std::int64_t>(size_of(tessera::detail::moved_dtype<T>(op, scale)));
+  return largest_bytes(x) / static_cast<std::int64_t>(sizeof(T)) * size;
+}
+
+/// Counts arrays that devices get from others. In this process they share them.
+inline void count_shared(std::int64_t bytes) {
+  if (CommunicationScope* const scope = CommunicationScope::innermost()) scope->add_moved(bytes);
 }
 
 template <class T> void require_reducible(ReduceOp op, std::string_view name) {
@@ -115,13 +115,28 @@ LocalTensor<T, Rank> all_reduce(const LocalTensor<T, Rank>& x, ReduceOp op = Red
   detail::require_reducible<T>(op, "all_reduce");
   const detail::Lists lists = groups.on(x.mesh(), "all_reduce");
   for (const auto& group : lists) detail::require_one_shape(x, group, "all_reduce");
-  detail::count(x.mesh(), Collective::all_reduce, dtype_v<T>, groups, lists[0].size(), detail::largest_bytes(x), at);
-  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
-  for (const auto& group : lists) {
-    const LocalArray<T, Rank> total = detail::reduce(x, group, op, scale);
-    for (const int device : group) made[static_cast<std::size_t>(device)] = total;
-  }
-  return detail::assemble(x.mesh(), made);
+  detail::count(x.mesh(), Collective::all_reduce, tessera::detail::moved_dtype<T>(op, scale), groups, lists[0].size(),
+                detail::moved_bytes(x, op, scale), at);
+  return detail::with_sums(x, lists[0].size(), op, scale, [&](const auto& from, std::int64_t divisor) {
+    using S = typename std::remove_cvref_t<decltype(from)>::element;
+    std::vector<LocalArray<S, Rank>> totals;
+    std::vector<std::vector<runtime::Part>> ins(lists.size()), outs(lists.size());
+    for (std::size_t g = 0; g < lists.size(); ++g) {
+      for (const int device : lists[g]) ins[g].push_back(detail::part_of(from[device].data, from.shape(device)));
+      auto [piece, out] = LocalTensor<S, Rank>::allocate(from.shape(lists[g][0]));
+      outs[g].push_back(detail::part_of(out, piece.shape));
+      totals.push_back(piece);
+    }
+    std::vector<runtime::Group> parts;
+    for (std::size_t g = 0; g < lists.size(); ++g) parts.push_back({ins[g], outs[g]});
+    runtime::all_reduce(dtype_v<S>, reduction_of(op), parts);
+    std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
+    for (std::size_t g = 0; g < lists.size(); ++g) {
+      const auto total = tessera::detail::narrowed<T>(totals[g], divisor, scale);
+      for (const int device : lists[g]) made[static_cast<std::size_t>(device)] = total;
+    }
+    return detail::assemble(x.mesh(), made);
+  });
 }
 
 /// Each device of a group gets their arrays joined along a dim, in the order of the members. Extents along it may
@@ -169,25 +184,31 @@ LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, Redu
   const std::size_t d = detail::checked_dim(dim, Rank, "reduce_scatter");
   const detail::Lists lists = groups.on(x.mesh(), "reduce_scatter");
   for (const auto& group : lists) detail::require_one_shape(x, group, "reduce_scatter");
-  detail::count(x.mesh(), Collective::reduce_scatter, dtype_v<T>, groups, lists[0].size(), detail::largest_bytes(x),
-                at);
-  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
-  for (const auto& group : lists) {
-    const LocalArray<T, Rank> total = detail::reduce(x, group, op, scale);
-    const Box whole{Shape(total.shape.size(), 0), total.shape};
-    const std::int64_t n = total.shape[d], k = static_cast<std::int64_t>(group.size()), chunk = (n + k - 1) / k;
-    for (std::int64_t i = 0; i < k; ++i) {
-      Box box = whole;
-      box.begin[d] = std::min(i * chunk, n);
-      box.end[d] = std::min(box.begin[d] + chunk, n);
-      auto [piece, out] = LocalTensor<T, Rank>::allocate(extents(box));
-      tessera::detail::for_each_run(box, whole, box, [&, to = out](std::int64_t a, std::int64_t b, std::int64_t count) {
-        for (std::int64_t e = 0; e < count; ++e) to[b + e] = total.data[a + e];
-      });
-      made[static_cast<std::size_t>(group[static_cast<std::size_t>(i)])] = piece;
+  detail::count(x.mesh(), Collective::reduce_scatter, tessera::detail::moved_dtype<T>(op, scale), groups,
+                lists[0].size(), detail::moved_bytes(x, op, scale), at);
+  return detail::with_sums(x, lists[0].size(), op, scale, [&](const auto& from, std::int64_t divisor) {
+    using S = typename std::remove_cvref_t<decltype(from)>::element;
+    std::vector<LocalArray<S, Rank>> sums(static_cast<std::size_t>(x.size()));
+    std::vector<std::vector<runtime::Part>> ins(lists.size()), outs(lists.size());
+    for (std::size_t g = 0; g < lists.size(); ++g) {
+      Shape shape = from.shape(lists[g][0]);
+      const std::int64_t n = shape[d], k = static_cast<std::int64_t>(lists[g].size()), chunk = (n + k - 1) / k;
+      for (std::int64_t i = 0; i < k; ++i) {
+        const int device = lists[g][static_cast<std::size_t>(i)];
+        ins[g].push_back(detail::part_of(from[device].data, from.shape(device)));
+        shape[d] = std::clamp<std::int64_t>(n - i * chunk, 0, chunk);
+        auto [piece, out] = LocalTensor<S, Rank>::allocate(shape);
+        outs[g].push_back(detail::part_of(out, shape));
+        sums[static_cast<std::size_t>(device)] = piece;
+      }
     }
-  }
-  return detail::assemble(x.mesh(), made);
+    std::vector<runtime::Group> parts;
+    for (std::size_t g = 0; g < lists.size(); ++g) parts.push_back({ins[g], outs[g]});
+    runtime::reduce_scatter(dtype_v<S>, reduction_of(op), static_cast<int>(d), parts);
+    return LocalTensor<T, Rank>(x.mesh(), [&](int device) {
+      return tessera::detail::narrowed<T>(sums[static_cast<std::size_t>(device)], divisor, scale);
+    });
+  });
 }
 
 /// Splits each array along `split_dim` into a piece for each device of its group, and joins what each gets along
@@ -241,6 +262,9 @@ LocalTensor<T, Rank> collective_permute(const LocalTensor<T, Rank>& x, const std
     sender[static_cast<std::size_t>(destination)] = source;
   }
   detail::count(x.mesh(), Collective::permute, dtype_v<T>, {}, 2, detail::largest_bytes(x), at);
+  std::int64_t sent = 0;
+  for (const auto& [source, destination] : pairs) sent += source == destination ? 0 : detail::bytes_of(x, source);
+  detail::count_shared(sent);
   return LocalTensor<T, Rank>(x.mesh(), [&](int device) {
     if (const int from = sender[static_cast<std::size_t>(device)]; from >= 0) return x[from];
     auto [piece, out] = LocalTensor<T, Rank>::allocate(x.shape(device));
@@ -259,8 +283,11 @@ LocalTensor<T, Rank> broadcast(const LocalTensor<T, Rank>& x, int root = 0, cons
     fail(errc::mesh_devices, "[broadcast] member: ", root, " of groups of ", lists[0].size());
   detail::count(x.mesh(), Collective::broadcast, dtype_v<T>, groups, lists[0].size(), detail::largest_bytes(x), at);
   std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
-  for (const auto& group : lists)
-    for (const int device : group) made[static_cast<std::size_t>(device)] = x[group[static_cast<std::size_t>(root)]];
+  for (const auto& group : lists) {
+    const int from = group[static_cast<std::size_t>(root)];
+    detail::count_shared(detail::bytes_of(x, from) * (static_cast<std::int64_t>(group.size()) - 1));
+    for (const int device : group) made[static_cast<std::size_t>(device)] = x[from];
+  }
   return detail::assemble(x.mesh(), made);
 }
 
@@ -269,8 +296,8 @@ template <class T, int Rank>
 LocalTensor<T, Rank> send_recv(const LocalTensor<T, Rank>& x, int source, int destination, Here at = Here::current()) {
   if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size())
     fail(errc::mesh_devices, "[send_recv] devices: ", source, " to ", destination, " in ", x.mesh().text());
-  detail::count(x.mesh(), Collective::permute, dtype_v<T>, {}, 2,
-                volume(x.shape(source)) * static_cast<std::int64_t>(sizeof(T)), at);
+  detail::count(x.mesh(), Collective::permute, dtype_v<T>, {}, 2, detail::bytes_of(x, source), at);
+  detail::count_shared(source == destination ? 0 : detail::bytes_of(x, source));
   return LocalTensor<T, Rank>(x.mesh(), [&](int device) { return x[device == destination ? source : device]; });
 }
 

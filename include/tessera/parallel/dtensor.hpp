@@ -8,12 +8,14 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/parallel/move_pieces.hpp>
 #include <tessera/parallel/placement.hpp>
 #include <tessera/parallel/reduce_pieces.hpp>
 #include <tessera/partition/reshard/least_cost_path.hpp>
@@ -94,8 +96,20 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
   const Placements to = normalized(placements, mesh, Rank, "redistribute");
   const Placements& from = x.placements();
   if (to == from) return x;
+  const unsigned before = detail::partial_axes(from), after = detail::partial_axes(to);
+  unsigned kept = 0;
+  for (std::size_t axis = 0; axis < from.size(); ++axis)
+    if (from[axis].is_partial() && from[axis] == to[axis]) kept |= 1u << axis;
+  const unsigned reduced = before & ~kept, fresh = after & ~kept;
+  ReduceOp op = ReduceOp::sum;
+  std::int64_t parts = 1;
+  for (std::size_t axis = 0; axis < from.size(); ++axis) {
+    if (!(reduced >> axis & 1u)) continue;
+    if (op == ReduceOp::sum) op = from[axis].op;  // averages and sums are one kind of partial value: normalized()
+    if (from[axis].op == ReduceOp::avg) op = ReduceOp::avg, parts *= mesh.axis_size(static_cast<int>(axis));
+  }
   if (CommunicationScope* const scope = CommunicationScope::innermost()) {
-    Growable<CollectiveInfo> path = redistribute_path(x.shape(), dtype_v<T>, mesh, from, to);
+    Growable<CollectiveInfo> path = redistribute_path(x.shape(), detail::moved_dtype<T>(op), mesh, from, to);
     for (CollectiveInfo& collective : path) {
       collective.source = Source::from(at);
       collective.why = "redistribute";
@@ -108,36 +122,46 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
     for (const CollectiveInfo& collective : path) scope->add(mesh, collective);
   }
 
-  const unsigned before = detail::partial_axes(from), after = detail::partial_axes(to);
-  unsigned kept = 0;
-  for (std::size_t axis = 0; axis < from.size(); ++axis)
-    if (from[axis].is_partial() && from[axis] == to[axis]) kept |= 1u << axis;
-  const unsigned reduced = before & ~kept, fresh = after & ~kept;
-
   // Axes of which a device other than the first holds nothing of a value that becomes partial.
   unsigned neutral = 0;
   for (std::size_t axis = 0; axis < to.size(); ++axis)
     if ((fresh >> axis & 1u) && !is_idempotent(to[axis].op)) neutral |= 1u << axis;
   // Devices that end with equal values share one piece.
-  const ShardGrid distinct(mesh, detail::split_axes(to) | kept | neutral);
-  std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(distinct.count()));
-  std::vector<char> known(made.size(), 0);
-  const detail::PieceReader<T, Rank> reader(x.local(), x.shape(), from, reduced, kept);
-  return DTensor<T, Rank>(x.shape(), to, LocalTensor<T, Rank>(mesh, [&](int device) {
-                            const Coordinates place = mesh.coordinates_of(device);
-                            const auto index = static_cast<std::size_t>(distinct.index_of(place));
-                            if (std::exchange(known[index], 1)) return made[index];
-                            const Box box = placed_box(x.shape(), to, mesh, place);
-                            auto [piece, data] = LocalTensor<T, Rank>::allocate(extents(box));
-                            std::size_t first = 0;  // of the axes along which this device holds nothing
-                            while (first < place.size() && !((neutral >> first & 1u) && place[first] != 0)) ++first;
-                            if (first < place.size())
-                              std::fill_n(data, volume(piece.shape),
-                                          static_cast<T>(facts_of(reduction_of(to[first].op)).identity));
-                            else
-                              reader.read(box, place, data);
-                            return made[index] = piece;
-                          }));
+  const unsigned out_axes = detail::split_axes(to) | kept | neutral;
+  const auto move = [&](const auto& local) {
+    using S = typename std::remove_cvref_t<decltype(local)>::element;
+    const ShardGrid distinct(mesh, out_axes);
+    std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(distinct.count()));
+    std::vector<LocalArray<S, Rank>> moved(made.size());
+    std::vector<void*> out(made.size(), nullptr);
+    for (int shard = 0; shard < distinct.count(); ++shard) {
+      const Coordinates place = distinct.coordinates(shard);
+      const Shape shape = extents(placed_box(x.shape(), to, mesh, place));
+      std::size_t first = 0;  // of the axes along which this device holds nothing
+      while (first < place.size() && !((neutral >> first & 1u) && place[first] != 0)) ++first;
+      const auto own = static_cast<std::size_t>(shard);
+      if (first < place.size()) {
+        auto [piece, data] = LocalTensor<T, Rank>::allocate(shape);
+        std::fill_n(data, volume(shape), static_cast<T>(facts_of(reduction_of(to[first].op)).identity));
+        made[own] = piece;
+      } else {
+        auto [piece, data] = LocalTensor<S, Rank>::allocate(shape);
+        moved[own] = piece;
+        out[own] = data;
+      }
+    }
+    std::vector<const void*> in;
+    for (int device = 0; device < mesh.size(); ++device) in.push_back(local[device].data);
+    detail::move_pieces(dtype_v<S>, reduction_of(op), x.shape(), mesh, from, to, reduced, kept, out_axes, in, out);
+    for (std::size_t shard = 0; shard < made.size(); ++shard)
+      if (!made[shard].owner) made[shard] = detail::narrowed<T>(moved[shard], parts, 1);
+    return DTensor<T, Rank>(x.shape(), to, LocalTensor<T, Rank>(mesh, [&](int device) {
+                              return made[static_cast<std::size_t>(distinct.index_of(mesh.coordinates_of(device)))];
+                            }));
+  };
+  if constexpr (!std::is_same_v<detail::ReductionSum<T>, T>)
+    if (parts > 1) return move(detail::widened<detail::ReductionSum<T>>(x.local()));
+  return move(x.local());
 }
 
 /// The cotangent of redistribute(x, to) as the cotangent of x, whose placements are `from`: the transpose. A partial

@@ -2,36 +2,30 @@
 #define TESSERA_PARALLEL_REDUCE_PIECES_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
-#include <utility>
-#include <vector>
 
 #include <tessera/base/bf16.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/mesh/box.hpp>
-#include <tessera/mesh/sharding.hpp>
-#include <tessera/parallel/placement.hpp>
-#include <tessera/runtime/transport/box_index.hpp>
+#include <tessera/parallel/reduce_op.hpp>
+#include <tessera/runtime/threads/team.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 
 namespace tessera::detail {
 
-/// What a reduction of T is computed in, so that an average does not depend on how many numbers of T fit in one: wider
-/// integers, which wrap, and float for bf16.
+/// What T is reduced in where the result is divided or scaled afterwards: wider integers, which wrap, so that an
+/// average does not depend on how many numbers of T fit in one, and float for bf16.
 template <class T>
 using ReductionSum =
     std::conditional_t<std::is_same_v<T, bf16>, float,
                        std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, T>>;
 
-/// sums[i] combined with from[i], for `count` of them.
-template <class S, class T> void combine(Reduction reduction, S* sums, const T* from, std::int64_t count) {
-  with_monoid(reduction, [&]<class M>() {
-    if constexpr ((M::dtypes & set_of(dtype_v<S>)) != 0)  // others were refused before
-      for (std::int64_t i = 0; i < count; ++i) M::join(sums[i], S(from[i]));
-  });
+/// The element type that a reduction of T moves.
+template <class T> constexpr DType moved_dtype(ReduceOp op, double scale = 1) {
+  return op == ReduceOp::avg || scale != 1 ? dtype_v<ReductionSum<T>> : dtype_v<T>;
 }
 
 /// A reduction as T, over the number of `parts` that an average has, times `scale`. Integers are cut off, and what is
@@ -49,90 +43,36 @@ template <class T, class S> T reduced(S sum, std::int64_t parts, double scale) {
   return static_cast<T>(scaled);
 }
 
-/// Calls f(offset in a, offset in b, count) for each contiguous run of a box that is part of two row-major boxes.
-template <class F> void for_each_run(const Box& box, const Box& a, const Box& b, F&& f) {
-  if (box.empty()) return;
-  const std::size_t rank = box.begin.size();
-  if (rank == 0) return f(std::int64_t{0}, std::int64_t{0}, std::int64_t{1});
-  const auto offset = [&](const Box& in, const Shape& index) {
-    std::int64_t at = 0;
-    for (std::size_t d = 0; d < rank; ++d) at = at * (in.end[d] - in.begin[d]) + index[d] - in.begin[d];
-    return at;
-  };
-  Shape index = box.begin;
-  const std::int64_t count = box.end[rank - 1] - box.begin[rank - 1];
-  for (;;) {
-    f(offset(a, index), offset(b, index), count);
-    std::size_t d = rank - 1;
-    while (d > 0 && ++index[d - 1] == box.end[d - 1]) {
-      --d;
-      index[d] = box.begin[d];
-    }
-    if (d == 0) return;
-  }
+/// A new array of f(element) for each element of another.
+template <class To, class From, int Rank, class F>
+LocalArray<To, Rank> transformed(const LocalArray<From, Rank>& from, const F& f) {
+  auto [piece, out] = LocalTensor<To, Rank>::allocate(from.shape);
+  const std::int64_t n = volume(piece.shape);
+  constexpr std::int64_t block_size = 4096;
+  parallel_for((n + block_size - 1) / block_size, Cost::bytes(double{block_size} * (sizeof(To) + sizeof(From))),
+               [&, to = out](std::int64_t block) {
+                 const std::int64_t end = std::min(n, (block + 1) * block_size);
+                 for (std::int64_t i = block * block_size; i < end; ++i) to[i] = f(from.data[i]);
+               });
+  return piece;
 }
 
-/// Reads boxes of a value from the pieces that devices hold, reduced over some of the axes that it is partial over, in
-/// mesh order.
-template <class T, int Rank> class PieceReader {
- public:
-  PieceReader(const LocalTensor<T, Rank>& local, const Shape& shape, const Placements& placements, unsigned reduced,
-              unsigned kept)
-      : local_(local), kept_(kept), chunks_(local.mesh(), split_axes(placements)),
-        parts_(local.mesh(), ~reduced & ((1u << local.mesh().rank()) - 1)),
-        boxes_(boxes(shape, placements, local.mesh(), chunks_)) {
-    for (std::size_t axis = placements.size(); axis-- > 0;) {
-      if (!(reduced >> axis & 1u)) continue;
-      op_ = placements[axis].op;  // sums and averages are one kind of partial value, others come alone: normalized()
-      if (op_ == ReduceOp::avg) averaged_ *= local.mesh().axis_size(static_cast<int>(axis));
-    }
-  }
-
-  /// Fills the row-major memory of a box, as the device at `place` sees the value. Returns how many pieces it read.
-  std::int64_t read(const Box& box, const Coordinates& place, T* out) const {
-    std::int64_t pieces = 0;
-    boxes_.for_each_overlap(box, [&](std::size_t chunk, const Box& overlap) {
-      Coordinates at = chunks_.coordinates(static_cast<int>(chunk));
-      for (std::size_t axis = 0; axis < at.size(); ++axis)
-        if (kept_ >> axis & 1u) at[axis] = place[axis];
-      using Sum = ReductionSum<T>;
-      std::vector<Sum> sums(static_cast<std::size_t>(volume(extents(overlap))));
-      const Box held = boxes_[chunk];
-      for (int part = 0; part < parts_.replicas(); ++part, ++pieces) {
-        const T* from = local_[local_.mesh().device_at(parts_.coordinates(parts_.index_of(at), part))].data;
-        for_each_run(overlap, held, overlap, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
-          Sum* const to = sums.data() + b;
-          if (part == 0)
-            for (std::int64_t i = 0; i < count; ++i) to[i] = Sum(from[a + i]);
-          else
-            combine(reduction_of(op_), to, from + a, count);
-        });
-      }
-      for_each_run(overlap, overlap, box, [&](std::int64_t a, std::int64_t b, std::int64_t count) {
-        for (std::int64_t i = 0; i < count; ++i)
-          out[b + i] = reduced<T>(sums[static_cast<std::size_t>(a + i)], averaged_, 1);
-      });
-    });
-    return pieces;
-  }
-
- private:
-  const LocalTensor<T, Rank>& local_;
-  unsigned kept_;
-  ShardGrid chunks_;  // a shard each, of the first of the devices that hold it
-  ShardGrid parts_;   // the replicas of a shard are what is reduced
-  runtime::BoxIndex boxes_;
-  ReduceOp op_ = ReduceOp::sum;
-  std::int64_t averaged_ = 1;
-
-  static std::vector<Box> boxes(const Shape& shape, const Placements& placements, const Mesh& mesh,
-                                const ShardGrid& chunks) {
-    std::vector<Box> made;
-    for (int chunk = 0; chunk < chunks.count(); ++chunk)
-      made.push_back(placed_box(shape, placements, mesh, chunks.coordinates(chunk)));
-    return made;
-  }
-};
+/// The arrays of all devices as sums are computed; arrays that neighbours share stay shared.
+template <class S, class T, int Rank> LocalTensor<S, Rank> widened(const LocalTensor<T, Rank>& x) {
+  LocalArray<S, Rank> last;
+  return LocalTensor<S, Rank>(x.mesh(), [&](int device) {
+    if (device == 0 || x[device].data != x[device - 1].data)
+      last = transformed<S>(x[device], [](T value) { return S(value); });
+    return last;
+  });
+}
+/// A reduction as T.
+template <class T, class S, int Rank>
+LocalArray<T, Rank> narrowed(const LocalArray<S, Rank>& sums, std::int64_t parts, double scale) {
+  if constexpr (std::is_same_v<S, T>)
+    if (parts == 1 && scale == 1) return sums;
+  return transformed<T>(sums, [&](S sum) { return reduced<T>(sum, parts, scale); });
+}
 
 }  // namespace tessera::detail
 

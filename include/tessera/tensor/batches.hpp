@@ -12,8 +12,8 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
 #include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/shard_refs.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera {
@@ -59,15 +59,14 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
   Shape shape = storage.shape();
   shape[0] = range.size();
   const StoragePtr out(new TensorStorage(storage.mesh(), storage.dtype(), shape, storage.sharding()));
-  std::vector<runtime::ShardRef> sources, destinations;
-  for (int shard = 0; shard < storage.shard_count(); ++shard) {
-    sources.push_back(runtime::shard_ref(const_cast<void*>(storage.data(shard)), storage.box(shard)));
+  const AxisCuts& cuts = storage.sharding().cuts;
+  std::vector<runtime::ShardRef> sources = shard_refs(storage, cuts);
+  for (runtime::ShardRef& source : sources) {
     // Counted from the first row of the range; rows outside of the range have no destination.
-    sources.back().box.begin[0] -= range.begin;
-    sources.back().box.end[0] -= range.begin;
-    destinations.push_back(runtime::shard_ref(out->data(shard), out->box(shard)));
+    source.box.begin[0] -= range.begin;
+    source.box.end[0] -= range.begin;
   }
-  runtime::reshard(storage.dtype(), Reduction::sum, destinations, sources);
+  runtime::reshard(storage.dtype(), Reduction::sum, shard_refs(*out, cuts), sources);
   return out;
 }
 #endif

@@ -22,8 +22,9 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/shard_refs.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera {
@@ -55,11 +56,9 @@ template <class Range> using host_element = typename HostElement<Range>::type;
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
-  std::vector<runtime::ShardRef> shards;
-  for (int shard = 0; shard < to.shard_count(); ++shard)
-    shards.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
+  const Uncounted uncounted;  // nothing moves between devices
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
-  runtime::reshard(to.dtype(), Reduction::sum, shards, {&host, 1});
+  runtime::reshard(to.dtype(), Reduction::sum, shard_refs(to), {&host, 1});
 }
 #endif
 

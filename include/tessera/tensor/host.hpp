@@ -17,8 +17,9 @@
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/shard_refs.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera {
@@ -29,11 +30,9 @@ namespace detail {
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
-  std::vector<runtime::ShardRef> shards;
-  for (int shard = 0; shard < from.shard_count(); ++shard)
-    shards.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
+  const Uncounted uncounted;  // nothing moves between devices
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
-  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shards);
+  runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));
 }
 #endif
 

@@ -15,40 +15,46 @@
 #include <tessera/partition/reshard/least_cost_path.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/communication.hpp>
-#include <tessera/runtime/transport/reshard.hpp>
 #include <tessera/tensor/allocate.hpp>
+#include <tessera/tensor/shard_refs.hpp>
 #include <tessera/tensor/storage_of.hpp>
 
 namespace tessera {
 
 namespace detail {
 
-/// Copies a value into shards of another layout, on any mesh.
+/// Copies a value into shards of another layout, on any mesh. What devices of another mesh are sent is counted nowhere.
 TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
+/// Whether the sub-axes of two shardings of a mesh make up each other's.
+TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
 /// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
 
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to) {
-  std::vector<runtime::ShardRef> sources, destinations;
-  for (int shard = 0; shard < from.shard_count(); ++shard)
-    sources.push_back(runtime::shard_ref(const_cast<void*>(from.data(shard)), from.box(shard)));
-  for (int shard = 0; shard < to.shard_count(); ++shard)
-    destinations.push_back(runtime::shard_ref(to.data(shard), to.box(shard)));
-  runtime::reshard(from.dtype(), Reduction::sum, destinations, sources);
+  if (!(from.mesh() == to.mesh())) {
+    const Uncounted uncounted;
+    return runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to), shard_refs(from));
+  }
+  AxisCuts cuts = from.sharding().cuts;
+  cuts.add(to.sharding().cuts);
+  runtime::reshard(from.dtype(), Reduction::sum, shard_refs(to, cuts), shard_refs(from, cuts));
+}
+
+TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to) {
+  AxisCuts cuts = from.cuts;
+  return cuts.add(to.cuts) && can_cut(mesh, cuts);
 }
 
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
   if (scope == nullptr) return;
   AxisCuts cuts = from.sharding().cuts;
-  const bool common = cuts.add(to.cuts) && can_cut(from.mesh(), cuts);
-  // Sub-axes of which neither make up the others: what is cut in one way is gathered first, and the rest moves nothing.
-  const PlannedMesh mesh(from.mesh(), common ? cuts : from.sharding().cuts);
-  const Sharding target = common ? to : tessera::replicated(to.rank);
+  cuts.add(to.cuts);
+  const PlannedMesh mesh(from.mesh(), cuts);
   Growable<CollectiveInfo> path = least_cost_path(from.shape(), from.dtype(), mesh.refined,
                                                   refined_sharding(from.sharding(), mesh.given, mesh.cuts),
-                                                  refined_sharding(target, mesh.given, mesh.cuts));
+                                                  refined_sharding(to, mesh.given, mesh.cuts));
   for (CollectiveInfo& collective : path) {
     collective.source = Source::from(at);
     collective.why = "reshard";
@@ -73,7 +79,13 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
   const TensorStorage& from = storage_of(x);
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
-  if (from.mesh() == mesh) detail::count_reshard(from, sharding, at);
+  if (from.mesh() == mesh) {
+    // Sub-axes of which neither make up the others: what is cut in one way is gathered first, and the rest moves
+    // nothing.
+    if (!detail::have_common_cuts(mesh, from.sharding(), sharding))
+      return reshard(reshard(x, mesh, PartitionSpec{}, at), mesh, spec, at);
+    detail::count_reshard(from, sharding, at);
+  }
   const StoragePtr to(new TensorStorage(mesh, from.dtype(), from.shape(), sharding));
   detail::copy_shards(from, *to);
   return tensor_of<T, Rank>(to);

@@ -45,7 +45,9 @@ TYPED_TEST(Memory, LoadsAndStoresPartly) {
     std::vector<std::conditional_t<std::is_same_v<T, bool>, std::uint8_t, T>> from(static_cast<std::size_t>(count)),
         to(static_cast<std::size_t>(count));
     for (int i = 0; i < count; ++i) from[static_cast<std::size_t>(i)] = element<T>(i);
-    const auto lanes = load_partial(reinterpret_cast<const T*>(from.data()), count);
+    alignas(64) T padded[width];
+    pad_copy(padded, reinterpret_cast<const T*>(from.data()), count);
+    const auto lanes = load(padded);
     store_partial(reinterpret_cast<T*>(to.data()), lanes, count);
     EXPECT_EQ(from, to);
     T all[width];
@@ -62,11 +64,9 @@ TYPED_TEST(Memory, Strides) {
     T* const to = reinterpret_cast<T*>(raw_to.data());
     for (int i = 0; i < 3 * width; ++i) from[i] = element<T>(i);
     const int start = stride < 0 ? 2 * width : 0;
-    const auto lanes = load_strided(from + start, stride);
-    store_strided(to + start, lanes, stride);
     T all[width];
-    store(all, lanes);
-    for (int i = 0; i < width; ++i) EXPECT_EQ(all[i], from[start + i * stride]);
+    for (int i = 0; i < width; ++i) all[i] = from[start + i * stride];
+    store_strided(to + start, load(all), stride);
     for (int i = 0; stride != 0 && i < width; ++i) EXPECT_EQ(to[start + i * stride], from[start + i * stride]);
   }
 }
@@ -308,7 +308,71 @@ TEST(LaneMath, Abs) { EXPECT_ACCURATE(abs, std::fabs(x), 0, 0); }
 TEST(LaneMath, Relu) { EXPECT_ACCURATE(relu, (x > 0 || std::isnan(x) ? x : 0), 0, 0); }
 TEST(LaneMath, Sign) { EXPECT_ACCURATE(sign, (x > 0 ? 1 : x < 0 ? -1 : x), 0, 0); }
 
-/// An elementwise operation as kernels compute it, with special cases bit for bit where `exact` has no rounding.
+/// An elementwise operation as kernels compute it. Of specials signs of zeros count too.
+template <class Operation, class Exact> void expect_accurate(Exact exact, double float_bound, double double_bound) {
+  SCOPED_TRACE(Operation::name);
+  const auto made = [](const auto& x) { return apply<ops::op_v<Operation>>(x); };
+  expect_accurate_floats(made, exact, float_bound);
+  expect_accurate_doubles(made, exact, double_bound);
+  const auto expect_signs = [&]<class T>(T) {
+    for (const T x : specials<T>()) {
+      T got[width];
+      store(got, made(splat<T>(x)));
+      const double want = exact(static_cast<double>(x));
+      EXPECT_TRUE(std::isnan(want) || std::signbit(got[0]) == std::signbit(want)) << x;
+    }
+  };
+  expect_signs(float{});
+  expect_signs(double{});
+}
+
+// Against libm in double and in long double, whose special cases are those of ISO C.
+TEST(LaneMath, Rounding) {
+  expect_accurate<ops::FloorOp>([](auto x) { return std::floor(x); }, 0, 0);
+  expect_accurate<ops::CeilOp>([](auto x) { return std::ceil(x); }, 0, 0);
+  expect_accurate<ops::TruncOp>([](auto x) { return std::trunc(x); }, 0, 0);
+  expect_accurate<ops::RoundOp>([](auto x) { return std::nearbyint(x); }, 0, 0);
+}
+TEST(LaneMath, Exponentials) {
+  expect_accurate<ops::Expm1Op>([](auto x) { return std::expm1(x); }, 3, 3);
+  expect_accurate<ops::Log1pOp>([](auto x) { return std::log1p(x); }, 1.5, 1.5);
+  expect_accurate<ops::Exp2Op>([](auto x) { return std::exp2(x); }, 1.5, 1.5);
+  expect_accurate<ops::Log2Op>([](auto x) { return std::log2(x); }, 2, 2);
+  expect_accurate<ops::Log10Op>([](auto x) { return std::log10(x); }, 2, 2);
+  expect_accurate<ops::ErfOp>([](auto x) { return std::erf(x); }, 2.5, 1);
+}
+// What is less than the smallest normal number may be 0.
+TEST(LaneMath, Softplus) {
+  for (const double x : {-700.0, -80.0, -20.0, -1.5, 0.0, 1e-9, 0.75, 17.0, 90.0, 1e30, HUGE_VAL, -HUGE_VAL}) {
+    const long double want = std::log1p(std::exp(-std::fabs(static_cast<long double>(x)))) + std::fmax(x, 0.0);
+    float single[width];
+    double wide[width];
+    store(single, apply<ops::op_v<ops::SoftplusOp>>(splat<float>(static_cast<float>(x))));
+    store(wide, apply<ops::op_v<ops::SoftplusOp>>(splat<double>(x)));
+    EXPECT_TRUE(single[0] == static_cast<float>(want) || std::fabs(single[0] - want) <= 3e-7L * want + 1e-38L) << x;
+    EXPECT_TRUE(wide[0] == static_cast<double>(want) || std::fabs(wide[0] - want) <= 5e-16L * want + 1e-307L) << x;
+  }
+  float nan[width];
+  store(nan, apply<ops::op_v<ops::SoftplusOp>>(splat<float>(NAN)));
+  EXPECT_TRUE(std::isnan(nan[0]));
+}
+TEST(LaneMath, Trigonometric) {
+  expect_accurate<ops::SinOp>([](auto x) { return std::sin(x); }, 2, 2);
+  expect_accurate<ops::CosOp>([](auto x) { return std::cos(x); }, 2, 2);
+  expect_accurate<ops::TanOp>([](auto x) { return std::tan(x); }, 3, 3);
+  expect_accurate<ops::AsinOp>([](auto x) { return std::asin(x); }, 2.5, 2.5);
+  expect_accurate<ops::AcosOp>([](auto x) { return std::acos(x); }, 2.5, 2.5);
+  expect_accurate<ops::AtanOp>([](auto x) { return std::atan(x); }, 2.5, 2.5);
+}
+TEST(LaneMath, Hyperbolic) {
+  expect_accurate<ops::SinhOp>([](auto x) { return std::sinh(x); }, 2.5, 2.5);
+  expect_accurate<ops::CoshOp>([](auto x) { return std::cosh(x); }, 2.5, 2.5);
+  expect_accurate<ops::AsinhOp>([](auto x) { return std::asinh(x); }, 3, 3);
+  expect_accurate<ops::AcoshOp>([](auto x) { return std::acosh(x); }, 2.5, 2.5);
+  expect_accurate<ops::AtanhOp>([](auto x) { return std::atanh(x); }, 2.5, 2.5);
+}
+
+/// The same of two operands, of all pairs of specials.
 template <class Operation, class T> void expect_special_pairs(double (*exact)(double, double), double bound) {
   for (const T y : specials<T>())
     for (const T x : specials<T>()) {
@@ -327,6 +391,32 @@ TEST(LaneMath, Atan2) {
   const auto steep = [](const auto& x) { return apply<ops::op_v<ops::Atan2Op>>(splat<float>(3), x); };
   expect_accurate_floats(
       steep, [](auto x) { return std::atan2(3, x); }, 2.5);
+}
+
+// Remainders are exact, and shifts by all bits and more move everything out.
+TEST(LaneMath, RemaindersAndBits) {
+  expect_special_pairs<ops::FmodOp, float>(std::fmod, 0);
+  expect_special_pairs<ops::FmodOp, double>(std::fmod, 0);
+  const auto made = []<class Operation>(Operation, std::int32_t x, std::int32_t y) {
+    std::int32_t to[width];
+    store(to, apply<ops::op_v<Operation>>(splat<std::int32_t>(x), splat<std::int32_t>(y)));
+    std::int64_t wide[width];
+    store(wide, apply<ops::op_v<Operation>>(splat<std::int64_t>(x), splat<std::int64_t>(y)));
+    EXPECT_TRUE(to[0] == wide[0] || y >= 31) << x << ", " << y;
+    return to[0];
+  };
+  EXPECT_EQ(made(ops::FmodOp{}, -7, 3), -1);
+  EXPECT_EQ(made(ops::FmodOp{}, -7, 0), -7);
+  EXPECT_EQ(made(ops::FmodOp{}, std::numeric_limits<std::int32_t>::min(), -1), 0);
+  EXPECT_EQ(made(ops::BitwiseAndOp{}, -7, 12), -7 & 12);
+  EXPECT_EQ(made(ops::BitwiseOrOp{}, -7, 12), -7 | 12);
+  EXPECT_EQ(made(ops::BitwiseXorOp{}, -7, 12), -7 ^ 12);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, -7, 3), -56);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, 7, 32), 0);
+  EXPECT_EQ(made(ops::LeftShiftOp{}, 7, -1), 0);
+  EXPECT_EQ(made(ops::RightShiftOp{}, -7, 1), -4);
+  EXPECT_EQ(made(ops::RightShiftOp{}, -7, 40), -1);
+  EXPECT_EQ(made(ops::RightShiftOp{}, 7, -1), 0);
 }
 
 // The argument p that gelu gives exp carries four roundings (coefficient, square, sum, product), so its result is off

@@ -28,6 +28,14 @@ TEST(Elementwise, GradientOfEveryRow) {
   smooth([](const auto& x) { return ts::tanh(x); });
   smooth([](const auto& x) { return ts::sigmoid(x); });
   smooth([](const auto& x) { return ts::erf(x); });
+  smooth([](const auto& x) { return ts::expm1(x) + ts::log1p(x * x) + ts::exp2(x); });
+  smooth_positive([](const auto& x) { return ts::log2(x) * ts::log10(x); });
+  smooth([](const auto& x) { return ts::sin(x) * ts::cos(2 * x) + ts::tan(x / 2); });
+  smooth([](const auto& x) { return ts::asin(x / 3) * ts::acos(x / 4) + ts::atan(x); });
+  smooth([](const auto& x) { return ts::sinh(x) + ts::cosh(x / 2) + ts::asinh(x) * ts::atanh(x / 3); });
+  smooth_positive([](const auto& x) { return ts::acosh(x + 1.25); });
+  first([](const auto& x) { return ts::floor(x) * x + ts::ceil(x * 3) * x + ts::trunc(x * 2) * x + ts::round(x) * x; });
+  smooth([](const auto& x) { return ts::softplus(x, 1.5); });
   first([](const auto& x) { return ts::relu(x); });
   smooth([](const auto& x) { return ts::gelu(x); });
   smooth([](const auto& x) { return ts::silu(x); });
@@ -40,6 +48,7 @@ TEST(Elementwise, GradientOfEveryRow) {
   two([](const auto& x, const auto& y) { return x / y; }, second_order);
   two([](const auto& x, const auto& y) { return ts::pow(y, x); }, second_order);
   two([](const auto& x, const auto& y) { return ts::atan2(x, y); }, second_order);
+  two([](const auto& x, const auto& y) { return ts::fmod(3 * x, y) * ts::remainder(5 * x, y); }, first_order);
   two([](const auto& x, const auto& y) { return ts::minimum(x, y) * y; }, first_order);
   two([](const auto& x, const auto& y) { return ts::maximum(x, y) * x; }, first_order);
 
@@ -54,6 +63,13 @@ TEST(Elementwise, GradientOfEveryRow) {
   chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_and(x<y, x> 0), x * y, y); });
   chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_or(x<0, y> 1), x * y, y); });
   chosen([](const auto& x, const auto& y) { return ts::select(ts::logical_not(x < 0), x * y, y); });
+  check_gradient<M, Int<2>>(
+      [](const auto& x, const auto& i) {
+        const auto bits = ts::bitwise_and(i, 6) + ts::bitwise_or(i, 9) * ts::bitwise_xor(i, 5) + ts::bitwise_not(i) +
+                          ts::bitwise_left_shift(i, 2) - ts::bitwise_right_shift(i, 1);
+        return bits * x * x;
+      },
+      {any(), Array(shape, {0, 1, -2, 3, 12, -7})}, second_order, &covered);
   check_gradient<Float<1>, M>([](const auto& x, const auto& y) { return ts::broadcast_like(x, y) * y; },
                               {random_array({3}, 4), any()}, second_order, &covered);
 
@@ -148,6 +164,124 @@ TEST(Elementwise, NumbersThatAnIntegerTypeLacksAreErrors) {
   tessera_test::expect_error(ts::errc::dtype_mismatch, [&] { trace<decltype(filled), Bytes>(); });
   const auto least = [](const auto& u) { return u + 255; };
   EXPECT_EQ((trace<decltype(least), Bytes>().main()[1].dtype), ts::DType::u8);
+}
+
+// PyTorch: floor and its like give integers as they are; functions of fractions give float32 of them.
+TEST(Elementwise, RoundingOfIntegersIsNothing) {
+  const auto whole = [](const auto& i) { return ts::floor(i) + ts::ceil(i) + ts::trunc(i) + ts::round(i); };
+  const Program program = trace<decltype(whole), Int<1>>();
+  EXPECT_EQ(program.main()[program.main().size - 1].dtype, ts::DType::i32);
+  EXPECT_EQ(run(program.view(), {Array({2}, {-3, 4})})[0].data, (std::vector<double>{-12, 16}));
+  const auto function = [](const auto& i) { return ts::sin(i); };
+  EXPECT_EQ((trace<decltype(function), Int<1>>().main()[2].dtype), ts::DType::f32);
+}
+
+/// f of the elements of one tensor, and the gradient of their sum.
+template <class F> std::pair<std::vector<double>, std::vector<double>> with_slope(F, const Array& x) {
+  const Array ones({static_cast<std::int64_t>(x.data.size())}, 1);
+  return {run(trace<F, Float<1>>().view(), {x}).at(0).data,
+          run(trace<FirstGradient<F>, std::tuple<Float<1>>, Float<1>>().view(), {x, ones}).at(1).data};
+}
+/// Compares with a function of doubles on points of all sizes, and its gradient with finite differences.
+template <class F, class G> void expect_composed(F f, G exact) {
+  Array points({14}, {-INFINITY, -1e4, -90, -7, -2.5, -0.75, -0.0, 0, 0.25, 1.5, 2.75, 8, 100, 1e4});
+  const auto [values, slopes] = with_slope(f, points);
+  for (std::size_t i = 0; i < points.data.size(); ++i) {
+    const double want = exact(points.data[i]);
+    EXPECT_TRUE(std::isnan(want) ? std::isnan(values[i]) : values[i] == want || std::fabs(values[i] - want) < 1e-12)
+        << values[i] << " at " << points.data[i] << ", not " << want;
+    EXPECT_FALSE(i > 0 && std::isnan(slopes[i])) << points.data[i];
+  }
+  EXPECT_TRUE(std::isnan(run(trace<F, Float<1>>().view(), {Array({1}, NAN)}).at(0).data[0]));
+  check_gradient<M>(f, {Array(shape, {-5.5, -1.25, -0.5, 0.75, 2.5, 7.5})}, second_order);
+}
+
+// The formulas of torch.nn.functional's documentation.
+TEST(Elementwise, Activations) {
+  const auto softplus = [](double x) { return x > 40 ? x : std::log1p(std::exp(x)); };
+  expect_composed([](const auto& x) { return ts::leaky_relu(x, 0.2); }, [](double x) { return x > 0 ? x : 0.2 * x; });
+  expect_composed([](const auto& x) { return ts::elu(x, 1.5); },
+                  [](double x) { return x > 0 ? x : 1.5 * std::expm1(x); });
+  expect_composed([](const auto& x) { return ts::celu(x, 2.0); },
+                  [](double x) { return std::fmax(0, x) + std::fmin(0, 2 * std::expm1(x / 2)); });
+  expect_composed([](const auto& x) { return ts::selu(x); },
+                  [](double x) {
+                    return 1.0507009873554804934193349852946 *
+                           (std::fmax(0, x) + std::fmin(0, 1.6732632423543772848170429916717 * std::expm1(x)));
+                  });
+  expect_composed([](const auto& x) { return ts::softplus(x); }, softplus);
+  expect_composed([](const auto& x) { return ts::logsigmoid(x); }, [&](double x) { return -softplus(-x); });
+  expect_composed([](const auto& x) { return ts::mish(x); }, [&](double x) { return x * std::tanh(softplus(x)); });
+  expect_composed([](const auto& x) { return ts::softsign(x); }, [](double x) { return x / (1 + std::fabs(x)); });
+  const auto six = [](double x) { return std::fmin(std::fmax(x, 0), 6); };
+  expect_composed([](const auto& x) { return ts::relu6(x); }, six);
+  expect_composed([](const auto& x) { return ts::hardsigmoid(x); }, [&](double x) { return six(x + 3) / 6; });
+  expect_composed([](const auto& x) { return ts::hardswish(x); }, [&](double x) { return x * six(x + 3) / 6; });
+}
+
+// Gradients of torch 2 where a function has a kink.
+TEST(Elementwise, SlopesAtKinks) {
+  const Array kinks({4}, {0, 6, -3, 3});
+  expect_alike(with_slope([](const auto& x) { return ts::leaky_relu(x, 0.2); }, kinks).second, {0.2, 1, 0.2, 1});
+  expect_alike(with_slope([](const auto& x) { return ts::relu6(x); }, kinks).second, {0, 0, 0, 1});
+  expect_alike(with_slope([](const auto& x) { return ts::hardsigmoid(x); }, kinks).second, {1. / 6, 0, 0, 0});
+  expect_alike(with_slope([](const auto& x) { return ts::hardswish(x); }, kinks).second, {0.5, 1, 0, 1});
+  expect_alike(with_slope([](const auto& x) { return ts::softplus(x); }, kinks).second,
+               {0.5, 1 / (1 + std::exp(-6.0)), 1 / (1 + std::exp(3.0)), 1 / (1 + std::exp(-3.0))});
+  expect_alike(with_slope([](const auto& x) { return ts::clamp(x, -3, 3); }, kinks).second, {1, 0, 1, 1});
+}
+
+// torch.clamp: NaN stays, bounds in the wrong order give the upper one; torch.lerp: exact at both ends.
+TEST(Elementwise, ClampAndLerp) {
+  const Array x({5}, {-2, 0.5, NAN, 3, INFINITY});
+  const auto clamped = [&](auto f) { return run(trace<decltype(f), Float<1>>().view(), {x}).at(0).data; };
+  expect_alike(clamped([](const auto& v) { return ts::clamp(v, -1, 1.5); }), {-1, 0.5, NAN, 1.5, 1.5});
+  expect_alike(clamped([](const auto& v) { return ts::clamp(v, 2, 1); }), {1, 1, NAN, 1, 1});
+  const auto whole = [](const auto& i) { return ts::clamp(i, 0, 5); };
+  const Program integers = trace<decltype(whole), Int<1>>();
+  EXPECT_EQ(integers.main()[integers.main().size - 1].dtype, ts::DType::i32);
+  EXPECT_EQ(run(integers.view(), {Array({3}, {-4, 3, 9})})[0].data, (std::vector<double>{0, 3, 5}));
+  check_gradient<M, M>([](const auto& a, const auto& b) { return ts::clamp(a * 2, -b, b); }, {any(), positive()},
+                       first_order);
+  const auto line = [](const auto& a, const auto& b) { return ts::lerp(a, b, 1.0) - b + ts::lerp(a, b, 0.0) - a; };
+  expect_alike(
+      run(trace<decltype(line), Float<1>, Float<1>>().view(), {Array({2}, {1e17, -3}), Array({2}, {1, 0.1})})[0].data,
+      {0, 0});
+  check_gradient<M, M>([](const auto& a, const auto& b) { return ts::lerp(a, b, ts::sigmoid(a)); }, {any(), any(7)});
+}
+
+// torch.fmod, torch.remainder and torch.floor_divide; of integers by 0 PyTorch throws.
+TEST(Elementwise, Remainders) {
+  const auto f = [](const auto& x, const auto& y) {
+    return std::tuple(ts::fmod(x, y), ts::remainder(x, y), ts::floor_divide(x, y));
+  };
+  const Array x({8}, {-7, 7, -7, 7, 6, -0.0, 1, 5}), y({8}, {3, 3, -3, -3, -2, 3, INFINITY, 0});
+  const auto of = run(trace<decltype(f), Float<1>, Float<1>>().view(), {x, y});
+  expect_alike(of[0].data, {-1, 1, -1, 1, 0, -0.0, 1, NAN});
+  expect_alike(of[1].data, {2, 1, -1, -2, 0, -0.0, 1, NAN});
+  expect_alike(of[2].data, {-3, 2, 2, -3, -3, -0.0, 0, INFINITY});
+  const auto whole = run(trace<decltype(f), Int<1>, Int<1>>().view(),
+                         {Array({6}, {-7, 7, -7, 7, 6, -5}), Array({6}, {3, 3, -3, -3, -2, 0})});
+  expect_alike(whole[0].data, {-1, 1, -1, 1, 0, -5});
+  expect_alike(whole[2].data, {-3, 2, 2, -3, -3, 0});
+  const auto bools = [](const auto& a, const auto& b) {
+    return ts::cast<std::int32_t>(ts::bitwise_xor(a > 0, b > 0)) + 2 * ts::cast<std::int32_t>(ts::bitwise_not(a > 0)) +
+           4 * ts::cast<std::int32_t>(ts::bitwise_and(a > 0, ts::bitwise_or(a > 0, b > 0)));
+  };
+  expect_alike(
+      run(trace<decltype(bools), Float<1>, Float<1>>().view(), {Array({2}, {1, -1}), Array({2}, {1, 1})})[0].data,
+      {4, 3});
+}
+
+TEST(Elementwise, Classes) {
+  const Array x({4}, {NAN, -INFINITY, INFINITY, 1e300});
+  const auto classes = [](const auto& v) {
+    return ts::cast<std::int32_t>(ts::isnan(v)) + ts::cast<std::int32_t>(ts::isinf(v)) * 2 +
+           ts::cast<std::int32_t>(ts::isfinite(v)) * 4;
+  };
+  expect_alike(run(trace<decltype(classes), Float<1>>().view(), {x})[0].data, {1, 2, 2, 4});
+  expect_alike(run(trace<decltype(classes), Int<1>>().view(), {Array({2}, {0, -7})})[0].data, {4, 4});
+  check_gradient<M>([](const auto& v) { return ts::square(v) + ts::reciprocal(v * v + 1); }, {any()});
 }
 
 TEST(Elementwise, NumbersTakeTheTypeOfTheTensor) {

@@ -1,6 +1,7 @@
 #include "../../support/gradients.hpp"
 
 #include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/reduction/statistics.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -120,6 +121,51 @@ TEST(Reduction, PositionsOfExtremes) {
 TEST(Reduction, GradientOfASumIsNotMaterialised) {
   const auto f = [](const auto& v) { return ts::value_and_grad([](const auto& w) { return ts::sum(w * w); })(v); };
   EXPECT_EQ((trace<decltype(f), Float<3>>().count(Op::broadcast)), 0);
+}
+
+// torch.var and torch.std with correction, torch.linalg.vector_norm, torch.nansum.
+TEST(Reduction, VarianceNormAndNansum) {
+  const auto exact = [](std::int64_t j, double correction) {
+    double mean = 0, sum = 0;
+    for (std::int64_t i = 0; i < 2; ++i)
+      for (std::int64_t k = 0; k < 4; ++k) mean += x.at({i, j, k}) / 8;
+    for (std::int64_t i = 0; i < 2; ++i)
+      for (std::int64_t k = 0; k < 4; ++k) sum += std::pow(x.at({i, j, k}) - mean, 2);
+    return sum / (8 - correction);
+  };
+  const Array one = result([](const auto& v) { return ts::var<0, -1>(v); });
+  const Array none = result([](const auto& v) { return ts::var<0, -1>(v, ts::keepdims, 0); });
+  const Array root = result([](const auto& v) { return ts::std<0, 2>(v, 2); });
+  EXPECT_EQ(one.shape, (Shape{3}));
+  EXPECT_EQ(none.shape, (Shape{1, 3, 1}));
+  for (std::int64_t j = 0; j < 3; ++j) {
+    EXPECT_NEAR(one.at({j}), exact(j, 1), 1e-12);
+    EXPECT_NEAR(none.at({0, j, 0}), exact(j, 0), 1e-12);
+    EXPECT_NEAR(root.at({j}), std::sqrt(exact(j, 2)), 1e-12);
+  }
+  const auto all = [](const auto& v) { return ts::var(v); };
+  EXPECT_TRUE(std::isnan(apply<Float<1>>(all, {Array({1}, 3)}).data[0])) << "no more elements than the correction";
+  EXPECT_TRUE(std::isnan(apply<Float<1>>(all, {Array(Shape{0})}).data[0]));
+  EXPECT_NEAR(apply<Float<1>>(all, {Array({3}, {1e9, 1e9 + 1, 1e9 + 2})}).data[0], 1, 1e-6);
+
+  const auto norm = [](const auto& v) { return ts::norm(v); };
+  EXPECT_NEAR(apply<Float<1>>(norm, {Array({2}, {-3, 4})}).data[0], 5, 1e-12);
+  EXPECT_EQ(apply<Float<1>>(norm, {Array(Shape{0})}).data[0], 0);
+  EXPECT_EQ(result([](const auto& v) { return ts::norm<1>(v, ts::keepdims); }).shape, (Shape{2, 1, 4}));
+  const auto nansum = [](const auto& v) { return ts::nansum(v); };
+  EXPECT_EQ(apply<Float<1>>(nansum, {Array({3}, {NAN, 2, 3})}).data[0], 5);
+  EXPECT_EQ(apply<Float<1>>(nansum, {Array({2}, {NAN, NAN})}).data[0], 0);
+
+  const auto check = [](auto f) { check_gradient<Float<3>>(f, {x}, second_order); };
+  check([](const auto& v) { return ts::var<1>(v); });
+  check([](const auto& v) { return ts::std<0, 2>(v, ts::keepdims) * v; });
+  check([](const auto& v) { return ts::norm<-1>(v); });
+  check([](const auto& v) { return ts::nansum<0>(v * v); });
+  // Where they are 0, roots have no slope: torch gives 0.
+  const auto flat = [](const auto& v) { return ts::norm<1>(v) + ts::std<1>(v); };
+  const auto slopes = run(trace<FirstGradient<decltype(flat)>, std::tuple<Float<2>>, Float<1>>().view(),
+                          {Array({1, 3}, 0.0), Array({1}, 1)});
+  EXPECT_EQ(slopes[1].data, (std::vector<double>{0, 0, 0}));
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 #include "../../support/gradients.hpp"
 #include "../base/expect_error.hpp"
 
+#include <tessera/ops/indexing/one_hot.hpp>
+#include <tessera/ops/layout/diagonal.hpp>
+#include <tessera/ops/layout/repeat.hpp>
 #include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/layout/stack.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -85,6 +89,108 @@ TEST(Shape, RandomAndConstraint) {
                       Float<2>>()),
                ts::error);
   EXPECT_THROW(ts::with_sharding(Float<2>(), {"x"}), ts::error);
+}
+
+/// The results of a traced function.
+template <class... Args, class F> std::vector<Array> results_of(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments);
+}
+const Array square({3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), rows({2, 3}, {1, 2, 3, 4, 5, 6});
+
+// The examples of NumPy's documentation, whose functions these are.
+TEST(Diagonal, TrianglesAndDiagonals) {
+  const auto triangles = [](const auto& m) {
+    return std::tuple(ts::tril(m), ts::tril(m, 1), ts::triu(m), ts::triu(m, -1));
+  };
+  const auto made = results_of<Float<2>>(triangles, {square});
+  EXPECT_EQ(made[0].data, (std::vector<double>{1, 0, 0, 4, 5, 0, 7, 8, 9}));
+  EXPECT_EQ(made[1].data, (std::vector<double>{1, 2, 0, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(made[2].data, (std::vector<double>{1, 2, 3, 0, 5, 6, 0, 0, 9}));
+  EXPECT_EQ(made[3].data, (std::vector<double>{1, 2, 3, 4, 5, 6, 0, 8, 9}));
+  const auto diagonals = [](const auto& m, const auto& y, const auto& v) {
+    return std::tuple(ts::diagonal(m), ts::diag(y), ts::diagonal(ts::transpose<1, 0>(y)), ts::diag(v));
+  };
+  const auto of = results_of<Float<2>, Float<2>, Float<1>>(diagonals, {square, rows, Array({2}, {5, 7})});
+  EXPECT_EQ(of[0].data, (std::vector<double>{1, 5, 9}));
+  EXPECT_EQ(of[1].data, (std::vector<double>{1, 5}));
+  EXPECT_EQ(of[2].data, (std::vector<double>{1, 5}));
+  EXPECT_EQ(of[3].data, (std::vector<double>{5, 0, 0, 7}));
+  check_gradient<Float<3>>([](const auto& m) { return ts::diagonal(ts::tril(m) * ts::triu(m, -1)); },
+                           {random_array({2, 3, 4}, 1)});
+  check_gradient<Float<2>>([](const auto& m) { return ts::diag(m * m); }, {random_array({3, 3}, 1)});
+  check_gradient<Float<1>>([](const auto& m) { return ts::diag(m * m); }, {random_array({3}, 1)});
+}
+
+TEST(Repeat, TilesRollsAndFlips) {
+  const auto repeated = [](const auto& m, const ts::Dim& n) {
+    return std::tuple(ts::tile<0>(m, n), ts::tile<-1>(m, 2), ts::repeat_interleave<0>(m, n),
+                      ts::repeat_interleave<1>(m, 2));
+  };
+  const auto many = results_of<Float<2>, ts::Dim>(repeated, {rows, Array::number(2)});
+  EXPECT_EQ(many[0].shape, (Shape{4, 3}));
+  EXPECT_EQ(many[0].data, (std::vector<double>{1, 2, 3, 4, 5, 6, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(many[1].data, (std::vector<double>{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6}));
+  EXPECT_EQ(many[2].data, (std::vector<double>{1, 2, 3, 1, 2, 3, 4, 5, 6, 4, 5, 6}));
+  EXPECT_EQ(many[3].data, (std::vector<double>{1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6}));
+  const auto moved = [](const auto& m) {
+    return std::tuple(ts::roll<1>(m, 1), ts::roll<1>(m, -4), ts::roll<0>(m, 7), ts::roll<1>(m, 0), ts::flip<1>(m),
+                      ts::flip<0>(m));
+  };
+  const auto turned = results_of<Float<2>>(moved, {rows});
+  EXPECT_EQ(turned[0].data, (std::vector<double>{3, 1, 2, 6, 4, 5}));
+  EXPECT_EQ(turned[1].data, (std::vector<double>{2, 3, 1, 5, 6, 4}));
+  EXPECT_EQ(turned[2].data, (std::vector<double>{4, 5, 6, 1, 2, 3}));
+  EXPECT_EQ(turned[3].data, rows.data);
+  EXPECT_EQ(turned[4].data, (std::vector<double>{3, 2, 1, 6, 5, 4}));
+  EXPECT_EQ(turned[5].data, (std::vector<double>{4, 5, 6, 1, 2, 3}));
+  const Array m = random_array({2, 3}, 1);
+  check_gradient<Float<2>>([](const auto& v) { return ts::tile<0>(v * v, 3); }, {m});
+  check_gradient<Float<2>>([](const auto& v) { return ts::repeat_interleave<1>(v * v, 2); }, {m});
+  check_gradient<Float<2>>([](const auto& v) { return ts::roll<1>(v * v, 1) * ts::flip<0>(v); }, {m});
+}
+
+TEST(Stack, PutsTogetherAndTakesApart) {
+  const auto stacked = [](const auto& a, const auto& b) {
+    return std::tuple(ts::stack<0>(a, b), ts::stack<-1>(a, b, a));
+  };
+  const auto made = results_of<Float<1>, Float<1>>(stacked, {Array({2}, {1, 2}), Array({2}, {3, 4})});
+  EXPECT_EQ(made[0].shape, (Shape{2, 2}));
+  EXPECT_EQ(made[0].data, (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(made[1].shape, (Shape{2, 3}));
+  EXPECT_EQ(made[1].data, (std::vector<double>{1, 3, 1, 2, 4, 2}));
+  const auto parts = [](const auto& m) {
+    return std::tuple(ts::chunk<2, 1>(m), ts::split<-1, 1, 2>(m), ts::unbind<2>(m));
+  };
+  const auto apart = results_of<Float<2>>(parts, {rows});
+  EXPECT_EQ(apart[0].data, (std::vector<double>{1, 2, 4, 5}));
+  EXPECT_EQ(apart[1].data, (std::vector<double>{3, 6}));
+  EXPECT_EQ(apart[2].data, (std::vector<double>{1, 4}));
+  EXPECT_EQ(apart[3].data, (std::vector<double>{2, 3, 5, 6}));
+  EXPECT_EQ(apart[4].data, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(apart[5].data, (std::vector<double>{4, 5, 6}));
+  check_gradient<Float<2>>(
+      [](const auto& m) {
+        const auto [a, b] = ts::chunk<2, 1>(ts::stack<1>(m, m * m));
+        const auto [c, d] = ts::unbind<2>(a);
+        return ts::sum(b) * c * d;
+      },
+      {random_array({2, 3}, 1)});
+}
+
+TEST(OneHot, SelectsAndFills) {
+  const auto hot = [](const auto& i) { return ts::one_hot(i, 3); };
+  const auto made = results_of<Int<1>>(hot, {Array({3}, {2, 0, 5})});
+  EXPECT_EQ(made[0].shape, (Shape{3, 3}));
+  EXPECT_EQ(made[0].data, (std::vector<double>{0, 0, 1, 1, 0, 0, 0, 0, 0}));
+  const auto chosen = [](const auto& m, const auto& i) {
+    return std::tuple(ts::index_select<0>(m, i), ts::index_select<1>(m, i), ts::masked_fill(m, m > 2, -1.5));
+  };
+  const auto of = results_of<Float<2>, Int<1>>(chosen, {rows, Array({3}, {1, 0, 1})});
+  EXPECT_EQ(of[0].data, (std::vector<double>{4, 5, 6, 1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(of[1].data, (std::vector<double>{2, 1, 2, 5, 4, 5}));
+  EXPECT_EQ(of[2].data, (std::vector<double>{1, 2, -1.5, -1.5, -1.5, -1.5}));
+  check_gradient<Float<3>, Int<1>>([](const auto& m, const auto& i) { return ts::index_select<2>(m * m, i); },
+                                   {random_array({2, 2, 3}, 1), Array({4}, {2, 0, 2, 1})});
 }
 
 }  // namespace

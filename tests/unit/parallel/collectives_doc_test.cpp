@@ -10,7 +10,8 @@
 
 #include <tessera/parallel/buckets.hpp>
 #include <tessera/parallel/collectives.hpp>
-#include <tessera/parallel/rendezvous.hpp>
+#include <tessera/parallel/mesh_reduce.hpp>
+#include <tessera/parallel/process_group.hpp>
 
 namespace ts = tessera;
 namespace tc = tessera::collective;

@@ -310,6 +310,8 @@ TEST(collectives, are_counted_where_they_run) {
                           "1 all_to_all over y: 432 B, 96 B on the wire\n"
                           "1 permute over x,y: 144 B, 144 B on the wire\n"
                           "1 broadcast over x,y: 144 B, 144 B on the wire\n");
+  // All devices send what is on the wire; but one of them its array to another, or to all.
+  EXPECT_EQ(scope.moved_bytes(), 6 * (144 + 96 + 288 + 96) + 144 + 5 * 144);
   ts::CommunicationScope budget({.collectives = 0});
   expect_error(
       ts::errc::policy, [&] { tc::all_reduce(x); }, "collectives: 1 more", "collectives_test.cpp:");

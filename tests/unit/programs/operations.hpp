@@ -33,6 +33,25 @@ template <class T>
 inline constexpr bool stands_for_others =
     TESSERA_EVERY_OPERATION || std::is_same_v<T, float> || std::is_same_v<T, std::int32_t> || std::is_same_v<T, bool>;
 
+/// Functions of one floating element: of integers they are those of f32, which exp and its like are tested on.
+inline bool is_function_of_floats(tessera::Op op) {
+  const auto in = [op]<class... Operation>(tessera::ops::OperationList<Operation...>) {
+    return ((op == tessera::ops::op_v<Operation>) || ...);
+  };
+  using namespace tessera::ops;
+  return in(OperationList<Expm1Op, Log1pOp, Exp2Op, Log2Op, Log10Op, SoftplusOp>{}) || in(TrigonometricOperations{}) ||
+         in(RoundingOperations{});
+}
+
+/// Of bools they are operations of logic.
+inline bool is_operation_on_bits(tessera::Op op) {
+  using namespace tessera::ops;
+  for (const tessera::Op own : {op_v<BitwiseAndOp>, op_v<BitwiseOrOp>, op_v<BitwiseXorOp>, op_v<BitwiseNotOp>,
+                                op_v<LeftShiftOp>, op_v<RightShiftOp>})
+    if (op == own) return true;
+  return false;
+}
+
 /// Which operations are tested on an element type, by each front: those that are defined for it. Those that take part
 /// in a gradient alone are for floating types, and what belongs to traced functions alone is in no expression.
 template <class T> bool is_tested(tessera::Op op, Front front) {
@@ -41,6 +60,9 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   const bool traced = front == Front::traced;
   if (op == tessera::ops::op_v<tessera::ops::ErfOp> || op == tessera::ops::op_v<tessera::ops::Atan2Op>)
     return stands_for_others<T> || (floats && traced);
+  if (op == tessera::ops::op_v<tessera::ops::FmodOp>) return !is_bool && (traced || stands_for_others<T>);
+  if (is_operation_on_bits(op)) return !is_bool && !floats && (traced || stands_for_others<T>);
+  if (is_function_of_floats(op)) return floats && (traced || stands_for_others<T>);
   if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
   switch (op) {
     case argument:
@@ -287,10 +309,15 @@ template <class T> constexpr auto arithmetic(const auto& x, const auto& y) {
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x));
   else if constexpr (ts::is_floating_v<T>)
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x), x - (-y), ts::abs(x), ts::relu(x),
-                      ts::sign(x), ts::pow(ts::abs(x) + 0.5, y));
+                      ts::sign(x), ts::pow(ts::abs(x) + 0.5, y), ts::fmod(x, 0.75));
   else
     return std::tuple(x + y, x * y, ts::minimum(x, y), ts::maximum(y, x), x - (-y), ts::abs(x), ts::relu(x),
-                      ts::sign(x), ts::pow(x, ts::abs(y)), ts::truncate_div(x, y));
+                      ts::sign(x), ts::pow(x, ts::abs(y)), ts::truncate_div(x, y), ts::fmod(x, y));
+}
+constexpr auto bits(const auto& x, const auto& y) {
+  return std::tuple(ts::bitwise_and(x, y), ts::bitwise_or(x, y), ts::bitwise_xor(x, y),
+                    ts::bitwise_and(ts::bitwise_not(x), y), ts::bitwise_left_shift(x, ts::abs(y)),
+                    ts::bitwise_right_shift(x, ts::abs(y)));
 }
 template <class T> constexpr auto fractions(const auto& x, const auto& y, const auto& s) {
   const auto some = std::tuple(ts::exp(x), x / y, ts::cast<float>(x) * s);
@@ -299,6 +326,17 @@ template <class T> constexpr auto fractions(const auto& x, const auto& y, const 
                                        ts::silu(x), ts::erf(x), ts::atan2(y, x)));
   else
     return some;
+}
+/// Each is a result of its own: arguments keep them finite, and away from where a rounding would jump.
+constexpr auto exponentials(const auto& x) {
+  const auto within = ts::sigmoid(x);
+  return std::tuple(ts::expm1(x), ts::log1p(within), ts::exp2(x), ts::log2(within), ts::log10(within), ts::sinh(x),
+                    ts::cosh(x), ts::asinh(x), ts::acosh(ts::exp(within)), ts::softplus(x));
+}
+constexpr auto angles(const auto& x) {
+  const auto within = ts::sigmoid(x);
+  return std::tuple(ts::sin(x), ts::cos(x), ts::tan(x * 0.5), ts::asin(within), ts::acos(within), ts::atan(x),
+                    ts::atanh(x * 0.25), ts::floor(x), ts::ceil(x), ts::trunc(x), ts::round(x));
 }
 template <class T> constexpr auto comparisons(const auto& x, const auto& y) {
   if constexpr (!stands_for_others<T>)
@@ -338,7 +376,10 @@ template <class T> struct Everything {
                    reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
     if constexpr (ts::is_floating_v<T>)
       return std::tuple(
-          all, std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
+          all, exponentials(x), angles(x),
+          std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
+    else if constexpr (!is_bool<T>)
+      return std::tuple(all, bits(x, y));
     else
       return all;
   }
@@ -384,6 +425,24 @@ template <class T> void check_everything(int cases = 60) {
           return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, arithmetic<T>(x, y));
         },
         24);
+  if constexpr (!ts::is_floating_v<T> && !is_bool<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto y, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, bits(x, y));
+        },
+        32);
+  if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, exponentials(x));
+        },
+        30);
+  if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, angles(x));
+        },
+        31);
   if constexpr (stands_for_others<T>)
     tests.evaluate(
         [](auto x, auto y, auto, auto, auto, auto, auto, auto) {

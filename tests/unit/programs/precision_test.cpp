@@ -75,6 +75,13 @@ TEST(Precision, ExplainShowsTheProducts) {
   EXPECT_EQ(count(product<Precision::full>.explain(x, w), "bf16"), 0);
   EXPECT_EQ(count(product<Precision::full>.explain(x, w), "products by packed "), 1);
   EXPECT_EQ(count(product<Precision::bf16>.explain(x, w), ", of bf16 by packed "), 1);
+  // Names that read like an operation or an element type, and bf16 that is in no product.
+  const ts::Mesh named({{"einsum", 1}, {"bf16", 2}});
+  const auto a = ts::ones<float>({4, 8}, named), b = ts::ones<float>({8, 2}, named);
+  EXPECT_EQ(count(ts::explain(a + a), "products by"), 0);
+  const std::string rounded = ts::explain(ts::cast<ts::bf16>(ts::matmul(a, b)));
+  EXPECT_EQ(count(rounded, "products by packed "), 1);
+  EXPECT_EQ(count(rounded, "of bf16 by"), 0);
 }
 
 }  // namespace

@@ -57,8 +57,8 @@ struct Seen {
 };
 
 std::string unit_name(ts::UnitKind kind) {
-  constexpr const char* names[] = {"fused",  "contraction", "layout",    "indexed", "random", "constraint",
-                                   "repeat", "attention",   "scan",      "sort",    "fold",   "along"};
+  constexpr const char* names[] = {"fused",  "contraction", "layout", "indexed", "random", "constraint",
+                                   "repeat", "attention",   "scan",   "sort",    "fold",   "along"};
   static_assert(std::size(names) == ts::unit_kinds);
   return names[static_cast<std::size_t>(kind)];
 }
@@ -111,7 +111,8 @@ ts::PartitionSpec random_spec(std::mt19937& random, const ts::Mesh& mesh, int ra
   // Parts of one axis in one dim are written major first.
   for (ts::SpecEntry& entry : spec.entries) {
     std::vector<ts::Name> names(entry.axes.begin(), entry.axes.end());
-    std::stable_sort(names.begin(), names.end(), [](const ts::Name& a, const ts::Name& b) { return a.view() < b.view(); });
+    std::stable_sort(names.begin(), names.end(),
+                     [](const ts::Name& a, const ts::Name& b) { return a.view() < b.view(); });
     if (std::any_of(names.begin(), names.end(), [](const ts::Name& n) { return n.view().find(':') != n.view().npos; }))
       for (std::size_t i = 0; i < names.size(); ++i) entry.axes[i] = names[i];
   }
@@ -177,11 +178,15 @@ void note(Seen& seen, const ts::CompiledProgram& compiled, const ts::Plan& plan)
     for (int id = 0; id < graph.size; ++id) ++seen.operations[std::string(ts::row_of(graph[id]).name)];
     for (int u = 0; u < compiled.units[g].count; ++u) ++seen.units[unit_name(compiled.units[g][u].kind)];
     for (const ts::PlanStep& step : plan.graphs[static_cast<std::size_t>(g)].steps) {
-      ++seen.steps[step.kind == ts::StepKind::compute ? "compute" : step.kind == ts::StepKind::reshard ? "reshard" : "repeat"];
+      ++seen.steps[step.kind == ts::StepKind::compute   ? "compute"
+                   : step.kind == ts::StepKind::reshard ? "reshard"
+                                                        : "repeat"];
       ++seen.fusions[fusion_name(step.fusion)];
-      for (const ts::CollectiveInfo& collective : step.collectives) ++seen.collectives[std::string(name_of(collective.kind))];
+      for (const ts::CollectiveInfo& collective : step.collectives)
+        ++seen.collectives[std::string(name_of(collective.kind))];
     }
-    for (const ts::PlanValue& value : plan.graphs[static_cast<std::size_t>(g)].values) ++seen.roles[role_name(value.role)];
+    for (const ts::PlanValue& value : plan.graphs[static_cast<std::size_t>(g)].values)
+      ++seen.roles[role_name(value.role)];
   }
   for (const std::int32_t donor : plan.main().donated) seen.donated += donor >= 0;
 }
@@ -206,8 +211,7 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     const InterpretedKernels kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
     const ts::runtime::StepCode& code = ts::runtime::step_code<ts::runtime::StepNeeds::everything()>();
     const ts::ProgramView view = program.view();
-    const ts::CompiledProgram compiled{view,           units.data(),           owned.kernels.data(),
-                                       kernels.code(), code.factories.data(), code.reduce};
+    const ts::CompiledProgram compiled{view, units.data(), owned.kernels.data(), kernels.code(), &code};
     std::vector<ts::Leaf> leaves;
     for (std::size_t i = 0; i < c.values.size(); ++i) leaves.push_back(stored_argument(c, i));
     ts::Mesh mesh = c.mesh;
@@ -230,7 +234,8 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     }
     if (c.held) {
       for (std::size_t i = 0; i < leaves.size(); ++i)
-        if (!difference(load(copies[i]), c.values[i], 0).empty()) return ts::concat_text("argument ", i, " was written to");
+        if (!difference(load(copies[i]), c.values[i], 0).empty())
+          return ts::concat_text("argument ", i, " was written to");
       std::size_t k = 0;
       for (const ts::Leaf& leaf : executable.run(leaves))
         if (const std::string found = difference(load(leaf), got[k++], 0); !found.empty())
@@ -307,7 +312,8 @@ class Shrinker {
     const int size = graph.size();
     for (int id = 0; id < size; ++id) {
       const Node& node = best_.module.main()[id];
-      if (node.is_repeat() || (node.rank == 0 && !node.is_projection() && ts::host_scalars(best_.module.main().view())[static_cast<std::size_t>(id)]))
+      if (node.is_repeat() || (node.rank == 0 && !node.is_projection() &&
+                               ts::host_scalars(best_.module.main().view())[static_cast<std::size_t>(id)]))
         continue;
       Case candidate = best_;
       candidate.module.main().outputs = {id};
@@ -452,7 +458,8 @@ TEST(RandomPrograms, GiveWhatTheGraphSays) {
   std::set<std::string> units, fusions, roles, collectives;
   for (int k = 0; k < ts::unit_kinds; ++k) units.insert(unit_name(static_cast<ts::UnitKind>(k)));
   for (int k = 0; k <= static_cast<int>(ts::Fusion::sum); ++k) fusions.insert(fusion_name(static_cast<ts::Fusion>(k)));
-  for (int k = 0; k <= static_cast<int>(ts::ValueRole::host); ++k) roles.insert(role_name(static_cast<ts::ValueRole>(k)));
+  for (int k = 0; k <= static_cast<int>(ts::ValueRole::host); ++k)
+    roles.insert(role_name(static_cast<ts::ValueRole>(k)));
   for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k)
     collectives.insert(std::string(name_of(static_cast<ts::Collective>(k))));
   EXPECT_EQ(missing(seen.units, units), "");
@@ -493,7 +500,8 @@ TEST(RandomPrograms, GradientsAreThoseOfDifferences) {
     }
     const double above = run(program.view(), up, draw_philox)[0].data[0];
     const double below = run(program.view(), down, draw_philox)[0].data[0];
-    EXPECT_NEAR((above - below) / 2e-5, slope, 1e-5 * scale + 1e-8 * std::fabs(above)) << "case " << seed << "\n" << text_of_case(c);
+    EXPECT_NEAR((above - below) / 2e-5, slope, 1e-5 * scale + 1e-8 * std::fabs(above)) << "case " << seed << "\n"
+                                                                                       << text_of_case(c);
   }
   std::cout << seen.programs << " programs\n";
 }

@@ -1,6 +1,8 @@
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <random>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +14,11 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
+#include <tessera/optim/tree_map.hpp>
+#include <tessera/partition/plan/make_plan.hpp>
+#include <tessera/runtime/executor/verify_moves.hpp>
 #include <tessera/runtime/transport/communication.hpp>
+#include <tessera/runtime/transport/transport.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
@@ -44,6 +50,7 @@ TEST(communication, a_scope_counts_what_runs_inside) {
     EXPECT_EQ(scope.payload_bytes(ts::all_reduce), 4 * 4 * 4);  // half of the rows
     EXPECT_EQ(scope.wire_bytes(), 4 * 4 * 4);
     EXPECT_GT(scope.copied_bytes(), 0);
+    EXPECT_EQ(scope.moved_bytes(), 4 * 64);  // of all four devices
     EXPECT_EQ(scope.text(), "1 all_reduce over model: 64 B, 64 B on the wire\n");
     ts::eval(ts::matmul(x, w));
     EXPECT_EQ(scope.wire_bytes("model"), 2 * 64);
@@ -53,6 +60,8 @@ TEST(communication, a_scope_counts_what_runs_inside) {
   EXPECT_EQ(outer.count(ts::all_reduce), 2);
   EXPECT_EQ(outer.wire_bytes(), 128);
 }
+
+std::vector<double> dense_product(const std::vector<float>& a, const std::vector<float>& b, int m, int k, int n);
 
 struct Layer {
   ts::ShardedTensor<float, 2> up, down;
@@ -72,6 +81,64 @@ TEST(communication, layers_count_as_often_as_they_run) {
   for (const ts::Collective kind : {ts::all_reduce, ts::reduce_scatter, ts::all_gather, ts::all_to_all})
     EXPECT_EQ(scope.count(kind), plan.count(kind));
   EXPECT_EQ(scope.wire_bytes(), plan.wire_bytes());
+  EXPECT_EQ(scope.moved_bytes(), 4 * plan.wire_bytes());
+}
+
+/// A program's plan, changed by `change`, prepared to run and held to what it moves.
+template <class F, class Change, class... Args> void verify_changed(F, const Change& change, const Args&... arguments) {
+  const ts::CompiledProgram compiled = ts::detail::ProgramCode<ts::Traced<F, Args...>>::compiled();
+  const std::vector<ts::ArgumentInfo> infos{{ts::shape(arguments), ts::sharding(arguments), 0}...};
+  ts::Plan plan = ts::make_plan(compiled.program, compiled.units, mesh, infos.data(), static_cast<int>(infos.size()));
+  for (ts::PlanStep& step : plan.graphs[0].steps) change(step);
+  ts::verify_moves(ts::runtime::Executable(compiled, std::move(plan)));
+}
+
+// Collectives of a plan are held to the moves of its steps, which are found without them.
+TEST(communication, a_plan_that_says_something_else_than_moves_is_seen) {
+  const auto x = filled(8, 16, {"data", "model"}), y = filled(8, 16, {ts::none, "data"}), w = filled(16, 4, {"model"});
+  const auto sums = [](const auto& a, const auto& b) { return ts::matmul(a, b); };
+  const auto gathers = [](const auto& a, const auto& b) { return a * b; };
+  const auto nothing = [](ts::PlanStep&) {};
+  const auto change = [](std::int64_t by) {
+    return [by](ts::PlanStep& step) {
+      for (ts::CollectiveInfo& collective : step.collectives) collective.wire_bytes += by;
+    };
+  };
+  EXPECT_NO_THROW(verify_changed(sums, nothing, x, w));
+  EXPECT_NO_THROW(verify_changed(gathers, nothing, x, y));
+  for (const std::int64_t by : {-1, 1}) {
+    expect_error(
+        ts::errc::graph_invalid, [&] { verify_changed(sums, change(by), x, w); },
+        "[verify_moves] bytes between devices: step 0 moves 256, its collectives", "on 4 devices");
+  }
+  expect_error(
+      ts::errc::graph_invalid, [&] { verify_changed(gathers, change(-1000), x, y); }, "[verify_moves]");
+  expect_error(
+      ts::errc::graph_invalid,
+      [&] {
+        verify_changed(
+            sums, [](ts::PlanStep& step) { step.collectives.clear(); }, x, w);
+      },
+      "its collectives 0");
+}
+
+/// Carries out moves as they are in this process, and notes their bytes.
+class NotingTransport final : public ts::runtime::Transport {
+ public:
+  void move(const ts::runtime::ReshardPlan& plan, std::span<void* const> destinations,
+            std::span<const void* const> sources) const override {
+    plan.run(destinations, sources);
+    moved += plan.moved_bytes();
+  }
+  mutable std::int64_t moved = 0;
+};
+
+TEST(communication, pieces_move_by_the_transport_of_the_thread) {
+  const auto x = filled(8, 16, {"data"});
+  const NotingTransport noting;
+  const ts::runtime::TransportScope use(noting);
+  EXPECT_EQ(ts::to_host(ts::reshard(x, {ts::none, "data"})), ts::to_host(x));
+  EXPECT_EQ(noting.moved, 8 * 16 * 4);  // each of four devices lacks half of its half: 128 bytes
 }
 
 std::vector<double> dense_product(const std::vector<float>& a, const std::vector<float>& b, int m, int k, int n) {

@@ -14,12 +14,13 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
-/// Which groups each group depends on, through others too, as sets of bits. Groups are numbered as they are added; when
-/// two are merged, the one that is gone is in no order. A constant expression pays for statements and calls, and not
-/// for expressions: hence sets of whole chunks of words, each dealt with in one expression, and no accessors inside.
+/// The groups on which each group depends, directly or through other groups, as bit sets. Groups are numbered in the
+/// order in which they are added; after a merge, one of the two groups is not part of the order any more. Compilers
+/// limit the statements and calls of a constant expression, but not its expressions: hence one expression processes a
+/// chunk of words, and members access raw pointers.
 class Dependencies {
  public:
-  /// Room for `most` groups.
+  /// Capacity: `most` groups.
   constexpr explicit Dependencies(int most)
       : words_((static_cast<std::size_t>(most) / 64 / chunk + 1) * chunk),
         list_(words_ * static_cast<std::size_t>(most)), alive_list_(words_), read_list_(static_cast<std::size_t>(most)),
@@ -31,11 +32,12 @@ class Dependencies {
     alive_[count_ / 64] |= std::uint64_t{1} << (count_ % 64);
     return count_++;
   }
-  /// Of all groups that were added, those that are gone too.
+  /// The number of groups that were added, including those that were merged into others.
   constexpr int count() const { return count_; }
   constexpr bool is_alive(int g) const { return (alive_[g / 64] >> (g % 64) & 1) != 0; }
 
-  /// What a group depends on: bit g % 64 of word g / 64. The sets follow each other, so many words each.
+  /// The set of groups on which group g depends: bit i % 64 of word i / 64 for group i. The sets of all groups follow
+  /// each other, each of words() words.
   constexpr const std::uint64_t* of(int g) const { return sets_ + words_ * static_cast<std::size_t>(g); }
   constexpr std::size_t words() const { return words_; }
   constexpr bool reaches(int from, int to) const {
@@ -49,11 +51,11 @@ class Dependencies {
     absorb(g, other);
   }
 
-  /// `kept` becomes both groups.
+  /// Merges group `gone` into group `kept`.
   constexpr void merge(int kept, int gone) {
     const std::uint64_t kept_bit = std::uint64_t{1} << (kept % 64), gone_bit = std::uint64_t{1} << (gone % 64);
     alive_[gone / 64] &= ~gone_bit;
-    // Whoever depends on one of the two now depends on both, and on all that they depend on.
+    // Groups that depend on one of the two now depend on both, and on everything on which these depend.
     const bool grows = is_read_[gone] != 0 || (is_read_[kept] != 0 && (!covers(kept, gone) || !covers(gone, kept)));
     absorb(kept, gone);
     if (grows) spread(kept, gone);
@@ -63,7 +65,7 @@ class Dependencies {
     own[gone / 64] &= ~gone_bit;
   }
 
-  /// Runnable order: always the first group whose dependencies have run.
+  /// An order in which groups can run: always the first group whose dependencies have run.
   constexpr Growable<std::int32_t> order() const {
     Growable<std::int32_t> made;
     Growable<std::uint64_t> left(alive_list_);
@@ -89,16 +91,17 @@ class Dependencies {
   }
 
  private:
-  static constexpr std::size_t chunk = 8;  // words of a set that one expression deals with
-  std::size_t words_;                      // of a set
+  static constexpr std::size_t chunk = 8;  // words that one expression processes
+  std::size_t words_;                      // of one set
   Growable<std::uint64_t> list_, alive_list_;
   Growable<std::uint8_t> read_list_;
-  // The same without a call: a set for each group, the groups that are not gone, and whether some group depends on one.
+  // Raw pointers, which cost no calls: a set for each group, the groups that exist, and whether another group depends
+  // on each.
   std::uint64_t *sets_, *alive_;
   std::uint8_t* is_read_;
   int count_ = 0;
 
-  /// How many words of a set are in use, in whole chunks.
+  /// The number of words of a set that are in use, a multiple of `chunk`.
   constexpr std::size_t used_words() const { return (static_cast<std::size_t>(count_) / 64 / chunk + 1) * chunk; }
 
   constexpr void absorb(int from, int to) {
@@ -108,7 +111,7 @@ class Dependencies {
       b[w] |= m[w], b[w + 1] |= m[w + 1], b[w + 2] |= m[w + 2], b[w + 3] |= m[w + 3], b[w + 4] |= m[w + 4],
           b[w + 5] |= m[w + 5], b[w + 6] |= m[w + 6], b[w + 7] |= m[w + 7];
   }
-  /// Whether `from` depends on all that `to` depends on, the two aside.
+  /// Whether `from` depends on everything on which `to` depends, apart from the two groups themselves.
   constexpr bool covers(int from, int to) const {
     const std::uint64_t *const o = of(from), *const b = of(to);
     const std::size_t words = used_words();

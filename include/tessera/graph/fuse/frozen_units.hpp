@@ -15,7 +15,7 @@ namespace tessera {
 struct UnitsSize {
   int units = 0, operands = 0, members = 0, graphs = 0;
 
-  /// More than the units of these graphs can need: what a first evaluation has room for.
+  /// An upper bound for the units of these graphs: the capacity of the first evaluation.
   static constexpr UnitsSize bound(const GraphView* views, int count) {
     UnitsSize size{0, 0, 0, count};
     for (int g = 0; g < count; ++g) {
@@ -37,7 +37,7 @@ template <UnitsSize Size> struct FrozenUnits {
   int unit_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int operand_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
   int member_begin[static_cast<std::size_t>(Size.graphs) + 1]{};
-  /// The graph and the unit that each kernel is for.
+  /// By kernel: the graph and the unit for which it was first written.
   int kernel_graph[static_cast<std::size_t>(Size.units) + 1]{};
   int kernel_unit[static_cast<std::size_t>(Size.units) + 1]{};
   int kernel_count = 0;
@@ -55,7 +55,7 @@ template <UnitsSize Size> struct FrozenUnits {
   constexpr UnitsSize used() const {
     return {unit_begin[Size.graphs], operand_begin[Size.graphs], member_begin[Size.graphs], Size.graphs};
   }
-  /// The same without the room that was not needed, and with kernels.
+  /// Copies units into arrays of smaller capacity, and writes their kernels.
   template <UnitsSize Larger> constexpr explicit FrozenUnits(const FrozenUnits<Larger>& from, const GraphView* graphs) {
     for (int i = 0; i < Size.units; ++i) units[i] = from.units[i];
     for (int i = 0; i < Size.operands; ++i) operands[i] = from.operands[i];

@@ -15,7 +15,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// The units of one graph, owned.
+/// The units of one graph, as owning arrays.
 struct Units {
   Growable<Unit> units;
   Growable<UnitOperand> operands;
@@ -27,7 +27,8 @@ struct Units {
 
 namespace detail {
 
-/// Dim of a value of rank `rank` at dim d of the space, when it is read by a node of the given form; -1: none.
+/// Which dim of a value of rank `rank` corresponds to dim d of the iteration space, for a reader of the given form; -1:
+/// none.
 constexpr int aligned_dim(int space_rank, SpaceForm form, int rank, int d) {
   const int whole = form == SpaceForm::squeezed ? space_rank - 1 : space_rank;
   if (d >= whole) return -1;
@@ -45,7 +46,7 @@ constexpr UnitOperand aligned_operand(const GraphView& graph, int id, int space_
   return operand;
 }
 
-/// Whether two operands of a fused unit have the same dims along the dims of the iteration space.
+/// Whether two operands of a fused unit are one value with the same dims along the iteration space.
 constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
   if (x.node != y.node) return false;
   for (int d = 0; d < max_rank; ++d)
@@ -53,7 +54,8 @@ constexpr bool same_operand(const UnitOperand& x, const UnitOperand& y) {
   return true;
 }
 
-/// Writes the units of the groups: what each unit reads and makes, and along which dims of its iteration space.
+/// Writes the units of the groups: the values that each unit reads and writes, with their dims along its iteration
+/// space.
 class UnitWriter {
  public:
   constexpr UnitWriter(const GraphView& graph, const GroupsView& groups)
@@ -78,7 +80,7 @@ class UnitWriter {
   const NodeGroup* at_;
   Units made_;
 
-  /// Whether the node reads the elements of an operand.
+  /// Whether a node reads the elements of operand i, not only its shape.
   constexpr bool reads(int id, int i) const {
     return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(at_[id].shape_only, i);
   }
@@ -93,7 +95,7 @@ class UnitWriter {
     unit.first_member = member_count();
     for (std::int32_t id = group.first; id >= 0; id = at_[id].next) {
       made_.members.push_back(id);
-      // Any member of the whole space gives its shape; a reduction's operand does too.
+      // The shape of the space is that of any member with the form `element`, or of a reduction's operand.
       if (at_[id].form == SpaceForm::element)
         unit.space = id;
       else if (unit.space < 0 && at_[id].whole_input)
@@ -111,7 +113,7 @@ class UnitWriter {
     unit.output_count = operand_count() - unit.first_output;
   }
 
-  /// Host scalars and values from outside that a member of a fused unit reads, each listed once.
+  /// Lists the host scalars and the values from outside that a member of a fused unit reads, each once.
   constexpr void list_operands(const Unit& unit, const GroupMembers& group, std::int32_t id) {
     const Node& node = graph_.nodes[id];
     for (int i = 0; i < node.arity; ++i) {
@@ -195,7 +197,7 @@ class UnitWriter {
       if (at_[id].leaves) add_operand({.node = id});
   }
 
-  /// The outputs of a repeat up to the last that anybody projects, in their order.
+  /// Lists the outputs of a repeat, up to the last one with a projection, in order.
   constexpr void list_projections(int id) {
     const std::int32_t first = operand_count();
     for (int p = id + 1; p < graph_.size; ++p) {
@@ -208,14 +210,14 @@ class UnitWriter {
 
 }  // namespace detail
 
-/// `spaces`, where given, are those of the nodes: what detail::node_spaces finds.
+/// `spaces`: the iteration spaces of the nodes (detail::node_spaces); null: computed here.
 constexpr Groups find_groups(const GraphView& graph, const detail::Space* spaces = nullptr) {
   return detail::Grouper(graph, spaces).groups();
 }
 constexpr Units write_units(const GraphView& graph, const GroupsView& groups) {
   return detail::UnitWriter(graph, groups).write();
 }
-/// Collects the nodes of a graph into units. Host scalars and arguments belong to none.
+/// Collects the nodes of a graph into units. Host scalars and arguments belong to no unit.
 constexpr Units group_units(const GraphView& graph) { return write_units(graph, find_groups(graph).view()); }
 
 }  // namespace tessera

@@ -17,27 +17,27 @@ namespace tessera {
 
 namespace detail {
 
-/// Collects nodes into groups that run as one kernel. A node joins the groups of its operands when they share an
-/// iteration space, when no path leads from one to the other through a third, and while the kernel stays small.
-/// Whole programs are grouped in constant expressions, where a statement costs and an expression does not: hence plain
-/// arrays.
+/// Collects nodes into groups, each of which runs as one kernel. A node joins the groups of its operands if they have
+/// the same iteration space, if no path of the graph leaves the joint group and enters it again, and if the kernel
+/// stays below the limits. Programs are grouped in constant expressions, where compilers limit statements but not
+/// expressions: hence raw arrays.
 class Grouper {
  public:
   static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
-  // What a kernel has room for (fused.hpp).
+  // The capacity of a kernel (fused.hpp).
   static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
 
   struct Group : GroupMembers {
     Space space;
-    bool has_reduced = false;  ///< some member is in the form that only the finished group has
-    bool alone = false;        ///< takes no other group in
-    bool all_elements = true;  ///< no member is in any other form
-    // No fewer than there are: counted anew only where that could matter.
+    bool has_reduced = false;  ///< some member has the form `reduced`
+    bool alone = false;        ///< absorbs no other group
+    bool all_elements = true;  ///< all members have the form `element`
+    // Upper bounds; counted exactly only when a bound exceeds a limit.
     std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
     std::int32_t row_reductions = 0;
   };
 
-  /// `spaces`, where given, are those of the nodes.
+  /// `spaces`: the iteration spaces of the nodes; null: computed here.
   constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
       : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)), dependencies_(graph.size),
         scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()) {
@@ -76,13 +76,14 @@ class Grouper {
   }
 
  private:
-  /// What is known of one node.
+  /// The state of one node.
   struct Place : NodeGroup {
     Space space;
     std::int32_t uses = 0;
-    std::int32_t absorbed = -1;                      ///< of an einsum: the add that absorbs it
-    std::int32_t first_read = 0, last_read = 0;      ///< values whose elements it reads, host scalars aside
-    std::int32_t first_reader = 0, last_reader = 0;  ///< nodes that read it so
+    std::int32_t absorbed = -1;  ///< of an einsum: the addition that absorbs it
+    /// the values whose elements it reads, host scalars excluded: a range of reads_
+    std::int32_t first_read = 0, last_read = 0;
+    std::int32_t first_reader = 0, last_reader = 0;  ///< the nodes that read its elements: a range of readers_
     bool is_output = false;
   };
 
@@ -91,16 +92,17 @@ class Grouper {
   Growable<Group> groups_;
   Dependencies dependencies_;
   Growable<std::int32_t> reads_, readers_;
-  Growable<std::int32_t> scratch_;  // of two numbers a node; 0 outside of a function
-  // The same as places_ and groups_, without a call.
+  Growable<std::int32_t> scratch_;  // two integers per node; all 0 between uses
+  // places_ and groups_ as raw pointers, which cost no calls.
   Place* place_;
   Group* group_;
   std::int32_t merges_ = 0;
-  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that did not merge, and merges_ then
+  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that could not be merged, and merges_ at that time
 
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
   constexpr Place& at(int id) { return place_[id]; }
   constexpr const Place& at(int id) const { return place_[id]; }
+
   constexpr bool leaves_group(const Place& own) const {
     if (own.is_output) return true;
     const std::int32_t* const readers = readers_.data();
@@ -152,7 +154,7 @@ class Grouper {
           ++places[reads[next++] = operands[i]].last_reader;
       place.last_read = next;
     }
-    // So far last_reader is how many there are.
+    // At this point last_reader is the number of readers.
     next = 0;
     for (int id = 0; id < graph_.size; ++id) {
       next += places[id].last_reader;
@@ -167,7 +169,7 @@ class Grouper {
 
   constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
 
-  // The sum of two products needs no pass of its own: the second product is added to the first in place.
+  // In a sum of two products, the second product is added to the first in place, without a kernel for the sum.
   constexpr void find_additions() {
     Place* const places = places_.data();
     const Node* const nodes = graph_.nodes;
@@ -187,8 +189,8 @@ class Grouper {
   }
 
   constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
-  /// A product of bf16, with a bias or without, that is only read rounded is stored rounded: its rounding does not wait
-  /// for a reader's kernel.
+  /// A cast to bf16 of a bf16 product (plus a bias) that is only read through this cast: the product stores rounded
+  /// values, so the cast is not fused into the kernel of its reader.
   constexpr bool rounds_product(int id) const {
     const Node* const nodes = graph_.nodes;
     if (!row_of(nodes[id]).converts || nodes[id].dtype != DType::bf16) return false;
@@ -209,7 +211,7 @@ class Grouper {
       own.group = at(graph_.operands[node.first]).group;
       return;
     }
-    if (own.absorbed >= 0) return;  // placed with the sum that absorbs it
+    if (own.absorbed >= 0) return;  // placed with the addition that absorbs it
     if (row_of(node).unit == UnitKind::attention)
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = dependencies_.add();
@@ -247,9 +249,9 @@ class Grouper {
     group_[own.group].alone = rounds_product(id);
   }
 
-  /// The group of a companion, as the row says; -1 where a group of its own is due. The companion depends on nothing
-  /// that this node does not, and nobody has read it yet or both read the same: no path leads out of the group and
-  /// back.
+  /// The group of the companion that the row names (nodes of one attention run in one unit); -1 where the node needs
+  /// its own group. The node may join since the companion depends on nothing else, and either has no reader yet or has
+  /// the same readers: no path leaves the group and enters it again.
   constexpr int group_to_join(int id) const {
     const Node& node = graph_.nodes[id];
     const OpRow& row = row_of(node);
@@ -286,8 +288,8 @@ class Grouper {
       if (const int other = place_[reads[r]].group; other >= 0 && other != g && !dependencies_.reaches(g, other))
         dependencies_.depend(g, other);
   }
-  /// Whether a path leads from group a to group b through some third group: through one that a reads, and one that
-  /// reads b. The smaller of the two knows its neighbours sooner.
+  /// Whether group a depends on group b through a third group. Looks at the operands of a's members or at the readers
+  /// of b's members, whichever group is smaller.
   constexpr bool path_between(int a, int b) const {
     if (!dependencies_.reaches(a, b)) return false;
     const std::uint64_t* const sets = dependencies_.of(0);
@@ -309,7 +311,7 @@ class Grouper {
           return true;
     return false;
   }
-  /// Some member of b is read by a in the form that only the finished group has.
+  /// Whether a member of a reads a member of b that has the form `reduced`.
   constexpr bool reads_reduced(int a, int b) const {
     const std::int32_t* const reads = reads_.data();
     for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
@@ -323,7 +325,8 @@ class Grouper {
            : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed
                                                        : SpaceForm::element;
   }
-  /// The space that two groups share when the members of the smaller are at most one value a row; rank -1 when none.
+  /// The joint iteration space of two groups, where the members of the smaller group are at most one value per row;
+  /// rank -1: none.
   constexpr Space joint_space(const Group& a, const Group& b, SpaceForm& a_form, SpaceForm& b_form) const {
     a_form = b_form = SpaceForm::element;
     if (a.space == b.space) return a.space;
@@ -358,7 +361,7 @@ class Grouper {
         (b.has_reduced && reads_reduced(own, other)) || (a.has_reduced && reads_reduced(other, own)))
       return false;
     Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
-    // Few members can't have many inputs, or results.
+    // Few members can't have too many inputs or outputs, so counting is skipped.
     if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
       needs = count_needs(own, other, space.rank, a_form, b_form);
       if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members))
@@ -374,7 +377,7 @@ class Grouper {
       for (std::int32_t id = a.first; id >= 0; id = place_[id].next) place_[id].form = a_form;
     if (b_form != SpaceForm::element)
       for (std::int32_t id = b.first; id >= 0; id = place_[id].next) place_[id].form = b_form;
-    // The older group goes on, so that groups keep their order of creation.
+    // The older group is kept, so that groups stay in the order of their creation.
     const int kept = own < other ? own : other, gone = own < other ? other : own;
     Group &to = group_[kept], &from = group_[gone];
     for (std::int32_t id = from.first; id >= 0; id = place_[id].next) place_[id].group = kept;
@@ -409,9 +412,9 @@ class Grouper {
     }
     to.last = last;
   }
-  // Groups that read one value over one space read it once.
+  // Merges groups with one iteration space that read the same value, so that it is read once.
   constexpr void merge_readers() {
-    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // 1 + its id
+    std::int32_t* const first_reader = scratch_.data() + graph_.size;  // by value: 1 + the id of its first reader
     Growable<std::int32_t> listed(count(graph_.size));
     std::int32_t* const list = listed.data();
     const std::int32_t* const reads = reads_.data();
@@ -433,14 +436,14 @@ class Grouper {
       }
     }
   }
-  /// What the kernel of a group takes: values of others, how often they are loaded, and numbers.
+  /// What the kernel of a group needs: values of other groups, loads of these, and host scalars.
   struct Needs {
     int inputs, loads, uniforms;
     constexpr bool fit_kernel(int members) const {
       return loads <= max_loads && uniforms <= max_uniforms && members + loads + uniforms <= max_instructions;
     }
   };
-  /// A value is loaded twice where members read it as rows in one place and whole in another.
+  /// A value is loaded twice if one member reads it per row and another per element.
   constexpr Needs count_needs(int own, int other, int rank, SpaceForm a_form, SpaceForm b_form) {
     Needs needs{0, 0, 0};
     std::int32_t* const seen = scratch_.data();
@@ -477,7 +480,8 @@ class Grouper {
     return needs;
   }
 
-  // Members of two groups that others read. Readers without a group yet count too: they may never join.
+  // The members of two groups that other groups read. Readers that are not in a group yet count as well: they may never
+  // join.
   constexpr int read_outside(int own, int other) const {
     int outside = 0;
     const std::int32_t* const readers = readers_.data();
@@ -494,7 +498,7 @@ class Grouper {
     return outside;
   }
 
-  // Passes over a row that two groups take as one: each reduction along the row ends one.
+  // The passes over a row of the merged group: each reduction along the row ends a pass.
   constexpr int row_passes(int own, int other) {
     std::int32_t* const passes = scratch_.data();
     int most = 0;

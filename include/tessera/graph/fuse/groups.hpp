@@ -14,28 +14,29 @@ namespace tessera {
 
 /// Along which dims of the group's iteration space a node of a fused group extends.
 enum class SpaceForm : std::uint8_t {
-  element,   ///< the whole space
-  row,       ///< all but the last dim, which stays with extent 1
-  squeezed,  ///< all but the last dim
-  reduced,   ///< a result over some of the dims, made of the whole group: nothing in the group can read it
+  element,   ///< all dims
+  row,       ///< all but the last dim, which has extent 1
+  squeezed,  ///< all but the last dim, which the node does not have
+  reduced,   ///< reduced over other dims than the last one alone: complete only after the whole group, so no member can
+             ///< read it
 };
 
 /// What grouping finds out about one node.
 struct NodeGroup {
   std::int32_t group = -1;
-  std::int32_t next = -1;      ///< member of the group, by rising id
-  std::int32_t addition = -1;  ///< of an add: the einsum that it absorbs
+  std::int32_t next = -1;      ///< the next member of the group, in ascending order
+  std::int32_t addition = -1;  ///< of an addition: the einsum that it absorbs
   OpKind kind = OpKind::source;
   SpaceForm form = SpaceForm::element;
   std::uint8_t shape_only = 0;
   bool host = false;
-  bool leaves = false;       ///< it is read outside of its group
-  bool whole_input = false;  ///< a reduction: its operand has the space of the group
+  bool leaves = false;       ///< a node outside of the group reads it, or it is a result
+  bool whole_input = false;  ///< of a reduction: its operand has the iteration space of the group
 };
 
 /// Nodes that run as one step.
 struct GroupMembers {
-  std::int32_t first = -1, last = -1, count = 0;  ///< chained by NodeGroup::next
+  std::int32_t first = -1, last = -1, count = 0;  ///< a list linked by NodeGroup::next
   std::int32_t rank = 0;                          ///< of the iteration space
   bool fused = false;
 };

@@ -11,7 +11,7 @@
 
 namespace tessera {
 
-/// Writes the kernels of fused units, and finds those that are equal: these are one.
+/// Writes the kernels of fused units; equal kernels are kept once.
 class KernelTable {
  public:
   constexpr void add(const GraphView& graph, const UnitsView& units, int g, int u, Unit& unit) {
@@ -35,7 +35,7 @@ class KernelTable {
   }
   constexpr int size() const { return static_cast<int>(kernels_.size()); }
   constexpr Growable<Fused>& kernels() { return kernels_; }
-  /// Where kernel k was first needed.
+  /// The graph and the unit for which kernel k was first written.
   constexpr int graph_of(int k) const { return graphs_.data()[k]; }
   constexpr int unit_of(int k) const { return units_.data()[k]; }
 

@@ -13,7 +13,7 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
-/// The iteration space that each node of a graph has on its own.
+/// By node: the iteration space that it would have as a group of its own.
 constexpr Growable<Space> node_spaces(const GraphView& graph) {
   Growable<Space> spaces(static_cast<std::size_t>(graph.size));
   const DimClasses classes(graph);

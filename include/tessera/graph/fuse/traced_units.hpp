@@ -14,7 +14,7 @@ namespace tessera {
 
 namespace detail {
 
-/// A list as a constant, with room for `Most` items.
+/// A list as a constant, with a capacity of `Most` items.
 template <class T, int Most> struct FrozenList {
   T items[static_cast<std::size_t>(Most) + 1]{};
   int count = 0;
@@ -31,7 +31,7 @@ template <int Nodes> struct FrozenGroups {
   constexpr GroupsView view() const { return {nodes.items, groups.items, groups.count}; }
 };
 
-// Compilers bound the work of one evaluation, so each pass over a graph of many nodes is a constant of its own.
+// Each pass over a large graph is a constant of its own, since compilers limit the work of each constant expression.
 template <class Traced, std::size_t G>
 inline constexpr FrozenList<Space, Traced::graphs[G].size> graph_spaces{node_spaces(Traced::graphs[G])};
 template <class Traced, std::size_t G>
@@ -64,7 +64,7 @@ template <class Traced> struct TracedUnits {
   static constexpr auto views = []<std::size_t... G>(std::index_sequence<G...>) {
     return std::array<UnitsView, sizeof...(G)>{units.graph(static_cast<int>(G))...};
   }(Graphs());
-  /// How many kernels there are, and what they are.
+  /// The number of kernels, and the kernels.
   static constexpr std::size_t kernel_count = static_cast<std::size_t>(units.kernel_count);
   template <std::size_t K>
   static constexpr Fused kernel =

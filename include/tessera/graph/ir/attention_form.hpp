@@ -14,9 +14,9 @@ enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_g
 /// Attributes of the three attention nodes. Shapes: queries [batch, time, heads, width], keys [batch, keys, heads,
 /// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar.
 ///
-/// attention_lse (q, k, scale) log of each row's sum of exponentials: [batch, heads, time]
-/// attention (q, k, v, lse, scale) exp(scores - lse) v: [batch, time, heads, value width]
-/// attention_grad (q, k, v, out, lse, g, scale) the cotangent of operand `of()`
+///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
+///   attention       (q, k, v, lse, scale)              exp(scores - lse) v: [batch, time, heads, value width]
+///   attention_grad  (q, k, v, out, lse, g, scale)      the cotangent of operand `of()`
 ///
 /// Each node has one result. Nodes that share tiles of scores run in one unit: lse with the attention that reads it,
 /// and the three gradients of one attention.

@@ -266,25 +266,11 @@ template <class T> TESSERA_INLINE void pad_copy(T* to, const T* from, int count)
   for (int i = 0; i < width; ++i) to[i] = i < count ? from[i] : T{};
 }
 
-/// Reads `count` elements; the lanes after them are zero. Nothing past the last element is touched.
-template <class T> TESSERA_INLINE Lanes<lane_t<T>> load_partial(const T* from, int count) {
-  alignas(64) T padded[width];
-  pad_copy(padded, from, count);
-  return load(padded);
-}
-
 /// Writes the first `count` lanes.
 template <class T> TESSERA_INLINE void store_partial(T* to, const Lanes<lane_t<T>>& x, int count) {
   alignas(64) T padded[width];
   store(padded, x);
   for (int i = 0; i < count; ++i) to[i] = padded[i];
-}
-
-/// Reads every `stride`-th element.
-template <class T> TESSERA_INLINE Lanes<lane_t<T>> load_strided(const T* from, std::int64_t stride) {
-  alignas(64) T gathered[width];
-  for (int i = 0; i < width; ++i) gathered[i] = from[i * stride];
-  return load(gathered);
 }
 
 /// Writes every `stride`-th element.

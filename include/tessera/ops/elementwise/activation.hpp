@@ -2,7 +2,10 @@
 #define TESSERA_OPS_ELEMENTWISE_ACTIVATION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <type_traits>
+
 #include <tessera/ops/elementwise/comparison.hpp>
+#include <tessera/ops/elementwise/composition.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 #include <tessera/ops/elementwise/select.hpp>
@@ -50,11 +53,100 @@ struct SiluOp : ElementwiseOperation<1> {
   }
 };
 
-using ActivationOperations = OperationList<ReluOp, GeluOp, SiluOp>;
+/// Smooth everywhere, which compositions with abs or maximum are not at 0.
+struct SoftplusOp : FloatingFunction {
+  static constexpr std::string_view name = "softplus";
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>)
+      return maximum(x, 0) + log1p(exp(-abs(x)));
+    else
+      return V(max(x, V(0.0f)) + log1p(exp(V(V(0.0f) - abs(x)))));
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::unary(Op::sigmoid, r.x(0))); }
+};
+
+using ActivationOperations = OperationList<ReluOp, GeluOp, SiluOp, SoftplusOp>;
 
 }  // namespace tessera::ops
 
 namespace tessera {
+
+namespace detail {
+
+constexpr Value above_zero(Value x, Value yes, Value no) {
+  return build::select(build::greater(x, x.number(0)), yes, no);
+}
+/// x, and a constant at and beyond the bounds: the gradient is 0 there, as PyTorch's hardtanh has it.
+constexpr Value bounded(Value x, double low, double high) {
+  const Value least = x.number(low), most = x.number(high);
+  return build::select(build::binary(Op::less_equal, x, least), least,
+                       build::select(build::binary(Op::greater_equal, x, most), most, x));
+}
+/// alpha (exp(x / width) - 1) below 0, and x above. What is not taken is kept finite: 0 times infinity is NaN.
+constexpr Value exponential_below(Value x, Value alpha, Value width) {
+  const Value negative = above_zero(x, x.number(0), x);
+  return above_zero(x, x, alpha * build::apply<ops::Expm1Op>(negative / width));
+}
+
+struct LeakyReluTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value slope) {
+    x = x.at(context.source);
+    return above_zero(x, x, x * slope);
+  }
+};
+struct EluTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value alpha) {
+    x = x.at(context.source);
+    return exponential_below(x, alpha, x.number(1));
+  }
+};
+struct CeluTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value alpha) {
+    return exponential_below(x.at(context.source), alpha, alpha);
+  }
+};
+struct SeluTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return exponential_below(x, x.number(1.6732632423543772848), x.number(1)) * 1.0507009873554804934;
+  }
+};
+struct SoftplusTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value beta) {
+    x = x.at(context.source);
+    return build::apply<ops::SoftplusOp>(x * beta) / beta;
+  }
+};
+struct MishTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return x * build::unary(Op::tanh, build::apply<ops::SoftplusOp>(x));
+  }
+};
+struct LogSigmoidTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return -build::apply<ops::SoftplusOp>(-x.at(context.source)); }
+};
+struct SoftsignTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return x / (build::unary(Op::abs, x) + 1.0);
+  }
+};
+struct Relu6Tag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return bounded(x.at(context.source), 0, 6); }
+};
+struct HardsigmoidTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return bounded(x.at(context.source) + 3.0, 0, 6) * (1.0 / 6); }
+};
+struct HardswishTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return x * bounded(x + 3.0, 0, 6) * (1.0 / 6);
+  }
+};
+
+}  // namespace detail
 
 /// max(x, 0) for numbers of any type; -0 stays -0, NaN stays NaN. Exact. The gradient at 0 is 0.
 template <TensorOperand X> constexpr auto relu(const X& x, Here at = Here::current()) {
@@ -70,6 +162,60 @@ template <TensorOperand X> constexpr auto gelu(const X& x, Here at = Here::curre
 /// 3.4 ulp for f64, but up to 370 ulp for x < -707, where exp(x) is a denormal number.
 template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::SiluOp>>(Source::from(at), x);
+}
+
+// Activations below keep shape and sharding, communicate nothing, and give f32 of integers; NaN gives NaN. Gradients at
+// kinks are PyTorch's.
+
+/// x where it is above 0, slope x elsewhere. The gradient at 0 is the slope.
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto leaky_relu(const X& x, const N& slope = 0.01, Here at = Here::current()) {
+  return call<detail::LeakyReluTag>(Source::from(at), x, slope);
+}
+/// x where it is above 0, alpha (exp(x) - 1) elsewhere. The gradient at 0 is alpha. Source: Clevert and others,
+/// 1511.07289.
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto elu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
+  return call<detail::EluTag>(Source::from(at), x, alpha);
+}
+/// x where it is above 0, alpha (exp(x / alpha) - 1) elsewhere: its slope is continuous. Source: Barron, 1704.07483.
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto celu(const X& x, const N& alpha = 1.0, Here at = Here::current()) {
+  return call<detail::CeluTag>(Source::from(at), x, alpha);
+}
+/// 1.0507 elu(x, 1.6733), which keeps mean 0 and variance 1. Source: Klambauer and others, 1706.02515.
+template <TensorOperand X> constexpr auto selu(const X& x, Here at = Here::current()) {
+  return call<detail::SeluTag>(Source::from(at), x);
+}
+/// log(1 + exp(beta x)) / beta, without overflow; results below 1e-38 are 0. Gradient: sigmoid(beta x). PyTorch's
+/// `threshold` is not needed.
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto softplus(const X& x, const N& beta = 1.0, Here at = Here::current()) {
+  return call<detail::SoftplusTag>(Source::from(at), x, beta);
+}
+/// x tanh(softplus(x)). Source: Misra, 1908.08681.
+template <TensorOperand X> constexpr auto mish(const X& x, Here at = Here::current()) {
+  return call<detail::MishTag>(Source::from(at), x);
+}
+/// log(sigmoid(x)), exact where sigmoid(x) is 0. Gradient: sigmoid(-x).
+template <TensorOperand X> constexpr auto logsigmoid(const X& x, Here at = Here::current()) {
+  return call<detail::LogSigmoidTag>(Source::from(at), x);
+}
+/// x / (1 + |x|); NaN of infinities.
+template <TensorOperand X> constexpr auto softsign(const X& x, Here at = Here::current()) {
+  return call<detail::SoftsignTag>(Source::from(at), x);
+}
+/// x between 0 and 6, which it is cut off at; the gradient is 0 at both.
+template <TensorOperand X> constexpr auto relu6(const X& x, Here at = Here::current()) {
+  return call<detail::Relu6Tag>(Source::from(at), x);
+}
+/// relu6(x + 3) / 6.
+template <TensorOperand X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
+  return call<detail::HardsigmoidTag>(Source::from(at), x);
+}
+/// x relu6(x + 3) / 6. Source: Howard and others, 1905.02244.
+template <TensorOperand X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
+  return call<detail::HardswishTag>(Source::from(at), x);
 }
 
 }  // namespace tessera

@@ -79,10 +79,10 @@ constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(
 struct AnyElementwiseOperation {};
 
 /// Defaults of elementwise operations. An operation adds its `name` and
-/// value the operation on one element of each operand, one template for doubles, exact integers and SIMD lanes:
-///            lanes have the same operators and functions, found by argument-dependent lookup. Comparisons return bools
-///            or masks.
-/// gradient as in every operation
+///   value     the operation on one element of each operand, one template for doubles, exact integers and SIMD lanes:
+///             lanes have the same operators and functions, found by argument-dependent lookup. Comparisons return
+///             bools or masks.
+///   gradient  as in every operation
 template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr std::int8_t arity = Arity;
   static constexpr Linearity linear = Linearity::no;

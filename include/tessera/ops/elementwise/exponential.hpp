@@ -2,6 +2,9 @@
 #define TESSERA_OPS_ELEMENTWISE_EXPONENTIAL_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <limits>
+#include <type_traits>
+
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 
 namespace tessera::ops {
@@ -68,14 +71,119 @@ struct ErfOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "erf";
   static constexpr std::uint8_t flops = 30, lane_cost = 24;
   static constexpr bool fractional = true, by_part = true;
-  static TESSERA_INLINE auto value(const auto& x) { return erf(x); }
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>) {
+      return erf(x);
+    } else if constexpr (std::is_same_v<typename V::value_type, double>) {
+      // xsimd's erf of doubles has half of their digits, and is NaN of large ones.
+      double element[V::size];
+      x.store_unaligned(element);
+      for (double& v : element) v = erf(v);
+      return V::load_unaligned(element);
+    } else {
+      return V(erf(x));
+    }
+  }
   static constexpr void gradient(Gradient& r) {
     const Value x = r.x(0);
     r.add(0, r.g() * 1.12837916709551257390 * build::unary(Op::exp, -(x * x)));  // 2/sqrt(pi)
   }
 };
 
-using ExponentialOperations = OperationList<ExpOp, LogOp, SqrtOp, RsqrtOp, TanhOp, SigmoidOp, ErfOp>;
+inline double expm1(double x) { return __builtin_expm1(x); }
+inline double log1p(double x) { return __builtin_log1p(x); }
+inline double exp2(double x) { return __builtin_exp2(x); }
+inline double log2(double x) { return __builtin_log2(x); }
+inline double log10(double x) { return __builtin_log10(x); }
+
+/// A function that gives f32 of integers and is computed of xsimd's vectors.
+struct FloatingFunction : ElementwiseOperation<1> {
+  static constexpr std::uint8_t flops = 20, lane_cost = 24;
+  static constexpr bool fractional = true, by_part = true;
+};
+
+struct Expm1Op : FloatingFunction {
+  static constexpr std::string_view name = "expm1";
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>) {
+      return expm1(x);
+    } else {
+      // xsimd's is infinite from 88.4 on, and gives 0 for -0.
+      const V root = exp(V(x * V(0.5f)));
+      return V(select(x > V(40.0f), V(root * root), select(x == V(0.0f), x, expm1(x))));
+    }
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * (r.y() + 1.0)); }
+};
+
+struct Log1pOp : FloatingFunction {
+  static constexpr std::string_view name = "log1p";
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>)
+      return log1p(x);
+    else
+      return V(select(x == V(0.0f), x, log1p(x)));  // xsimd's gives 0 for -0
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() / (r.x(0) + 1.0)); }
+};
+
+struct Exp2Op : FloatingFunction {
+  static constexpr std::string_view name = "exp2";
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>) {
+      return exp2(x);
+    } else {
+      // xsimd's is infinite from 127 on, and 0 where the result is denormal.
+      const auto large = x > V(100.0f), small = x < V(-100.0f);
+      const V zero(0.0f), hundred(100.0f), step(select(large, V(1.0f), V(select(small, V(-hundred), zero))));
+      return V(exp2(V(x - step)) * select(large, V(2.0f), V(select(small, V(0x1p-100f), V(1.0f)))));
+    }
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() * r.y() * 0.69314718055994530942); }
+};
+
+struct Log2Op : FloatingFunction {
+  static constexpr std::string_view name = "log2";
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>) {
+      return log2(x);
+    } else {
+      // xsimd's is wrong of denormal doubles: they are multiplied by 2^54.
+      using T = typename V::value_type;
+      const auto denormal = x < V(std::numeric_limits<T>::min());
+      const V power(0x1p54f), part(static_cast<T>(54));
+      const V of = log2(V(select(denormal, V(x * power), x)));
+      return V(select(denormal, V(of - part), of));
+    }
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() / (r.x(0) * 0.69314718055994530942)); }
+};
+
+struct Log10Op : FloatingFunction {
+  static constexpr std::string_view name = "log10";
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>) {
+      return log10(x);
+    } else {
+      // xsimd's is wrong of denormal doubles: they are multiplied by 2^54.
+      using T = typename V::value_type;
+      const auto denormal = x < V(std::numeric_limits<T>::min());
+      const V power(0x1p54f), part(static_cast<T>(16.2556197658549845));
+      const V of = log10(V(select(denormal, V(x * power), x)));
+      return V(select(denormal, V(of - part), of));
+    }
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g() / (r.x(0) * 2.30258509299404568402)); }
+};
+
+using ExponentialOperations =
+    OperationList<ExpOp, LogOp, SqrtOp, RsqrtOp, TanhOp, SigmoidOp, ErfOp, Expm1Op, Log1pOp, Exp2Op, Log2Op, Log10Op>;
 
 }  // namespace tessera::ops
 
@@ -112,6 +220,27 @@ template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::cu
 /// NaN. Error: 2.4 ulp for f32; 68 ulp for f64 (near |x| = 2.2). f64 operands beyond 1e60 in magnitude give NaN.
 template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
+}
+
+/// exp(x) - 1, exact where x is near 0. Gradient: exp(x).
+template <TensorOperand X> constexpr auto expm1(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::Expm1Op>>(Source::from(at), x);
+}
+/// log(1 + x), exact where x is near 0; -infinity at -1, NaN below. Gradient: 1 / (1 + x).
+template <TensorOperand X> constexpr auto log1p(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::Log1pOp>>(Source::from(at), x);
+}
+/// 2 to the power x. Gradient: log(2) 2^x.
+template <TensorOperand X> constexpr auto exp2(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::Exp2Op>>(Source::from(at), x);
+}
+/// Logarithm to base 2; -infinity at 0, NaN below. Gradient: 1 / (x log 2).
+template <TensorOperand X> constexpr auto log2(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::Log2Op>>(Source::from(at), x);
+}
+/// Logarithm to base 10; -infinity at 0, NaN below. Gradient: 1 / (x log 10).
+template <TensorOperand X> constexpr auto log10(const X& x, Here at = Here::current()) {
+  return call<detail::Unary<ops::Log10Op>>(Source::from(at), x);
 }
 
 }  // namespace tessera

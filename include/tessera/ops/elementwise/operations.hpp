@@ -8,13 +8,16 @@
 #include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
+#include <tessera/ops/elementwise/integer.hpp>
+#include <tessera/ops/elementwise/rounding.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/elementwise/trigonometric.hpp>
 
 namespace tessera::ops {
 
-using ElementwiseOperations = JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations,
-                                          ActivationOperations, SelectOperations, TrigonometricOperations>::type;
+using ElementwiseOperations =
+    JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations, ActivationOperations,
+                IntegerOperations, RoundingOperations, SelectOperations, TrigonometricOperations>::type;
 
 namespace detail {
 template <Op Id, class Operation> struct OperationAt {

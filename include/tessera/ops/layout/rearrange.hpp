@@ -260,7 +260,7 @@ concept LenArgument = is_len_v<T>;
 
 /// Splits, permutes and merges dims (einops):
 ///
-/// auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
+///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
 /// Names in parentheses are parts of one dim, the most significant first; ts::len gives the extents of all of them but
 /// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the parts don't divide the dim. Communication:

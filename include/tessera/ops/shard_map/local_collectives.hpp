@@ -204,8 +204,8 @@ template <FixedString Axis, int D, class X> constexpr auto psum_scatter(const X&
 /// permutation. Errors: shape_mismatch for a route from or to a device that does not exist, and for two routes with one
 /// source or one destination. Communication: one permute.
 ///
-/// auto next = ts::ppermute<"model">(x, ts::Shift(1)); // a ring
-/// auto swapped = ts::ppermute<"model">(x, {{0, 1}, {1, 0}});
+///     auto next = ts::ppermute<"model">(x, ts::Shift(1));               // a ring
+///     auto swapped = ts::ppermute<"model">(x, {{0, 1}, {1, 0}});
 template <FixedString Axis, class X>
 constexpr auto ppermute(const X& x, const Shift& shift, Here at = Here::current()) {
   constexpr unsigned mask = detail::axes_of_call<true, X, Axis>();

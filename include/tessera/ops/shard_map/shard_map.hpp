@@ -423,9 +423,9 @@ template <FixedString Text, class F> class ShardMapped {
 /// spec says, the function runs on each device's shards, and the devices' results are joined as the spec of the result
 /// says:
 ///
-/// auto y = ts::shard_map<"{data,model}, {model} -> {data}">([](auto x, auto w) {
-///      return ts::psum<"model">(ts::matmul(x, w));
-/// })(x, w);
+///     auto y = ts::shard_map<"{data,model}, {model} -> {data}">([](auto x, auto w) {
+///       return ts::psum<"model">(ts::matmul(x, w));
+///     })(x, w);
 ///
 /// The text has a spec in braces for each argument, `->`, and a spec for each result (those of a tuple in order). The
 /// spec of a struct is for all its tensors; `[{..}, {..}]` has one for each tensor, in the order of their declaration.

@@ -53,7 +53,7 @@ inline std::string collective_text(const Mesh& mesh, const CollectiveInfo& c) {
   return c.why.empty() ? text : concat_text(text, "  (", c.why, c.requested ? ")" : "; implicit)");
 }
 
-/// What a plan, or a frozen one, communicates in all, kind by kind.
+/// The total communication of a plan or a FrozenPlan, by kind of collective.
 template <class P> std::string totals_text(const P& plan) {
   struct Total {
     Collective kind;
@@ -134,13 +134,13 @@ class PlanText {
     return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
-  /// The first result of a graph that a value is, -1: none.
+  /// The index of the first result of a graph that is this value, -1: none.
   static int result_of(const GraphPlan& graph, int v) {
     for (std::size_t k = 0; k < graph.outputs.size(); ++k)
       if (graph.outputs[k] == v) return static_cast<int>(k);
     return -1;
   }
-  /// What a step writes, and how it runs fused with the one that follows.
+  /// Adds the lines that say where a step writes its values, and how it is fused with the next step.
   void add_memory(const GraphPlan& graph, std::size_t s, const std::string& indent) {
     const PlanStep& step = graph.steps[s];
     std::string text;
@@ -221,14 +221,14 @@ class PlanText {
 
 }  // namespace detail
 
-/// A plan as text: each step with its operations, results and cost, what it writes and how it runs fused with the next
-/// one, each collective with its bytes and line, what is communicated in all, and what a device holds. `to scratch at
-/// 64` is an offset in the arena that all distinct shards of the process share.
+/// A plan as text: each step with its operations, results and cost, where it writes and how it is fused with the next
+/// step; each collective with its bytes and line; the total communication; the memory of a device. `to scratch at 64`
+/// is an offset in the arena, which holds the distinct shards of all devices.
 inline std::string explain(const Plan& plan, const ProgramView& program, const UnitsView* units) {
   return detail::PlanText(plan, program, units).text();
 }
 
-/// What is left of that for a plan that is a constant: its collectives, totals and memory.
+/// A FrozenPlan as text: its collectives, total communication and memory.
 template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
   std::string out = concat_text("plan on ", plan.given_mesh.text(), "\n");
   for (const PlannedCollective& c : plan)

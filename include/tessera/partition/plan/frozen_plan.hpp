@@ -72,8 +72,8 @@ template <Freezable Make> struct Freeze<Make> {
 
 /// A plan as a constant, made once for all queries:
 ///
-/// constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
-/// static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
+///     constexpr auto plan = ts::freeze([] { return ts::plan(Step{}, mesh, ...); });
+///     static_assert(plan.wire_bytes("model") < 1 << 20 && plan.memory.peak < 1 << 24);
 ///
 /// `make` captures nothing. Errors: those of `make`; `capacity` for more than 256 collectives, where a collective of a
 /// repeat's body counts once.

@@ -200,8 +200,8 @@ template <class Trace> struct ConstraintAxes {
 /// The plan of a function for arguments without data. Planning needs no threads and nothing to link, and can be done in
 /// a static_assert; at run time the plan is the same. `options` may come before the arguments.
 ///
-/// static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
-///                      .count(ts::all_reduce) == 1);
+///     static_assert(ts::plan(Step{}, mesh, ts::abstract<Mlp>({...}), ts::abstract<float>({32, 64}, {"data"}))
+///                       .count(ts::all_reduce) == 1);
 ///
 /// Errors: `spec_axis`, `spec_rank`, `shape_mismatch`; `policy` for what the options forbid. In a constant expression
 /// an error ends the compilation at the line that holds its message.

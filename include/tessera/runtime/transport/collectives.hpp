@@ -67,7 +67,7 @@ namespace detail {
 class Moves {
  public:
   Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum)
-      : name_(name), type_(type), plan_(type, reduction) {}
+      : name_(name), type_(type), plan_(type, reduction, &kernels::strided_reduce_as<all_combined_types>) {}
 
   /// Another group begins: what is declared next belongs to its members.
   void begin(const Group& group) {

@@ -10,21 +10,25 @@
 #include <tessera/kernels/strides.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/sharding.hpp>
+#include <tessera/runtime/transport/holders.hpp>
 #if TESSERA_HAS_DEFINITIONS
-#include <tessera/runtime/transport/reshard_plan.hpp>
+#include <tessera/runtime/transport/transport.hpp>
 #endif
 
 namespace tessera::runtime {
 
-/// One shard in memory: the address of the element at `box.begin`, and strides in elements.
+/// One shard in memory: the address of the element at `box.begin`, strides in elements, and the devices that hold it.
 struct ShardRef {
   void* data = nullptr;
   Box box;
   kernels::Strides strides;
+  Holders held_by{};
 };
 
 /// A row-major shard.
-inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kernels::contiguous_strides(extents(box))}; }
+inline ShardRef shard_ref(void* data, const Box& box, const Holders& held_by = {}) {
+  return {data, box, kernels::contiguous_strides(extents(box)), held_by};
+}
 
 /// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
 /// consecutive shards per box, reduced in that order by `reduce`. A program that repeats it keeps the ReshardPlan
@@ -32,6 +36,9 @@ inline ShardRef shard_ref(void* data, const Box& box) { return {data, box, kerne
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials = 1,
                           kernels::ReduceFunction reduce = &kernels::no_reduction);
+/// The same, for partial values of any element type.
+TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                                std::span<const ShardRef> source, int partials);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials, kernels::ReduceFunction reduce) {
@@ -40,15 +47,19 @@ TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const Shard
   std::vector<void*> to_data;
   std::vector<const void*> from_data;
   for (const ShardRef& shard : destination) {
-    to.push_back(plan.add_destination(shard.box, shard.strides));
+    to.push_back(plan.add_destination(shard.box, shard.strides, shard.held_by));
     to_data.push_back(shard.data);
   }
   for (const ShardRef& shard : source) {
-    from.push_back(plan.add_source(shard.box, shard.strides));
+    from.push_back(plan.add_source(shard.box, shard.strides, shard.held_by));
     from_data.push_back(shard.data);
   }
   plan.fill(to, from, partials);
-  plan.run(to_data, from_data);
+  Transport::current().move(plan, to_data, from_data);
+}
+TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
+                                std::span<const ShardRef> source, int partials) {
+  reshard(type, reduction, destination, source, partials, &kernels::strided_reduce_as<>);
 }
 #endif
 

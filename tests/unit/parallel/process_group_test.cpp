@@ -7,7 +7,8 @@
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
-#include <tessera/parallel/rendezvous.hpp>
+#include <tessera/parallel/mesh_reduce.hpp>
+#include <tessera/parallel/process_group.hpp>
 
 namespace ts = tessera;
 using tessera_test::expect_error;

@@ -1,0 +1,83 @@
+#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
+#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <utility>
+
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/indexing/embedding.hpp>
+#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/layout/shape.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, class T> struct OneHotTag {
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class Indices, class Count> struct result {
+    using type = T;
+    static constexpr int rank = Rank + 1;
+    using Said = decltype([] {
+      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value indices, Value count) {
+    indices = indices.at(context.source);
+    const int rank = indices.rank() + 1;
+    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const DType type = promote(indices.dtype(), DType::i32);
+    const Value one = build::insert_units(build::cast(indices, type), 1u << (rank - 1), rank);
+    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
+  }
+};
+
+/// Dims in order, but for D, which is first.
+template <int Rank, int D> constexpr auto to_front(const auto& x, Here at) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return transpose<(I == 0 ? D : I <= D ? I - 1 : I)...>(x, at);
+  }(std::make_integer_sequence<int, Rank>{});
+}
+template <int Rank, int D> constexpr auto from_front(const auto& x, Here at) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return transpose<(I == D ? 0 : I < D ? I + 1 : I)...>(x, at);
+  }(std::make_integer_sequence<int, Rank>{});
+}
+
+}  // namespace detail
+
+/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
+/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
+/// no communication.
+///
+///     const auto targets = ts::one_hot(labels, 10);
+template <Element T = float, TensorOperand Indices, SizeOperand Count>
+constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
+  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
+}
+
+/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
+/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
+/// index outside of the dim. Communication: as embedding; other dims stay split.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(Indices::rank == 1, "tessera: the indices of index_select are a vector");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  if constexpr (dim == 0)
+    return embedding(x, indices, at);
+  else
+    return detail::from_front<X::rank, dim>(embedding(detail::to_front<X::rank, dim>(x, at), indices, at), at);
+}
+
+/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
+/// against x and promoted with it. The gradient of x is 0 where the mask holds.
+template <TensorOperand X, TensorOperand Mask, Operand V>
+constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
+  return select(mask, value, x, at);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,90 @@
+#ifndef TESSERA_OPS_LAYOUT_REPEAT_HPP
+#define TESSERA_OPS_LAYOUT_REPEAT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/indexing/sort_rows.hpp>
+#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/layout/slicing.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// The dim repeated: the copies one after the other, or each element `count` times.
+template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static_assert(Rank < max_rank, "tessera: a tensor that is repeated has at most 7 dims");
+  template <class X, class Count> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value count) {
+    x = x.at(context.source);
+    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
+    const Value one = build::insert_units(x, 1u << copies, rank);
+    const Value places =
+        build::insert_units(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                            ((1u << rank) - 1) & ~(1u << copies), rank);
+    // Of these the shape is read alone.
+    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+    Factors merge{};
+    for (int d = 0; d < rank; ++d) {
+      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    }
+    merge.count = static_cast<std::int8_t>(rank);
+    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+  }
+};
+
+template <int Rank, int D> struct RollTag {
+  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value shift) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
+    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
+    const auto rest = [&](Value v) { return v - v / turn * turn; };
+    const Value moved = rest(rest(as_size(shift)) + turn);
+    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
+                                    build::slice(x, dim, zero, n - moved));
+  }
+};
+
+template <int Rank, int D> struct FlipTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
+    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
+/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
+}
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
+}
+/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
+/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
+template <int D, TensorOperand X, SizeOperand Shift>
+constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
+  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
+}
+/// Elements along a dim in reverse order. Communication: as gather.
+template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

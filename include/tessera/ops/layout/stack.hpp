@@ -1,0 +1,99 @@
+#ifndef TESSERA_OPS_LAYOUT_STACK_HPP
+#define TESSERA_OPS_LAYOUT_STACK_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+#include <utility>
+
+#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/layout/slicing.hpp>
+
+// Tensors put together along a new dim, and taken apart along one.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct StackTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Rest> struct result {
+    using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
+    static constexpr int rank = Rank + 1;
+  };
+  static constexpr Value emit(Value context, auto... parts) {
+    const auto with_dim = [&](Value x) {
+      return build::insert_units(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
+    };
+    return ConcatTag<Rank + 1, D>::emit(context, with_dim(parts)...);
+  }
+};
+
+/// The part at position `Part` of `Parts` that are equally long but for the last ones.
+template <int Rank, int D, int Parts, int Part> struct ChunkTag {
+  static_assert(Parts > 0, "tessera: a chunk is one of at least one");
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
+    const Value n = build::extent(x, dim), size = (n + whole(Parts - 1)) / whole(Parts);
+    const auto place = [&](int part) { return build::binary(Op::minimum, size * whole(part), n); };
+    return build::slice(x, dim, place(Part), place(Part + 1) - place(Part));
+  }
+};
+
+}  // namespace detail
+
+/// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
+/// matrix with the rows a and b. Errors: shape_mismatch when a dim differs. Communication: as concat.
+template <int D, TensorOperand A, TensorOperand B>
+constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
+}
+
+/// A dim in `Parts` parts, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the extent
+/// over `Parts` rounded up, but the last ones, which are shorter or empty; PyTorch leaves empty ones out. The number of
+/// parts is a constant. Communication: as slice.
+template <int Parts, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+  return [&]<int... Part>(std::integer_sequence<int, Part...>) {
+    return std::tuple(
+        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Parts, Part>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Parts>{});
+}
+/// A dim in parts of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. What is behind the last
+/// part is in none. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
+template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
+  int start = 0;
+  const auto next = [&](int size) {
+    start += size;
+    return slice<D>(x, start - size, size, at);
+  };
+  using Part = decltype(next(First));
+  if constexpr (sizeof...(Sizes) == 0)
+    return std::tuple<Part>{next(First)};
+  else
+    return std::tuple<Part, decltype(next(Sizes))...>{next(First), next(Sizes)...};
+}
+/// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
+/// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
+template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
+  }(std::make_integer_sequence<int, Count>{});
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,37 @@
+#ifndef TESSERA_TENSOR_SHARD_REFS_HPP
+#define TESSERA_TENSOR_SHARD_REFS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <vector>
+
+#include <tessera/mesh/sub_axes.hpp>
+#include <tessera/runtime/memory/storage.hpp>
+#include <tessera/runtime/transport/reshard.hpp>
+
+namespace tessera::detail {
+
+/// The shards of a tensor in memory, for moves in which all devices are as one: to and from the host.
+inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x) {
+  std::vector<runtime::ShardRef> shards;
+  for (int shard = 0; shard < x.shard_count(); ++shard)
+    shards.push_back(runtime::shard_ref(const_cast<void*>(x.data(shard)), x.box(shard)));
+  return shards;
+}
+/// The same with the devices that hold each, as coordinates along the axes of its mesh with these cuts, which include
+/// those of its sharding.
+inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts) {
+  std::vector<runtime::ShardRef> shards = shard_refs(x);
+  const Mesh refined = refined_mesh(x.mesh(), cuts);
+  const Sharding sharding = refined_sharding(x.sharding(), x.mesh(), cuts);
+  const ShardGrid grid(refined, sharding);
+  for (int shard = 0; shard < x.shard_count(); ++shard)
+    shards[static_cast<std::size_t>(shard)].held_by =
+        runtime::Holders(refined, sharding.used_axes(), grid.coordinates(shard));
+  return shards;
+}
+
+}  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
