@@ -3,7 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 /// What runs once per program (the graph passes, the partitioner, the layout of buffers) is most of the machine code of
-/// a small program. In a header-only unit g++ compiles it at -Og, which takes a third of the time of -O2;
+/// a small program. In a header-only unit g++ compiles it at -Og, whose passes take about a third of the time of -O2's;
 /// tessera::compiled, which is compiled once, has all of what its project asks for.
 ///
 ///     TESSERA_PLANNING_BEGIN                       // after a header's includes
