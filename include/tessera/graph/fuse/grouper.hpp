@@ -6,9 +6,12 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/dependencies.hpp>
 #include <tessera/graph/fuse/groups.hpp>
 #include <tessera/graph/fuse/node_spaces.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -534,6 +537,8 @@ class Grouper {
 
 }  // namespace detail
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

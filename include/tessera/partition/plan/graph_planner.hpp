@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
@@ -21,6 +22,8 @@
 #include <tessera/partition/reshard/reshard_path.hpp>
 #include <tessera/partition/reshard/step_collectives.hpp>
 #include <tessera/partition/reshard/views.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -522,6 +525,8 @@ class GraphPlanner {
 }  // namespace detail
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
@@ -18,7 +19,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// Redistributes one value: every collective of a plan, in one pass over the source.
 class ReshardStep final : public PreparedStep {
  public:
-  ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
+  TESSERA_PLANNING ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
       : plan_(layout.value(step.inputs[0]).dtype, layout.value(step.inputs[0]).sharding.reduction, reduce),
         from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]), mesh_(layout.mesh()), step_(step) {
     const Sharding& source = layout.value(step.inputs[0]).sharding;
