@@ -310,7 +310,7 @@ class RandomProgram {
   }
 
   void grow_more() {
-    switch (roll(28)) {
+    switch (roll(33)) {
       case 0:
         return scan();
       case 1:
@@ -360,8 +360,38 @@ class RandomProgram {
         return multiply();
       case 26:
         return rounded();
-      default:
+      case 27:
         return add_rows();
+      default:
+        return elementwise();
+    }
+  }
+  template <class... Operation>
+  static std::vector<const tessera::OpRow*> rows_of(tessera::ops::OperationList<Operation...>) {
+    return {&tessera::ops::row_v<Operation>...};
+  }
+  /// Any elementwise operation that the library has, also those that nothing here names.
+  void elementwise() {
+    static const std::vector<const tessera::OpRow*> rows = rows_of(tessera::ops::ElementwiseOperations{});
+    const tessera::OpRow& row = *rows[at(roll(static_cast<int>(rows.size())))];
+    const bool of_bools = row.name == "and" || row.name == "or" || row.name == "not";
+    if (options_.smooth || row.arity < 1 || row.arity > 2 || row.converts || row.shape_only != 0 || of_bools) return;
+    const bool bits = row.name.substr(0, 7) == "bitwise",
+               steps = row.name == "floor" || row.name == "ceil" || row.name == "trunc" || row.name == "round";
+    for (int attempt = 0; attempt < 8; ++attempt) {
+      const Item x = bounded(any()), y = bounded(any());
+      if (row.arity == 2 && !fits(x, y)) continue;
+      // Where all of them are defined: between 0 and 1, of acosh between 1 and 2.
+      auto a = x.value * 0.375 + (row.name == "acosh" ? 1.5 : 0.5), b = y.value * 0.375 + 0.5;
+      if (steps) a = x.value * 5.0;
+      if (bits) {
+        a = tessera::build::cast(x.value * 20.0, tessera::DType::i32);
+        b = tessera::build::cast(b * 4.0, tessera::DType::i32);
+      }
+      const Op op = op_of(row.name);
+      auto made = row.arity == 1 ? tessera::build::unary(op, a) : tessera::build::binary(op, a, b);
+      if (made.dtype() != options_.type) made = tessera::build::cast(made, options_.type) * 0.125;
+      return push(made, row.arity == 1 ? x.shape : broadcast(x.shape, y.shape));
     }
   }
   void scan() {

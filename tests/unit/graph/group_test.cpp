@@ -131,6 +131,16 @@ TEST(Group, FusesAcrossUsesAndRows) {
             2);
 }
 
+// x / sum<1>(x) of a square divides column j by the sum of row j: no row of a kernel has both.
+TEST(Group, AValueWithoutTheRowIsNotReadBehindTheOtherDims) {
+  EXPECT_EQ(fused_units(trace<decltype([](const auto& x) { return x / ts::sum<1>(ts::tanh(x)); }), Float<2>>().main()),
+            2);
+  // What is made of the sums alone is one value a row of their kernel.
+  EXPECT_EQ(
+      fused_units(trace<decltype([](const auto& x) { return ts::exp(ts::sum<1>(ts::tanh(x))); }), Float<2>>().main()),
+      1);
+}
+
 TEST(Group, ASumOfProductsIsAddedInPlace) {
   const auto f = [](const auto& x, const auto& y) { return ts::matmul(x, y) + ts::matmul(y, x); };
   const Program program = trace<decltype(f), Float<2>, Float<2>>();

@@ -106,8 +106,9 @@ ts::PartitionSpec random_spec(std::mt19937& random, const ts::Mesh& mesh, int ra
   ts::PartitionSpec spec;
   for (int d = 0; d < rank; ++d) spec.entries.push_back(ts::SpecEntry());
   for (const std::string& part : parts)
-    if (const auto d = static_cast<int>(random() % static_cast<unsigned>(rank + 1)); d < rank)
-      spec.entries[static_cast<std::size_t>(d)].axes.push_back(ts::Name(part));
+    if (const auto d = static_cast<std::size_t>(random() % static_cast<unsigned>(rank + 1));
+        d < static_cast<std::size_t>(rank) && spec.entries[d].axes.size() < ts::max_axes_per_dim)
+      spec.entries[d].axes.push_back(ts::Name(part));
   // Parts of one axis in one dim are written major first.
   for (ts::SpecEntry& entry : spec.entries) {
     std::vector<ts::Name> names(entry.axes.begin(), entry.axes.end());
