@@ -222,11 +222,11 @@ template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::curren
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }
 
-/// exp(x) - 1, exact where x is near 0. Error: 3.2 ulp for f32, 2.6 ulp for f64. Gradient: exp(x).
+/// exp(x) - 1, accurate where x is near 0. Error: 3.2 ulp for f32, 2.6 ulp for f64. Gradient: exp(x).
 template <TensorOperand X> constexpr auto expm1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Expm1Op>>(Source::from(at), x);
 }
-/// log(1 + x), exact where x is near 0; -infinity at -1, NaN below. Error: 0.9 ulp for f32, 0.8 ulp for f64. Gradient:
+/// log(1 + x), accurate where x is near 0; -infinity at -1, NaN below. Error: 0.9 ulp for f32, 0.8 ulp for f64. Gradient:
 /// 1 / (1 + x).
 template <TensorOperand X> constexpr auto log1p(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log1pOp>>(Source::from(at), x);
