@@ -54,32 +54,57 @@ class error : public std::runtime_error {
 };
 
 namespace detail {
-/// One argument of a message. It converts every type to one class, so that one out-of-line function joins all messages.
+/// One argument of a message. A plain value of one class for all types: a call with a message has no strings to make
+/// and destroy, and one out-of-line function formats them all.
 class TextPart {
  public:
-  TextPart(std::string_view text) : text_(text) {}
-  TextPart(const char* text) : text_(text) {}
-  TextPart(const std::string& text) : text_(text) {}
-  TextPart(char c) : number_(1, c) {}
-  TextPart(long long number) : number_(std::to_string(number)) {}
-  TextPart(double number) : number_(std::to_string(number)) {}
+  TextPart(std::string_view text) : kind_(Kind::text), text_(text) {}
+  TextPart(const char* text) : TextPart(std::string_view(text)) {}
+  TextPart(const std::string& text) : TextPart(std::string_view(text)) {}
+  TextPart(char c) : kind_(Kind::letter), letter_(c) {}
+  TextPart(long long whole) : kind_(Kind::whole), whole_(whole) {}
+  TextPart(double real) : kind_(Kind::real), real_(real) {}
   template <class T>
     requires(std::is_integral_v<T>)
-  TextPart(T number) : TextPart(static_cast<long long>(number)) {}
-  TextPart(const Source& source) : number_(source.line == 0 ? "" : " at " + source.text()), source_(&source) {}
-  std::string_view view() const { return number_.empty() ? text_ : std::string_view(number_); }
+  TextPart(T whole) : TextPart(static_cast<long long>(whole)) {}
+  TextPart(const Source& source) : kind_(Kind::source), source_(&source) {}
+
   /// Null for a piece that is no line.
-  const Source* source() const { return source_; }
+  const Source* source() const { return kind_ == Kind::source ? source_ : nullptr; }
+  void append_to(std::string& out) const {
+    switch (kind_) {
+      case Kind::text:
+        out += text_;
+        break;
+      case Kind::letter:
+        out += letter_;
+        break;
+      case Kind::whole:
+        out += std::to_string(whole_);
+        break;
+      case Kind::real:
+        out += std::to_string(real_);
+        break;
+      case Kind::source:
+        if (source_->line != 0) out += " at " + source_->text();
+        break;
+    }
+  }
 
  private:
-  std::string_view text_;
-  std::string number_;
-  const Source* source_ = nullptr;
+  enum class Kind : unsigned char { text, letter, whole, real, source } kind_;
+  union {
+    std::string_view text_;
+    char letter_;
+    long long whole_;
+    double real_;
+    const Source* source_;
+  };
 };
 
-inline std::string join_text(std::initializer_list<TextPart> parts) {
+[[gnu::noinline]] inline std::string join_text(std::initializer_list<TextPart> parts) {
   std::string out;
-  for (const TextPart& part : parts) out += part.view();
+  for (const TextPart& part : parts) part.append_to(out);
   return out;
 }
 [[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {

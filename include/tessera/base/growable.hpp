@@ -8,6 +8,8 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/inline.hpp>
+
 namespace tessera {
 
 namespace detail {
@@ -73,20 +75,20 @@ template <class T> class Growable {
     std::swap(capacity_, other.capacity_);
   }
 
-  constexpr std::size_t size() const { return size_; }
-  constexpr bool empty() const { return size_ == 0; }
-  constexpr T* data() { return data_; }
-  constexpr const T* data() const { return data_; }
-  constexpr T* begin() { return data_; }
-  constexpr T* end() { return data_ + size_; }
-  constexpr const T* begin() const { return data_; }
-  constexpr const T* end() const { return data_ + size_; }
-  constexpr T& operator[](std::size_t i) { return data_[i]; }
-  constexpr const T& operator[](std::size_t i) const { return data_[i]; }
-  constexpr T& front() { return data_[0]; }
-  constexpr const T& front() const { return data_[0]; }
-  constexpr T& back() { return data_[size_ - 1]; }
-  constexpr const T& back() const { return data_[size_ - 1]; }
+  TESSERA_ACCESS constexpr std::size_t size() const { return size_; }
+  TESSERA_ACCESS constexpr bool empty() const { return size_ == 0; }
+  TESSERA_ACCESS constexpr T* data() { return data_; }
+  TESSERA_ACCESS constexpr const T* data() const { return data_; }
+  TESSERA_ACCESS constexpr T* begin() { return data_; }
+  TESSERA_ACCESS constexpr T* end() { return data_ + size_; }
+  TESSERA_ACCESS constexpr const T* begin() const { return data_; }
+  TESSERA_ACCESS constexpr const T* end() const { return data_ + size_; }
+  TESSERA_ACCESS constexpr T& operator[](std::size_t i) { return data_[i]; }
+  TESSERA_ACCESS constexpr const T& operator[](std::size_t i) const { return data_[i]; }
+  TESSERA_ACCESS constexpr T& front() { return data_[0]; }
+  TESSERA_ACCESS constexpr const T& front() const { return data_[0]; }
+  TESSERA_ACCESS constexpr T& back() { return data_[size_ - 1]; }
+  TESSERA_ACCESS constexpr const T& back() const { return data_[size_ - 1]; }
 
   // Out of line: planning would otherwise contain a hundred copies of these.
   [[gnu::noinline]] constexpr void push_back(const T& value) {

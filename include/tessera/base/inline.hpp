@@ -5,6 +5,8 @@
 // Values of a kernel stay in registers only if all of its functions are inlined.
 #define TESSERA_INLINE inline __attribute__((always_inline))
 #define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
+// Accessors of containers: no call at any level of optimisation, and no function of its own to compile.
+#define TESSERA_ACCESS __attribute__((always_inline))
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -9,6 +9,7 @@
 
 #include <tessera/base/checked.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/inline.hpp>
 
 namespace tessera {
 
@@ -28,18 +29,18 @@ template <class T, std::size_t Capacity> struct InlineVector {
   }
 
   static constexpr std::size_t capacity() { return Capacity; }
-  constexpr std::size_t size() const { return count; }
-  constexpr bool empty() const { return count == 0; }
-  constexpr T* begin() { return items; }
-  constexpr T* end() { return items + count; }
-  constexpr const T* begin() const { return items; }
-  constexpr const T* end() const { return items + count; }
-  constexpr const T* data() const { return items; }
-  constexpr T* data() { return items; }
-  constexpr T& operator[](std::size_t i) { return items[i]; }
-  constexpr const T& operator[](std::size_t i) const { return items[i]; }
-  constexpr T& back() { return items[count - 1]; }
-  constexpr const T& back() const { return items[count - 1]; }
+  TESSERA_ACCESS constexpr std::size_t size() const { return count; }
+  TESSERA_ACCESS constexpr bool empty() const { return count == 0; }
+  TESSERA_ACCESS constexpr T* begin() { return items; }
+  TESSERA_ACCESS constexpr T* end() { return items + count; }
+  TESSERA_ACCESS constexpr const T* begin() const { return items; }
+  TESSERA_ACCESS constexpr const T* end() const { return items + count; }
+  TESSERA_ACCESS constexpr const T* data() const { return items; }
+  TESSERA_ACCESS constexpr T* data() { return items; }
+  TESSERA_ACCESS constexpr T& operator[](std::size_t i) { return items[i]; }
+  TESSERA_ACCESS constexpr const T& operator[](std::size_t i) const { return items[i]; }
+  TESSERA_ACCESS constexpr T& back() { return items[count - 1]; }
+  TESSERA_ACCESS constexpr const T& back() const { return items[count - 1]; }
 
   constexpr void push_back(const T& value) {
     if (count == Capacity) fail(errc::capacity, "[base] capacity: a fixed-size list is full");

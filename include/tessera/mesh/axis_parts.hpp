@@ -10,8 +10,11 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/text_reader.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -114,6 +117,8 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -12,6 +12,9 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -397,6 +400,8 @@ constexpr bool transposed_range(const std::int32_t* dims, std::size_t rank, cons
 }  // namespace detail
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -10,9 +10,12 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/torus.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -191,6 +194,8 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -9,7 +9,10 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -54,6 +57,8 @@ inline std::string logical_mesh_text(const Mesh& mesh) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -12,8 +12,11 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/text_reader.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -181,6 +184,8 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -9,10 +9,13 @@
 #include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/picture_grid.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/sharding_string.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -120,6 +123,8 @@ inline std::string visualize_sharding(const Sharding& sharding, const Mesh& mesh
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

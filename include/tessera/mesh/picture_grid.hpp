@@ -10,8 +10,11 @@
 #include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/sharding_string.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -135,6 +138,8 @@ inline Color color_of(std::int64_t shard) {
 }  // namespace detail
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

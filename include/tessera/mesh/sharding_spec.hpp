@@ -6,11 +6,14 @@
 #include <cstdint>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/mesh/sharding.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -79,6 +82,8 @@ struct ShardingSpec {
 };
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -11,12 +11,15 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/text_reader.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -391,6 +394,8 @@ constexpr bool same_placement(const Sharding& a, const Mesh& mesh_a, const Shard
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

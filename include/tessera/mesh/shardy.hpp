@@ -9,12 +9,15 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/axis_parts.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/sub_axes.hpp>
 #include <tessera/mesh/text_reader.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -348,6 +351,8 @@ constexpr ShardySharding parse_shardy(std::string_view source, const Mesh& mesh)
 constexpr Mesh parse_shardy_mesh(std::string_view source) { return detail::ShardyParser(source).mesh(); }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -9,8 +9,11 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/axis_parts.hpp>
 #include <tessera/mesh/mesh.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -269,6 +272,8 @@ constexpr unsigned axes_mask(const Mesh& given, const AxisCuts& cuts, std::strin
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

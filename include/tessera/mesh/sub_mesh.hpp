@@ -11,7 +11,10 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -105,6 +108,8 @@ constexpr SubMesh Mesh::operator[](std::string_view axis) const { return SubMesh
 constexpr SubMesh Mesh::operator[](std::initializer_list<Name> axes) const { return SubMesh(*this, axes); }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -10,12 +10,15 @@
 #include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/picture.hpp>
 #include <tessera/mesh/picture_grid.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/sharding_string.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -198,6 +201,8 @@ inline std::string sharding_svg(const Shape& shape, const Sharding& sharding, co
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

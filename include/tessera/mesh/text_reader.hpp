@@ -6,6 +6,9 @@
 #include <string_view>
 
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/planning.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -122,6 +125,8 @@ struct TextReader {
 };
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

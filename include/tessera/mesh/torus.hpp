@@ -9,7 +9,10 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/device_order.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -174,6 +177,8 @@ inline DeviceOrder order_of(const std::vector<Digit>& digits) {
 }  // namespace detail
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -2,10 +2,13 @@
 #define TESSERA_OPS_CONTROL_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/repeat_gradient.hpp>
 #include <tessera/ops/operation.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
@@ -67,6 +70,8 @@ struct ProjectOp {
 using ControlOperations = OperationList<RepeatOp, ProjectOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

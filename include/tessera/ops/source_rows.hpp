@@ -2,6 +2,7 @@
 #define TESSERA_OPS_SOURCE_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
@@ -9,6 +10,8 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
@@ -292,6 +295,8 @@ using SourceOperations = OperationList<ArgumentOp, DimOp, ScalarOp, ConstantOp, 
                                        RandomOp, ConstraintOp, AlikeOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -14,6 +14,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/box.hpp>
@@ -24,6 +25,8 @@
 #include <charconv>
 #include <cmath>
 #endif
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -296,6 +299,8 @@ template <ExprOperand E> std::ostream& operator<<(std::ostream& out, const E& ex
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

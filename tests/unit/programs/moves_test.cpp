@@ -141,3 +141,25 @@ TEST(Programs, Constraints) {
       with_gradient(f),
       {.arguments = {values("mk"), values("kn"), values("nk")}, .may_be_empty = true, .least_axes = 2}, 17);
 }
+
+// What is made of other operations, on split dims, uneven and empty shards.
+TEST(Programs, RepeatsDiagonalsAndStatistics) {
+  constexpr auto f = [](const auto& floats, const auto& n, const auto& i) {
+    const auto& [x, y] = floats;  // [a, b], [a, b]
+    const auto wide = ts::concat<1>(ts::tile<1>(x, n), ts::repeat_interleave<1>(y, n));
+    const auto turned = ts::roll<0>(x, 2) * ts::roll<1>(y, -1) + ts::flip<0>(x);
+    const auto parts = ts::tril(ts::stack<1>(x, y)) + ts::triu(ts::stack<1>(y, x), 1);
+    const auto [low, high] = ts::chunk<2, 1>(x);
+    const auto chosen = ts::index_select<1>(y, i);
+    const auto off = ts::var<1>(x * x + 1, ts::keepdims, 0) + ts::norm<0>(y * y + 1) + ts::std<0>(x * y + x, 0);
+    const auto across = ts::diagonal(ts::matmul(x, ts::transpose<1, 0>(y))), made = ts::diag(ts::sum<1>(x));
+    return std::tuple(energy(wide, turned, parts, low, high, chosen, across, made), wide, turned, parts, low, high,
+                      chosen, across, made, off, ts::one_hot<std::int32_t>(i, n), ts::nansum<0>(ts::log(x)),
+                      ts::masked_fill(x, x < y, 0.5));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>>, ts::Dim, Tensor<1, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("ab"), values("ab"), size('n'), indices("j", 'b')},
+       .extents = {{'a', {1, 2, 3, 4, 6}}, {'b', {1, 2, 4, 5}}, {'n', {1, 2, 3}}, {'j', {1, 3, 4}}}},
+      17);
+}

@@ -84,6 +84,38 @@ TEST(communication, layers_count_as_often_as_they_run) {
   EXPECT_EQ(scope.moved_bytes(), 4 * plan.wire_bytes());
 }
 
+// A product, and what moves elements, read all layers of a Stack, each of which is stored on its own.
+TEST(communication, products_of_stacked_operands) {
+  const auto stack_of = [](const ts::PartitionSpec& spec) {
+    return ts::Stack<Layer>(3, [&](int layer) {
+      auto scaled = ts::eval(filled(8, 8, spec) * static_cast<float>(layer + 1));
+      return Layer{scaled, scaled};
+    });
+  };
+  constexpr auto squares = ts::compile([](auto layers) {
+    return ts::optim::tree_map(
+        [](auto p) {
+          const ts::Sym<float, 3> all(p.value);
+          return decltype(p)((all + ts::tanh(ts::matmul(all, all) * 1e-3)).value);
+        },
+        layers);
+  });
+  const std::vector<float> one = ts::to_host(filled(8, 8, {}));
+  const std::vector<double> expected = dense_product(one, one, 8, 8, 8);
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"data"},
+                                        ts::PartitionSpec{ts::none, "data"}, ts::PartitionSpec{"data", "model"}}) {
+    const auto made = squares(stack_of(spec));
+    for (int layer = 0; layer < 3; ++layer) {
+      const std::vector<float> got = ts::to_host(made[layer].up);
+      const double scale = static_cast<double>((layer + 1) * (layer + 1)) * 1e-3;
+      for (std::size_t i = 0; i < got.size(); ++i)
+        ASSERT_NEAR(static_cast<double>(got[i]),
+                    static_cast<double>(layer + 1) * static_cast<double>(one[i]) + std::tanh(expected[i] * scale), 1e-5)
+            << layer;
+    }
+  }
+}
+
 /// A program's plan, changed by `change`, prepared to run and held to what it moves.
 template <class F, class Change, class... Args> void verify_changed(F, const Change& change, const Args&... arguments) {
   const ts::CompiledProgram compiled = ts::detail::ProgramCode<ts::Traced<F, Args...>>::compiled();

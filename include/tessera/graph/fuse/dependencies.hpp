@@ -8,6 +8,9 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -143,6 +146,8 @@ class Dependencies {
 };
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -5,9 +5,12 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/row.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -106,6 +109,8 @@ class DimClasses {
 };
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -6,9 +6,12 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/grouper.hpp>
 #include <tessera/graph/fuse/units.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -218,6 +221,8 @@ constexpr Units write_units(const GraphView& graph, const GroupsView& groups) {
 constexpr Units group_units(const GraphView& graph) { return write_units(graph, find_groups(graph).view()); }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -6,9 +6,12 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/dependencies.hpp>
 #include <tessera/graph/fuse/groups.hpp>
 #include <tessera/graph/fuse/node_spaces.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -317,6 +320,21 @@ class Grouper {
           return true;
     return false;
   }
+  /// Some member of a reads one of b that lacks the row dim. A space has such values stand before its other dims, an
+  /// elementwise operation behind them: in x / sum<1>(x) of a square x, row i would be divided by the sum of column i.
+  constexpr bool reads_misaligned(int a, int b) const {
+    const std::int32_t* const reads = reads_.data();
+    for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next) {
+      if (place_[id].kind == OpKind::reduction) continue;
+      const Node& node = graph_.nodes[id];
+      for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r) {
+        const Node& operand = graph_.nodes[reads[r]];
+        if (place_[reads[r]].group == b && operand.rank < node.rank && operand.unit != (1u << operand.rank) - 1)
+          return true;
+      }
+    }
+    return false;
+  }
   static constexpr SpaceForm form_within(const Group& outer, const Group& inner) {
     return outer.space.has_row(inner.space)            ? SpaceForm::row
            : outer.space.has_squeezed_row(inner.space) ? SpaceForm::squeezed
@@ -357,6 +375,8 @@ class Grouper {
     if (space.rank < 0 || path_between(own, other) || path_between(other, own) ||
         (b.has_reduced && reads_reduced(own, other)) || (a.has_reduced && reads_reduced(other, own)))
       return false;
+    const bool whole = a.all_elements && b.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
+    if (!whole && (reads_misaligned(own, other) || reads_misaligned(other, own))) return false;
     Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
     // Few members can't have too many inputs or outputs, so counting is skipped.
     if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
@@ -380,8 +400,7 @@ class Grouper {
     for (std::int32_t id = from.first; id >= 0; id = place_[id].next) place_[id].group = kept;
     to.space = space;
     to.has_reduced = to.has_reduced || from.has_reduced;
-    to.all_elements =
-        to.all_elements && from.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
+    to.all_elements = whole;
     to.row_reductions += from.row_reductions;
     to.inputs = needs.inputs;
     to.loads = needs.loads;
@@ -518,6 +537,8 @@ class Grouper {
 
 }  // namespace detail
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

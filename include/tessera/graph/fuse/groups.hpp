@@ -5,7 +5,10 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/row.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -51,6 +54,8 @@ struct Groups {
 };
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

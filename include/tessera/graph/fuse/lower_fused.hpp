@@ -4,8 +4,11 @@
 
 #include <cstdint>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/graph/fuse/group.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -171,6 +174,8 @@ constexpr Fused lower_fused(const GraphView& graph, const UnitsView& units, int 
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

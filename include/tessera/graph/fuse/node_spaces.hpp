@@ -5,8 +5,11 @@
 #include <cstddef>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/dim_classes.hpp>
 #include <tessera/graph/fuse/space.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -24,6 +27,8 @@ constexpr Growable<Space> node_spaces(const GraphView& graph) {
 }
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -4,9 +4,12 @@
 
 #include <string_view>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/graph/ir/row.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -41,6 +44,8 @@ constexpr bool stacks(const Node& stacked, const Node& x) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

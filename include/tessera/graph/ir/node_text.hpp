@@ -5,9 +5,12 @@
 #include <cstdio>
 #include <string>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/host_number.hpp>
 #include <tessera/graph/ir/program.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -35,6 +38,8 @@ inline std::string dim_text(const ProgramView&, const GraphView& graph, int id) 
 }  // namespace detail
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

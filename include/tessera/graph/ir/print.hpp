@@ -4,9 +4,12 @@
 
 #include <string>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/graph/ir/row.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -96,6 +99,8 @@ inline std::string dot_of(const ProgramView& program) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

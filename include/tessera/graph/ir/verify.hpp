@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <string_view>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -78,6 +81,8 @@ constexpr void verify(const ProgramView& program) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

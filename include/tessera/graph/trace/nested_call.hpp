@@ -7,7 +7,10 @@
 #include <type_traits>
 #include <utility>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/trace/trace.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -84,6 +87,8 @@ template <class Result, class Traced> constexpr Result as_final(const Traced& tr
 }
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -5,8 +5,11 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/ir/value.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -134,6 +137,8 @@ constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::i
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -5,8 +5,11 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -249,6 +252,8 @@ class RepeatGradient {
 constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

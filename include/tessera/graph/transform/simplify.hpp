@@ -6,8 +6,11 @@
 #include <vector>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/graph.hpp>
 #include <tessera/graph/ir/row.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -143,6 +146,8 @@ constexpr void simplify(Module& module) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -7,7 +7,10 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/trace/trace.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -104,6 +107,8 @@ template <class F> constexpr auto grad(F f) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

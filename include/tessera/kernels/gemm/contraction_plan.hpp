@@ -13,6 +13,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/gemm/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/contraction_loops.hpp>
@@ -185,7 +186,7 @@ struct ContractionClass {
 
 }  // namespace detail
 
-inline ContractionPlan::ContractionPlan(const ContractionShape& given, ContractionOptions options)
+TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape& given, ContractionOptions options)
     : out_rank_(given.out.size()) {
   const auto check = [](const ContractionShape::Labels& labels, const Strides& strides, std::size_t count,
                         const char* which) {
@@ -261,7 +262,7 @@ inline bool ContractionPlan::shares_packing() const {
 }
 
 /// What a cut into items costs, in cycles of a processor with two 512-bit units; others differ in all terms alike.
-inline double ContractionPlan::cost_of(ContractionOptions options) const {
+TESSERA_PLANNING inline double ContractionPlan::cost_of(ContractionOptions options) const {
   constexpr double product = 1.0 / 32, packed = 0.4, brought = 0.3, item_overhead = 2000, loop_overhead = 20000;
   const double rows = static_cast<double>(row_.block_size()), cols = static_cast<double>(col_.block_size());
   const double depth = static_cast<double>(depth_), threads = std::max(options.parallelism, 1);
@@ -276,7 +277,7 @@ inline double ContractionPlan::cost_of(ContractionOptions options) const {
 
 /// Cuts the axes into blocks: no more columns than the second-level cache holds of the right operand, and else what is
 /// predicted to end first.
-inline void ContractionPlan::block(ContractionOptions options) {
+TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) {
   const std::int64_t m = row_.volume(), n = col_.volume(), loops = loop_.volume();
   if (m * n * loops == 0) {
     loop_.cut(1, -1), row_.cut(1, -1), col_.cut(1, -1);

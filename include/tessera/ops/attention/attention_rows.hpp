@@ -5,6 +5,7 @@
 #include <initializer_list>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/graph/ir/node_check.hpp>
@@ -16,6 +17,8 @@
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/ops/source_rows.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
@@ -267,6 +270,8 @@ struct AttentionGradOp {
 using AttentionOperations = OperationList<AttentionLseOp, AttentionOp, AttentionGradOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

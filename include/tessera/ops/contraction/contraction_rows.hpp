@@ -2,6 +2,7 @@
 #define TESSERA_OPS_CONTRACTION_CONTRACTION_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
@@ -12,6 +13,8 @@
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
@@ -198,6 +201,8 @@ struct EinsumOp {
 using ContractionOperations = OperationList<EinsumOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -2,11 +2,14 @@
 #define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/operation.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
@@ -103,6 +106,8 @@ struct IndexAddOp {
 using IndexedOperations = OperationList<EmbeddingOp, IndexAddOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

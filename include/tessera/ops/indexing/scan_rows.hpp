@@ -2,11 +2,14 @@
 #define TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
@@ -84,6 +87,8 @@ struct CumprodOp : ScanOperation {
 using ScanOperations = OperationList<CumsumOp, CumprodOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

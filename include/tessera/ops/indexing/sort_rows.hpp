@@ -2,12 +2,15 @@
 #define TESSERA_OPS_INDEXING_SORT_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
@@ -142,6 +145,8 @@ struct ScatterAddOp {
 using SortOperations = OperationList<ArgsortOp, GatherOp, ScatterAddOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -2,12 +2,15 @@
 #define TESSERA_OPS_LAYOUT_SLICING_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
@@ -249,6 +252,8 @@ struct PermuteOp {
 };
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_REDUCTION_REDUCTION_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
@@ -9,6 +10,8 @@
 #include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::ops {
 
@@ -133,6 +136,8 @@ struct ProdOp : ReductionOperation {
 using ReductionOperations = OperationList<SumOp, MaxOp, MinOp, ProdOp>;
 
 }  // namespace tessera::ops
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -9,8 +9,11 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/partition_spec.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -147,6 +150,8 @@ template <FixedString Text, bool Structs, class Outer = void> struct ShardMapReg
 };
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

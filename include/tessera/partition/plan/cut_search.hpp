@@ -6,11 +6,14 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/sub_axes.hpp>
 #include <tessera/partition/plan/planned_mesh.hpp>
 #include <tessera/partition/propagation/solve.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -144,6 +147,8 @@ class CutSearch {
 }  // namespace detail
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

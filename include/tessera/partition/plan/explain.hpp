@@ -8,12 +8,15 @@
 #include <string_view>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/plan/frozen_plan.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_memory.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -235,6 +238,8 @@ template <std::size_t N> std::string explain(const FrozenPlan<N>& plan) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

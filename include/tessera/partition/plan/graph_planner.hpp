@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
@@ -21,6 +22,8 @@
 #include <tessera/partition/reshard/reshard_path.hpp>
 #include <tessera/partition/reshard/step_collectives.hpp>
 #include <tessera/partition/reshard/views.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -250,6 +253,29 @@ class GraphPlanner {
     return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
   }
 
+  /// Whether the step of a unit walks over the layers of stacked operands.
+  static constexpr bool walks_layers(UnitKind kind) {
+    return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
+           kind != UnitKind::layout;
+  }
+  /// A value with all layers of a Stack in one block: itself, or a copy.
+  constexpr int in_one_block(int v, Source source) {
+    if (v < 0 || !value(v).stacked) return v;
+    const int node = value(v).node;
+    const Sharding sharding = value(v).sharding;
+    for (const std::int32_t other : versions_[size(node)])
+      if (!value(other).stacked && lies_alike(value(other).sharding, sharding)) return other;
+    PlanStep step;
+    step.kind = StepKind::reshard;
+    step.source = source;
+    const int made = add_value(node, sharding, ValueRole::intermediate);
+    step.inputs = {v};
+    step.outputs = {made};
+    for (const int own : {v, made}) add_moved(step, own);
+    made_.steps.push_back(std::move(step));
+    return made;
+  }
+
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
     const Sharding target = values_.of[size(node)];
@@ -308,6 +334,8 @@ class GraphPlanner {
         return finish_output(unit.root);
       }
     }
+    if (!walks_layers(unit.kind))
+      for (std::int32_t& v : step.inputs) v = in_one_block(v, step.source);
     bool stacked = false;
     for (int i = 0; i < unit.input_count && unit.kind == UnitKind::fused; ++i)
       stacked = stacked || (value(step.inputs[size(i)]).stacked && units_.input(u, i).dim_at[0] == 0);
@@ -497,6 +525,8 @@ class GraphPlanner {
 }  // namespace detail
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -8,6 +8,9 @@
 #include <tessera/base/checked.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -111,6 +114,8 @@ constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

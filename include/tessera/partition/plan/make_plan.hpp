@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/cut_search.hpp>
 #include <tessera/partition/plan/graph_planner.hpp>
@@ -14,6 +15,8 @@
 #include <tessera/partition/propagation/explicit_axes.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 #include <tessera/partition/propagation/solve.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -114,6 +117,8 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -8,8 +8,11 @@
 #include <vector>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/partition/plan/plan_memory.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -82,6 +85,8 @@ class PlanDiff {
 inline std::string diff(const Plan& before, const Plan& after) { return detail::PlanDiff(before, after).text(); }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

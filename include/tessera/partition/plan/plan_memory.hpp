@@ -5,8 +5,11 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/plan/lifetimes.hpp>
 #include <tessera/partition/plan/plan.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -62,6 +65,8 @@ constexpr PlanMemory memory_of(const Plan& plan) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -5,9 +5,12 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/value_bytes.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -240,6 +243,8 @@ class Scheduler {
 };
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -8,9 +8,12 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/traced_units.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -226,6 +229,8 @@ constexpr Plan plan(const F& f, const Mesh& mesh, const AbstractArgument<Args, L
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/propagation/links.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -50,6 +53,8 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -4,12 +4,15 @@
 
 #include <cstdint>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/lifetimes.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/propagation/links.hpp>
 #include <tessera/partition/reshard/parts.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -69,6 +72,8 @@ constexpr bool was_stored(const Sharding& from, const Sharding& to) {
 }
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

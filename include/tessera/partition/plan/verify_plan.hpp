@@ -5,11 +5,14 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/verify_schedule.hpp>
 #include <tessera/partition/propagation/links.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -200,6 +203,8 @@ constexpr void verify_plan(const Plan& plan, const ProgramView& program, const U
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

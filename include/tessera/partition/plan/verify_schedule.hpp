@@ -7,8 +7,11 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/partition/plan/plan.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -123,6 +126,8 @@ class ScheduleVerifier {
 };
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

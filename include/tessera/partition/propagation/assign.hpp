@@ -5,8 +5,11 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/propagation/propagate.hpp>
 #include <tessera/partition/reshard/parts.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -115,6 +118,8 @@ constexpr std::uint16_t axes_of(const FactorAxes& factors) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/ops/operation.hpp>
@@ -15,6 +16,8 @@
 #include <tessera/partition/propagation/links.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 #include <tessera/partition/propagation/solve.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -283,6 +286,8 @@ constexpr Growable<ExplicitShardings> explicit_shardings(const ProgramView& prog
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

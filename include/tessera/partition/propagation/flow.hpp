@@ -6,11 +6,14 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/propagation/assign.hpp>
 #include <tessera/partition/propagation/linear.hpp>
 #include <tessera/partition/propagation/solve.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -365,6 +368,8 @@ class Flow {
 };
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

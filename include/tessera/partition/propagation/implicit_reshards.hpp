@@ -6,6 +6,7 @@
 #include <string>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/graph.hpp>
 #include <tessera/graph/ir/program.hpp>
@@ -13,6 +14,8 @@
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/plan/plan.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -44,6 +47,8 @@ inline void forbid_implicit_reshards(const Plan& plan, const ProgramView& progra
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -5,8 +5,11 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/ops/rows.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -88,6 +91,8 @@ constexpr bool is_linear_in(const GraphView& graph, const UnitsView& units, int 
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

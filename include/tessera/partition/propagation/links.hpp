@@ -5,11 +5,14 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/units.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -256,6 +259,8 @@ constexpr bool is_prefix(const AxisList& shorter, const AxisList& longer) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

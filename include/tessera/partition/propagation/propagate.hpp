@@ -5,8 +5,11 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/partition/propagation/links.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -359,6 +362,8 @@ class Propagation {
 };
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

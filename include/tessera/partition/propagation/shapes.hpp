@@ -8,12 +8,15 @@
 #include <utility>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/program.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/plan/planned_mesh.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -195,6 +198,8 @@ inline void evaluate_numbers(const GraphView& graph, const Growable<std::uint8_t
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -7,8 +7,11 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/plan/planned_mesh.hpp>
 #include <tessera/partition/propagation/propagate.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -277,6 +280,8 @@ class ShardingSolver {
 };
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -5,10 +5,13 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -171,6 +174,8 @@ constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const 
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -6,8 +6,11 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -195,6 +198,8 @@ inline Growable<CollectiveInfo> least_cost_path(const Shape& shape, DType dtype,
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

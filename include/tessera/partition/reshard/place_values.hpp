@@ -5,8 +5,11 @@
 #include <cstdint>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/plan/lifetimes.hpp>
 #include <tessera/partition/plan/plan.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -67,6 +70,8 @@ constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

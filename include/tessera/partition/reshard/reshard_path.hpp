@@ -6,9 +6,12 @@
 #include <string_view>
 
 #include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/partition/plan/plan.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -367,6 +370,8 @@ constexpr bool lies_alike(const Sharding& x, const Sharding& y) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -2,9 +2,12 @@
 #define TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
@@ -55,6 +58,8 @@ constexpr void add_scan_totals(const Node& node, const Shape& shape, const Shard
 }
 
 }  // namespace tessera::detail
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -4,9 +4,12 @@
 
 #include <cstdint>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/mesh/sharding.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -43,6 +46,8 @@ constexpr bool rearranged_strides(const Factors& factors, const Shape& extents, 
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
@@ -27,7 +28,8 @@ namespace runtime {
 /// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times, once at a time.
 class Executable {
  public:
-  Executable(const CompiledProgram& compiled, Plan plan) : compiled_(compiled), plan_(std::move(plan)) {
+  TESSERA_PLANNING Executable(const CompiledProgram& compiled, Plan plan)
+      : compiled_(compiled), plan_(std::move(plan)) {
     const int count = compiled.program.graph_count;
     for (int g = 0; g < count; ++g)
       graphs_.push_back(std::make_unique<PreparedGraph>(compiled.program.graphs[g],
@@ -151,7 +153,7 @@ class Executable {
     if (has_views_) graphs_[0]->layout().place_views(frame);
     graphs_[0]->run_steps(frame);
   }
-  void bind_arguments() {
+  TESSERA_PLANNING void bind_arguments() {
     const GraphPlan& plan = plan_.main();
     for (std::size_t i = 0; i < plan.arguments.size(); ++i) {
       if (plan.arguments[i] < 0) continue;
@@ -200,7 +202,7 @@ class Executable {
   }
 
   /// Makes the steps of a graph as the plan has them scheduled.
-  void prepare(int g) {
+  TESSERA_PLANNING void prepare(int g) {
     PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];
     const FrameLayout& layout = made.layout();
     const Growable<PlanStep>& steps = layout.plan().steps;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/strided.hpp>
@@ -104,7 +105,7 @@ class FrameLayout {
   std::vector<ValueLayout> values_;
   int pointers_ = 0;
 
-  void add(const GraphView& graph, const PlanValue& value) {
+  TESSERA_PLANNING void add(const GraphView& graph, const PlanValue& value) {
     ValueLayout layout;
     layout.grid = stored_grid(mesh_, value.sharding);
     layout.layers = value.stacked ? static_cast<int>(value.shape[0]) : 1;
@@ -138,8 +139,8 @@ class FrameLayout {
     values_.push_back(std::move(layout));
   }
 
-  void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout, const Coordinates& at,
-                      int layer) {
+  TESSERA_PLANNING void add_view_shard(const GraphView& graph, const PlanValue& value, ValueLayout& layout,
+                                       const Coordinates& at, int layer) {
     const PlanValue& root = plan_.values[static_cast<std::size_t>(value.view_of)];
     const ValueLayout& of = values_[static_cast<std::size_t>(value.view_of)];
     const int shard = of.index(at, root.stacked ? layer : 0);
@@ -160,7 +161,8 @@ class FrameLayout {
 
  public:
   /// Extents of the factors of a rearrange in one shard of its operand, which is split by `sharding` into such boxes.
-  Shape local_factors(const GraphView& graph, int node, const Sharding& sharding, const Box& operand) const {
+  TESSERA_PLANNING Shape local_factors(const GraphView& graph, int node, const Sharding& sharding,
+                                       const Box& operand) const {
     const ShapeContext context{graph, node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
     Shape factors = ops::factor_extents(context);
     const Factors f = Factors::of(graph[node]);
@@ -194,8 +196,8 @@ class FrameLayout {
   }
 
  private:
-  kernels::Strides rearranged(const GraphView& graph, int node, const Sharding& sharding, const Box& operand,
-                              const kernels::Strides& from) const {
+  TESSERA_PLANNING kernels::Strides rearranged(const GraphView& graph, int node, const Sharding& sharding,
+                                               const Box& operand, const kernels::Strides& from) const {
     const Factors f = Factors::of(graph[node]);
     const Shape factors = local_factors(graph, node, sharding, operand);
     const kernels::Strides strides = factor_strides(f, factors, from);

@@ -4,8 +4,11 @@
 
 #include <cstdint>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 #include <tessera/runtime/executor/executable.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
@@ -66,6 +69,8 @@ inline void verify_moves(const runtime::Executable& executable) {
 }
 
 }  // namespace tessera
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

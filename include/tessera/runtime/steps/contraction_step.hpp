@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/gemm/contraction.hpp>
@@ -31,7 +32,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// is rounded as it is stored, parts are added to their sum.
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
-  explicit ContractionStep(const StepContext& c)
+  TESSERA_PLANNING explicit ContractionStep(const StepContext& c)
       : dtype_(c.graph.operand_node(c.units[c.step.unit].space, 0).dtype),
         has_addend_(c.units[c.step.unit].addend >= 0) {
     const FrameLayout& layout = c.layout;
@@ -171,7 +172,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return true;
   }
 
-  void make_in_result(const FrameLayout& layout, int made, const PlanStep& next) {
+  TESSERA_PLANNING void make_in_result(const FrameLayout& layout, int made, const PlanStep& next) {
     const ValueLayout &own = layout[made], &result = layout[next.outputs[0]];
     const GraphPlan& plan = layout.plan();
     int argument = -1;
@@ -184,7 +185,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Each place rounds what it sums, and stores nothing else. What kernels can't round is passed to the epilogue.
-  void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
+  TESSERA_PLANNING void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
     const int bias = rounding.inputs.size() < 2 ? -1 : rounding.inputs[rounding.inputs[0] == made ? 1 : 0];
     const ValueLayout &own = layout[made], &target = layout[rounding.outputs[0]];
     for (Place& place : places_) {
@@ -220,7 +221,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
-  void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
+  TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
     sum_ = SumInPlace(layout, reshard);
     for (Place& place : places_) place.out = sum_.target(place.out);
     std::stable_sort(places_.begin(), places_.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
@@ -233,7 +234,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     if (!make_items(sums)) take_turns(sums);
   }
   /// Parts of a sum that are not cut alike are added one after another, each in items of its own.
-  void take_turns(int sums) {
+  TESSERA_PLANNING void take_turns(int sums) {
     std::vector<std::vector<Place>> turns;
     for (std::size_t p = 0; p < places_.size(); ++p) {
       const std::size_t turn = p - static_cast<std::size_t>(places_[p].destination);
@@ -257,7 +258,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Cuts the work of all places into items. False: places of one destination are not cut alike.
-  bool make_items(int destinations) {
+  TESSERA_PLANNING bool make_items(int destinations) {
     items_ = packed_bytes_ = pack_parts_ = 0;
     flops_ = 0;
     plans_.clear();
@@ -291,13 +292,13 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
   // Most places are like one of the last: those of other extents are few, however many devices there are.
   static constexpr std::size_t looked_at = 16;
-  int shared(const kernels::ContractionShape& shape) {
+  TESSERA_PLANNING int shared(const kernels::ContractionShape& shape) {
     for (std::size_t s = shapes_.size(); s > 0 && s + looked_at > shapes_.size(); --s)
       if (shapes_[s - 1] == shape) return static_cast<int>(s - 1);
     shapes_.push_back(shape);
     return static_cast<int>(shapes_.size()) - 1;
   }
-  int planned(int shape, int readers_of_a, int readers_of_b, int threads) {
+  TESSERA_PLANNING int planned(int shape, int readers_of_a, int readers_of_b, int threads) {
     for (std::size_t p = plans_.size(); p > 0 && p + looked_at > plans_.size(); --p) {
       const Product& product = plans_[p - 1];
       if (product.shape == shape && product.readers_of_a == readers_of_a && product.readers_of_b == readers_of_b)

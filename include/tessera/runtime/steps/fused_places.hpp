@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -15,6 +16,8 @@
 #include <tessera/runtime/executor/work_grid.hpp>
 #include <tessera/runtime/memory/past_caches.hpp>
 #include <tessera/runtime/threads/team.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
@@ -356,6 +359,8 @@ struct FusedPlaces {
 };
 
 }  // namespace tessera::runtime::inline TESSERA_ISA
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -28,7 +29,8 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// shards between passes.
 class FusedStep final : public PreparedStep, public Epilogue {
  public:
-  FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel, kernels::ReduceFunction reduce)
+  TESSERA_PLANNING FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel,
+                             kernels::ReduceFunction reduce)
       : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused),
         mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
@@ -231,7 +233,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
   /// The parts of each result side by side, in the order of their places. Those over the layers of a stack belong
   /// together: they are found by their pointer. -1: another place stores the result.
-  void order_sums() {
+  TESSERA_PLANNING void order_sums() {
     for (std::size_t s = 0; s < where_.sums.size(); ++s)
       if (where_.sums[s].pointer >= 0) sum_order_.push_back(s);
     std::stable_sort(sum_order_.begin(), sum_order_.end(), [&](std::size_t a, std::size_t b) {
@@ -262,7 +264,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   /// Which places hold the parts of the same rows.
-  void group_rows() {
+  TESSERA_PLANNING void group_rows() {
     std::vector<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
       Coordinates first = where_.work.coordinates(static_cast<int>(w));

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
@@ -18,7 +19,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// Redistributes one value: every collective of a plan, in one pass over the source.
 class ReshardStep final : public PreparedStep {
  public:
-  ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
+  TESSERA_PLANNING ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
       : plan_(layout.value(step.inputs[0]).dtype, layout.value(step.inputs[0]).sharding.reduction, reduce),
         from_(layout[step.inputs[0]]), to_(layout[step.outputs[0]]), mesh_(layout.mesh()), step_(step) {
     const Sharding& source = layout.value(step.inputs[0]).sharding;
@@ -53,17 +54,19 @@ class ReshardStep final : public PreparedStep {
         overlay(at, kept_at, kept.unreduced);
         if (layout.holds(step.inputs[0], at)) held.push_back(p);
       }
-      for (int l = 0; l < from_.layers; ++l) {
+      const bool joins = to_.layers != from_.layers;  // layers of a Stack, into one block
+      for (int l = 0; l < to_.layers; ++l) {
         destinations.clear();
         sources.clear();
         for (const int s : targets[static_cast<std::size_t>(k)]) destinations.push_back(l * to_.grid.count() + s);
-        for (int s = 0; s < dims_grid.count(); ++s)
-          for (const int p : held) {
-            Coordinates at = dims_grid.coordinates(s);
-            overlay(at, kept_at, kept.unreduced);
-            overlay(at, parts_grid.coordinates(p), reduced);
-            sources.push_back(from_.index(at, l));
-          }
+        for (int own = joins ? 0 : l; own < (joins ? from_.layers : l + 1); ++own)
+          for (int s = 0; s < dims_grid.count(); ++s)
+            for (const int p : held) {
+              Coordinates at = dims_grid.coordinates(s);
+              overlay(at, kept_at, kept.unreduced);
+              overlay(at, parts_grid.coordinates(p), reduced);
+              sources.push_back(from_.index(at, own));
+            }
         if (held.empty())
           for (const int destination : destinations) plan_.fill_identity(destination);
         else

@@ -10,8 +10,11 @@
 #include <vector>
 
 #include <tessera/base/error.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
+
+TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime {
 
@@ -101,6 +104,8 @@ class BoxIndex {
 };
 
 }  // namespace tessera::runtime
+
+TESSERA_PLANNING_END
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -14,6 +14,7 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/monoid.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/strided.hpp>
@@ -36,8 +37,8 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// without arithmetic (f16, sums of bool).
 class ReshardPlan {
  public:
-  explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
-                       kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
+  TESSERA_PLANNING explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
+                                        kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
       : type_(type), reduction_(reduction), reduce_(reduce) {
     with_monoid(reduction, [&]<class M>() {
       dispatch<M::dtypes>(
@@ -51,7 +52,7 @@ class ReshardPlan {
   }
 
   /// `held_by`: the devices that hold it. Shards of which nothing is said are on one device.
-  int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by = {}) {
+  TESSERA_PLANNING int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by = {}) {
     source_of_.push_back(none);
     return add_shard(destinations_, {box, strides, held_by});
   }
@@ -63,7 +64,7 @@ class ReshardPlan {
 
   /// Fills each destination with what the sources hold of its box. `sources` lists boxes one after another, each as
   /// `partials` shards of equal box, whose reduction is the value.
-  void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
+  TESSERA_PLANNING void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
     if (partials < 1 || sources.size() % static_cast<std::size_t>(partials) != 0)
       fail(errc::graph_invalid, "[reshard] whole groups: ", sources.size(), " sources in groups of ", partials);
     if (partials > 1) check_arithmetic();
@@ -100,7 +101,7 @@ class ReshardPlan {
   }
 
   /// Fills a destination that no source has a part of with what combines to nothing: zeros, of a sum.
-  void fill_identity(int destination) {
+  TESSERA_PLANNING void fill_identity(int destination) {
     const Box& box = shard(destinations_, destination).box;
     if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
   }
@@ -175,7 +176,7 @@ class ReshardPlan {
     return shards[static_cast<std::size_t>(index)];
   }
 
-  int add_shard(std::vector<Shard>& shards, const Shard& added) {
+  TESSERA_PLANNING int add_shard(std::vector<Shard>& shards, const Shard& added) {
     const auto& [box, strides, held_by] = added;
     const std::size_t rank = !destinations_.empty() ? destinations_[0].box.begin.size()
                              : !sources_.empty()    ? sources_[0].box.begin.size()
@@ -192,7 +193,7 @@ class ReshardPlan {
       fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
   }
 
-  void add_piece(Piece piece) {
+  TESSERA_PLANNING void add_piece(Piece piece) {
     const auto size = static_cast<std::int64_t>(size_of(type_));
     const Shape shape = extents(piece.box);
     const kernels::Strides& strides = destinations_[static_cast<std::size_t>(piece.destination)].strides;
