@@ -158,10 +158,30 @@ template <class T> void measure_all() {
   measure<Op::relu, T>("relu", [](auto x) { return x > 0 ? x : std::isnan(x) ? x : decltype(x)(0); });
   measure<Op::abs, T>("abs", [](auto x) { return std::fabs(x); });
   measure<Op::sign, T>("sign", [](auto x) { return x > 0 ? decltype(x)(1) : x < 0 ? decltype(x)(-1) : x; });
+  using namespace tessera::ops;
+  measure<op_v<Expm1Op>, T>("expm1", [](auto x) { return std::expm1(x); });
+  measure<op_v<Log1pOp>, T>("log1p", [](auto x) { return std::log1p(x); });
+  measure<op_v<Exp2Op>, T>("exp2", [](auto x) { return std::exp2(x); });
+  measure<op_v<Log2Op>, T>("log2", [](auto x) { return std::log2(x); });
+  measure<op_v<Log10Op>, T>("log10", [](auto x) { return std::log10(x); });
+  measure<op_v<SinOp>, T>("sin", [](auto x) { return std::sin(x); });
+  measure<op_v<CosOp>, T>("cos", [](auto x) { return std::cos(x); });
+  measure<op_v<TanOp>, T>("tan", [](auto x) { return std::tan(x); });
+  measure<op_v<AsinOp>, T>("asin", [](auto x) { return std::asin(x); });
+  measure<op_v<AcosOp>, T>("acos", [](auto x) { return std::acos(x); });
+  measure<op_v<AtanOp>, T>("atan", [](auto x) { return std::atan(x); });
+  measure<op_v<SinhOp>, T>("sinh", [](auto x) { return std::sinh(x); });
+  measure<op_v<CoshOp>, T>("cosh", [](auto x) { return std::cosh(x); });
+  measure<op_v<AsinhOp>, T>("asinh", [](auto x) { return std::asinh(x); });
+  measure<op_v<AcoshOp>, T>("acosh", [](auto x) { return std::acosh(x); });
+  measure<op_v<AtanhOp>, T>("atanh", [](auto x) { return std::atanh(x); });
+  // Below that results are 0.
+  measure<op_v<SoftplusOp>, T>(
+      "softplus", [](auto x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); },
+      sizeof(T) == 4 ? -87 : -708);
   using Wide = typename Points<T>::Wide;
   measure_pairs<Op::pow, T>("pow", draw_for_pow<T>, [](Wide x, Wide y) { return std::pow(x, y); });
-  measure_pairs<tessera::ops::op_v<tessera::ops::Atan2Op>, T>("atan2", draw_for_atan2<T>,
-                                                              [](Wide y, Wide x) { return std::atan2(y, x); });
+  measure_pairs<op_v<Atan2Op>, T>("atan2", draw_for_atan2<T>, [](Wide y, Wide x) { return std::atan2(y, x); });
 }
 
 }  // namespace

@@ -217,28 +217,29 @@ template <TensorOperand X> constexpr auto sigmoid(const X& x, Here at = Here::cu
 }
 
 /// The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x; -1 and 1 at the infinities, NaN gives
-/// NaN. Error: 2.5 ulp for f32; 1 ulp for f64, which is computed element by element.
+/// NaN. Error: 2.4 ulp for f32; 1.1 ulp for f64, which the C library computes element by element.
 template <TensorOperand X> constexpr auto erf(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::ErfOp>>(Source::from(at), x);
 }
 
-/// exp(x) - 1, exact where x is near 0. Gradient: exp(x).
+/// exp(x) - 1, accurate where x is near 0. Error: 3.2 ulp for f32, 2.6 ulp for f64. Gradient: exp(x).
 template <TensorOperand X> constexpr auto expm1(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Expm1Op>>(Source::from(at), x);
 }
-/// log(1 + x), exact where x is near 0; -infinity at -1, NaN below. Gradient: 1 / (1 + x).
+/// log(1 + x), accurate where x is near 0; -infinity at -1, NaN below. Error: 0.9 ulp for f32, 0.8 ulp for f64.
+/// Gradient: 1 / (1 + x).
 template <TensorOperand X> constexpr auto log1p(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log1pOp>>(Source::from(at), x);
 }
-/// 2 to the power x. Gradient: log(2) 2^x.
+/// 2 to the power x. Error: 1.6 ulp for f32, 1.4 ulp for f64. Gradient: log(2) 2^x.
 template <TensorOperand X> constexpr auto exp2(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Exp2Op>>(Source::from(at), x);
 }
-/// Logarithm to base 2; -infinity at 0, NaN below. Gradient: 1 / (x log 2).
+/// Logarithm to base 2; -infinity at 0, NaN below. Error: 1.7 ulp for f32, 0.8 ulp for f64. Gradient: 1 / (x log 2).
 template <TensorOperand X> constexpr auto log2(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log2Op>>(Source::from(at), x);
 }
-/// Logarithm to base 10; -infinity at 0, NaN below. Gradient: 1 / (x log 10).
+/// Logarithm to base 10; -infinity at 0, NaN below. Error: 1.0 ulp for f32, 0.7 ulp for f64. Gradient: 1 / (x log 10).
 template <TensorOperand X> constexpr auto log10(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log10Op>>(Source::from(at), x);
 }
