@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-/// How local_map takes its operands.
+/// Expected placements of the operands of local_map.
 template <std::size_t N> struct LocalMapInputs {
   std::array<Placements, N> placements;
   bool redistribute = false;  ///< bring operands to these placements; false: those that differ are an error

@@ -11,7 +11,7 @@
 
 namespace tessera::detail {
 
-/// Leaves of an expression type, in order; a number is a Scalar, so that its value is no part of the program.
+/// Leaves of an expression type, in order. A C++ number becomes a Scalar, so that one program serves all its values.
 template <class X> struct ExpressionLeaves {
   using type = std::tuple<X>;
 };

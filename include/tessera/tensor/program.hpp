@@ -183,7 +183,7 @@ struct ReleaseLeaves {
   void leave_stack() {}
 };
 
-/// Puts them back, or passes over arguments that never gave theirs up.
+/// Returns donated tensors to their arguments after an error; skips arguments that were not donated.
 struct RestoreLeaves {
   std::vector<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
