@@ -17,7 +17,7 @@ inline constexpr std::int64_t sum_run = 64;
 /// Most blocks of a matrix product, of which each is some hundred steps deep, that are added to one another in f32.
 inline constexpr std::int64_t product_run = 32;
 
-/// What sums of runs of T are kept in.
+/// The type in which sums of runs of T are accumulated.
 template <class T> using long_sum_t = std::conditional_t<std::is_same_v<T, float>, double, T>;
 
 }  // namespace tessera::kernels

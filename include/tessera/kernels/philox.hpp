@@ -7,7 +7,7 @@
 
 namespace tessera::kernels {
 
-/// What one counter of Philox gives.
+/// The random bits that Philox computes from one counter.
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
 namespace philox {

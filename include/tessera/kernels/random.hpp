@@ -120,7 +120,7 @@ template <class T> void square_roots(T* values, std::int64_t count) {
     xsimd::sqrt(Batch::load_unaligned(values + i)).store_unaligned(values + i);
 }
 
-/// Elements that one counter gives.
+/// Number of elements computed from one counter.
 template <class T> inline constexpr std::int64_t per_counter = 16 / static_cast<std::int64_t>(sizeof(T));
 
 /// Elements of one group of counters.

@@ -50,7 +50,7 @@ template <class T> SortKey<T> sort_key(T x, bool descending) {
   }
 }
 
-/// Key and index in one number, where they fit, or one after the other.
+/// Sort key and index for types whose pair does not fit one integer: compared by key, then by index.
 struct KeyOfTwo {
   std::uint64_t key, index;
   friend bool operator<(const KeyOfTwo& x, const KeyOfTwo& y) {

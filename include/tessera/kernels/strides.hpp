@@ -34,7 +34,7 @@ struct StridedSource {
 using ReduceFunction = void (*)(DType, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
                                 bool accumulate, bool past_caches);
 
-/// For what has no partial values: it carries no code to combine them.
+/// For operations whose operands are never partial: no code to combine partial values is generated.
 inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
                          bool, bool) {
   fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));

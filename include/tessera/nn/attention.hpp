@@ -19,7 +19,7 @@ namespace tessera::nn {
 /// Causal self-attention with several heads: x [batch, time, features] to the same.
 ///
 /// One weight makes queries, keys and values. Its columns are ordered (head, which of the three, width), so that a
-/// model axis that splits them splits heads. Communication: with heads split, the sum of the parts that `out` makes.
+/// model axis that shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result.
 /// Errors: shape_mismatch when the heads don't divide the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true> struct Attention {
   Linear<T, Bias> qkv;  ///< [features, heads * 3 * width]
@@ -36,8 +36,8 @@ template <Element T = float, bool Bias = true> struct Attention {
   }
 };
 
-/// Deviation of weights that end in the residual sum of `depth` layers, each of which adds twice: the sum then has the
-/// same variance at any depth. Source: GPT-2, Radford et al. 2019.
+/// Standard deviation of the weights whose output is added to the residual stream: stddev / sqrt(2 depth), so that its
+/// variance does not grow with `depth`. Source: GPT-2, Radford et al. 2019.
 inline double residual_stddev(double stddev, int depth) { return stddev / std::sqrt(2.0 * (depth < 1 ? 1 : depth)); }
 
 /// Attention of a model of `depth` layers. Errors: `not_divisible` when the heads don't divide the features.

@@ -17,7 +17,7 @@ namespace tessera::nn {
 
 /// A row of a table for each token: tokens [...] give [..., features].
 ///
-/// table [classes, features]. Communication: with the table split by class, the sum of the parts of the result.
+/// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
 template <Element T = float> struct Embedding {
   ShardedTensor<T, 2> table;
 

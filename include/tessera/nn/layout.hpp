@@ -13,13 +13,13 @@ namespace tessera::nn {
 
 /// What a weight matrix [in, out] is for, which decides the dim that tensor parallelism splits.
 enum class Role : std::uint8_t {
-  column,  ///< makes features that the next layer takes split: queries, keys and values, the first of an MLP
-  row,     ///< takes split features and sums over them: the output of attention, the last of an MLP
-  head,    ///< makes logits: [features, classes]
+  column,  ///< output features are sharded: queries, keys and values, the first weight of an MLP
+  row,     ///< input features are sharded: the output projection of attention, the last weight of an MLP
+  head,    ///< computes logits: [features, classes]
 };
 
 /// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A layout
-/// changes where numbers are and what is communicated, never which numbers they are.
+/// changes which device holds which elements and what is communicated, never the values.
 ///
 /// Collectives of one transformer layer and one training step, each of the bytes of the named tensor:
 ///   single                nothing
@@ -51,14 +51,14 @@ struct Layout {
   constexpr const PartitionSpec& bias(Role role) const { return role == Role::row ? vector : column_bias; }
 };
 
-/// Everything whole on every device. Errors of all layouts: `mesh_axis` for an axis that the mesh lacks.
+/// Everything replicated. Errors of all layouts: `mesh_axis` for an axis that the mesh lacks.
 constexpr Layout single(const Mesh& mesh) {
   Layout layout;
   layout.mesh = mesh;
   return layout;
 }
 
-/// Parameters whole on every device, tokens split: each device computes the gradient of its share of the batch.
+/// Parameters replicated, tokens sharded: each device computes the gradient of its shard of the batch.
 constexpr Layout data_parallel(const Mesh& mesh, std::string_view data = "data") {
   mesh.axis_index(data);
   Layout layout = single(mesh);

@@ -17,9 +17,9 @@ namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more.
 ///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. Of bf16 the result is bf16: the weight is rounded,
-/// sums and bias are f32. Communication: with the weight split along `in`,
-/// the sum of the parts of the result.
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. For a bf16 x the result is bf16: the weight is
+/// rounded to bf16, sums and bias are f32. Communication: with the weight sharded along `in`, an all_reduce or
+/// reduce_scatter of the result.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;

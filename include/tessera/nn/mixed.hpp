@@ -16,7 +16,7 @@ namespace tessera::nn::detail {
 template <class X, class T>
 inline constexpr bool is_mixed_v = std::is_same_v<typename typed_of<X>::type, bf16> && std::is_same_v<T, float>;
 
-/// A parameter as it meets x.
+/// A parameter, converted to the element type in which it is combined with x.
 template <class X, class Parameter> constexpr auto as_met_by(const Parameter& parameter, Here at) {
   if constexpr (is_mixed_v<X, typename Parameter::element>)
     return cast<bf16>(parameter, at);

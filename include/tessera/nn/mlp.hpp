@@ -11,7 +11,7 @@
 
 namespace tessera::nn {
 
-/// down(gelu(up(x))). Communication: with the hidden features split, the sum of the parts that `down` makes.
+/// down(gelu(up(x))). Communication: with the hidden features sharded, an all_reduce of the result.
 template <Element T = float, bool Bias = true> struct Mlp {
   Linear<T, Bias> up;    ///< [features, hidden]
   Linear<T, Bias> down;  ///< [hidden, features]

@@ -79,7 +79,7 @@ template <class Model> std::int64_t parameter_bytes(const Model& model, int devi
   return bytes;
 }
 
-/// The same on the device that holds most.
+/// Bytes of the model on the device that holds the most.
 template <class Model> std::int64_t parameter_bytes_per_device(const Model& model) {
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) {

@@ -16,7 +16,7 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of AdamW. They are Scalars: a program is not planned anew when one changes.
+/// Hyper-parameters of AdamW. They are Scalars: changing the learning rate does not make a new plan.
 struct AdamW {
   Scalar learning_rate = 1e-3;
   Scalar beta1 = 0.9;
@@ -33,7 +33,7 @@ template <class Model> struct AdamWState {
 
 namespace detail {
 
-/// The numbers of one step that are equal for all parameters: computed once, in double, on the host.
+/// The scalars of one step, such as the bias corrections: computed once, in double, on the host.
 struct AdamWStep {
   Value beta1, beta2, keep1, keep2, rate, inverse_root2, epsilon, decay, count;
 
@@ -49,7 +49,7 @@ struct AdamWStep {
     epsilon = lower(at, config.epsilon);
     decay = 1.0 - learning_rate * lower(at, config.weight_decay);
   }
-  /// The same as numbers of the type of the tensors that they meet.
+  /// The same scalars, converted to the element type of a parameter.
   constexpr AdamWStep as(DType type) const {
     AdamWStep made = *this;
     for (Value* v : {&made.beta1, &made.beta2, &made.keep1, &made.keep2, &made.rate, &made.inverse_root2, &made.epsilon,

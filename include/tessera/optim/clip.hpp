@@ -30,7 +30,7 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
     const Value squares = build::cast(build::sum_of(v * v, (1u << v.rank()) - 1), wide);
     total = total.module == nullptr ? squares : total + squares;
   }
-  // The sum is a value of its own, so that what each device has summed is reduced once, not tensor by tensor.
+  // One sum over all tensors, so that the partial sums of the devices need one all_reduce instead of one per tensor.
   return wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
                             : with_sharding(Sym<float, 0>(total), {}).value;
 }
@@ -46,8 +46,8 @@ template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, H
 /// Inside a traced function: gradients scaled down so that their global norm is at most `max_norm`, and the norm that
 /// they had: (clipped, norm). The direction does not change.
 ///
-/// Communication: each device sums its shards, and the sums of all tensors are reduced together, as one number.
-/// Partial gradients are reduced first, since a norm needs them whole. Source: Pascanu, Mikolov, Bengio, 1211.5063.
+/// Communication: one all_reduce of a rank-0 tensor, the sum over all tensors.
+/// Partial gradients are reduced first. Source: Pascanu, Mikolov, Bengio, 1211.5063.
 template <class Model, NumberOperand Limit>
 constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm, Here at = Here::current()) {
   const Source source = Source::from(at);

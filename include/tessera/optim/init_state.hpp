@@ -25,7 +25,7 @@ struct ZeroParameters {
   void leave_stack() {}
 };
 
-/// A model of zeros with the shapes, the layout and the Dims of another.
+/// A model of zeros with the shapes, shardings and Dims of the given model.
 template <class Model> Model zeros_of(Model model) {
   ZeroParameters zero;
   for_each_leaf(model, zero);

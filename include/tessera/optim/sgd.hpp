@@ -13,14 +13,14 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of gradient descent. They are Scalars: a program is not planned anew when one changes.
+/// Hyper-parameters of gradient descent. They are Scalars: changing the learning rate does not make a new plan.
 struct Sgd {
   Scalar learning_rate = 1e-2;
-  Scalar momentum = 0.9;      ///< of the form that has state alone
+  Scalar momentum = 0.9;      ///< used only by ts::sgd with a state
   Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
 };
 
-/// What momentum keeps: a velocity for each parameter, laid out as the parameter is.
+/// State of momentum: a velocity for each parameter, with the parameter's shape and sharding.
 template <class Model> struct SgdState {
   Model velocity;
 };

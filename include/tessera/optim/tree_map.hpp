@@ -92,7 +92,7 @@ template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters
   }
 };
 
-/// Puts values in the place of the floating tensors of a traced model.
+/// Replaces the floating-point tensors of a traced model by the given values.
 struct ReplaceParameters {
   const Growable<Value>& values;
   std::size_t next = 0;
@@ -126,8 +126,8 @@ template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I
 
 }  // namespace detail
 
-/// Inside a traced function: f(tensor, tensor of the second model, ...) for every floating tensor of models of one
-/// structure; the models of what it gives. What an optimizer is made of.
+/// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
+/// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
 ///
 /// f takes Syms and gives one, or a tuple of them for a tuple of models; it is generic in rank and element type. A
 /// tensor of a Stack is given as one value for all layers: elementwise operations and reductions over named dims treat

@@ -26,9 +26,12 @@
 
 namespace tessera {
 
-/// A tensor of a global shape as DTensor has it: an array on each device, and for each axis of the mesh what they are
-/// of the whole. It may be partial, and uneven dims follow DTensor's chunks, which is what sets it apart from a
-/// ShardedTensor, the tensor that programs compute with. A value: copies share memory.
+/// PyTorch's DTensor: a global shape, a local array on each device, and a placement (Shard, Replicate, Partial) for
+/// each mesh axis. Unlike a ShardedTensor, which compiled programs compute with, it may be partial, and it splits
+/// uneven dims into chunks of ceil(n/k) as PyTorch does. Copies share memory.
+///
+///     auto d = ts::distribute_tensor(x, {ts::Shard(0), ts::Replicate()});
+///     auto whole = ts::redistribute(d, {ts::Replicate(), ts::Replicate()});
 template <Element T, int Rank> class DTensor {
  public:
   using element = T;

@@ -21,7 +21,7 @@
 
 namespace tessera {
 
-/// How local_map takes its operands.
+/// Expected placements of the operands of local_map.
 template <std::size_t N> struct LocalMapInputs {
   std::array<Placements, N> placements;
   bool redistribute = false;  ///< bring operands to these placements; false: those that differ are an error
@@ -89,11 +89,11 @@ void compare_local_map(const DTensor<T, Rank>& made, const LocalArray<T, Rank>& 
 
 }  // namespace detail
 
-/// A function of the arrays of one device, run on each device of a mesh: f(array...) gives a LocalArray, and the
-/// results are a tensor of these placements, which are believed. The mesh is that of the first operand. Errors:
-/// `mesh_mismatch`; `structure` for an operand of other placements than `inputs` says; those of from_local; `oracle` in
-/// an OracleScope, when f makes something else of whole operands on one device.
-/// Communication: none but that of bringing operands to their placements, with `redistribute`.
+/// Runs f on the local arrays of each device, as PyTorch's local_map does: f(array...) returns a LocalArray, and the
+/// results become a DTensor with placements `out`, which are not checked. All operands are on one mesh.
+/// Errors: `mesh_mismatch`; `structure` for an operand whose placements differ from `inputs`; those of from_local;
+/// `oracle` in an OracleScope, when f computes a different result from the whole operands on one device.
+/// Communication: only that of redistributing the operands, with `inputs.redistribute`.
 ///
 ///     auto y = ts::local_map([](const auto& a) { return a; }, {ts::Shard(0)}, {{{{ts::Shard(0)}}}}, x);
 template <class F, std::size_t N, class... T, int... Rank>
@@ -108,7 +108,7 @@ auto local_map(F&& f, const OutPlacements& out, const LocalMapInputs<N>& inputs,
     if (mesh == nullptr) mesh = &x.mesh();
     if (!(x.mesh() == *mesh))
       fail(errc::mesh_mismatch, "[local_map] one mesh: operand ", next, " is on ", x.mesh().text(),
-           ", those before it on ", mesh->text());
+           ", but earlier operands are on ", mesh->text());
     if (!(wanted == x.placements()) && !inputs.redistribute)
       fail(errc::structure, "[local_map] placements of operand ", next, ": ", x.text(), ", and ", text(wanted),
            " is wanted");

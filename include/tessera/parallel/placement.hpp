@@ -16,7 +16,7 @@
 
 namespace tessera {
 
-/// What a tensor does along one axis of a mesh, as DTensor has it.
+/// Placement of a tensor along one mesh axis: Shard, Replicate or Partial, as in PyTorch's DTensor.
 struct Placement {
   enum class Kind : std::uint8_t { replicate, shard, strided_shard, partial };
   Kind kind = Kind::replicate;
@@ -29,7 +29,7 @@ struct Placement {
   friend constexpr bool operator==(const Placement&, const Placement&) = default;
 };
 
-/// Each device holds all of it.
+/// Each device holds the whole tensor.
 constexpr Placement Replicate() { return {}; }
 /// Each device holds its chunk of a dim; negative dims count from the last.
 constexpr Placement Shard(int dim) { return {Placement::Kind::shard, ReduceOp::sum, dim, 1}; }

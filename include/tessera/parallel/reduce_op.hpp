@@ -14,7 +14,7 @@ namespace tessera {
 /// for integers and bools, and for no Partial placement.
 enum class ReduceOp : std::uint8_t { sum, avg, min, max, product, bit_and, bit_or };
 
-/// How the parts of such a value combine.
+/// The monoid that combines the partial values of a reduction.
 constexpr Reduction reduction_of(ReduceOp op) {
   constexpr Reduction reductions[] = {Reduction::sum,     Reduction::sum,     Reduction::min,   Reduction::max,
                                       Reduction::product, Reduction::bit_and, Reduction::bit_or};

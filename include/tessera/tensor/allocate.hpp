@@ -59,7 +59,7 @@ TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec,
 }
 #endif
 
-/// Storage with undefined contents. Errors: `capacity` when the system has not the memory, and as above.
+/// Storage with uninitialized elements. Errors: `capacity` when memory runs out; those of check_shape and resolve_at.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
                                  const PartitionSpec& spec, Here at);
 #if TESSERA_HAS_DEFINITIONS
@@ -75,7 +75,7 @@ TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& 
 }
 #endif
 
-/// A run of neighbours of one shard, and the indices that they are.
+/// A contiguous range of elements of one shard, and the box of tensor indices that it holds.
 struct Slab {
   int shard;
   std::int64_t offset;  // in elements
@@ -86,7 +86,7 @@ inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& ou
   const std::int64_t elements = volume(extents(slab.box));
   if (elements == 0) return;
   if (elements <= most) return out.push_back(slab);
-  // Halves along the outermost dim that has any are runs of neighbours themselves.
+  // Halves along the outermost dim with extent above 1 are contiguous too.
   std::size_t dim = 0;
   while (slab.box.end[dim] - slab.box.begin[dim] == 1) ++dim;
   Slab low = slab, high = slab;
@@ -96,7 +96,7 @@ inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& ou
   cut_slabs(high, most, out);
 }
 
-/// Calls write(first element, box) for runs of neighbours that make up all shards, in parallel.
+/// Calls write(pointer to the first element, box) for contiguous ranges that cover all shards, in parallel.
 template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
   constexpr std::int64_t most = std::int64_t{1} << 15;
   std::vector<Slab> slabs;

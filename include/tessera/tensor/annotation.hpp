@@ -10,10 +10,12 @@
 
 namespace tessera {
 
-/// Shards a tensor, in place, and returns it. Nothing happens when it has that sharding. A tensor that is replicated
-/// may be laid out in any way, on any mesh; one that is split has to be cleared first, or is given to ts::reshard.
-/// Errors: `annotation` for a tensor that is split in another way; those of `resolve`.
-/// Communication: none within a mesh, as each device keeps a part of what it has.
+/// Shards a replicated tensor in place and returns it, as mark_sharding of PyTorch/XLA does. A tensor that already has
+/// this sharding is returned unchanged. To change the sharding of a split tensor, call ts::clear_sharding first, or use
+/// ts::reshard. Errors: `annotation` for a tensor that is split in another way; those of `resolve`.
+/// Communication: none on the same mesh, because each device keeps a slice of its replica.
+///
+///     ts::mark_sharding(x, mesh, {"data", ts::none});   // [B, D] -> [B/data, D]
 template <class T, int Rank>
 ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
                                       Here at = Here::current()) {
@@ -33,15 +35,15 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Partition
   return mark_sharding(x, mesh, spec, at);
 }
 
-/// Replicates a tensor on its mesh, in place, and returns it. Communication: all-gathers, unless it is replicated.
+/// Replicates a tensor on its mesh, in place, and returns it. Communication: all_gathers; none if it is replicated.
 template <class T, int Rank>
 ShardedTensor<T, Rank>& clear_sharding(ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   x = reshard(x, PartitionSpec{}, at);
   return x;
 }
 
-/// The shards of a tensor as arrays of their own, one a device, for code that is written for one device of many. No
-/// copy, no communication. Errors: `annotation` for a tensor that is not split.
+/// The shards of a tensor as a LocalTensor: a separate array on each device, for code that computes per device.
+/// No copy, no communication. Errors: `annotation` for a replicated tensor. Source: PyTorch/XLA enable_manual_sharding.
 template <class T, int Rank>
 LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -51,8 +53,9 @@ LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Her
   return local_tensor(x);
 }
 
-/// The tensor of a full shape whose shards these arrays are. Replicas are equal bit for bit.
-/// Errors: `host_data` for an array of another shape than its shard, and for replicas that differ. No communication.
+/// Joins the arrays of all devices to a tensor of shape `full_shape`, sharded by `spec`: the inverse of
+/// enable_manual_sharding. Devices that hold the same shard must have arrays that are equal bit for bit.
+/// Errors: `host_data` for an array whose shape is not its shard's, and for replicas that differ. No communication.
 template <class T, int Rank>
 ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, const PartitionSpec& spec,
                                                const Shape& full_shape, Here at = Here::current()) {

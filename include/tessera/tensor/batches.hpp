@@ -39,7 +39,7 @@ inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged rag
   if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, Source::from(at));
   if (ragged == Ragged::error && rows % size != 0)
     fail(errc::not_divisible, "[batches] whole batches: ", rows, " rows in batches of ", size,
-         "; Ragged::drop and Ragged::keep allow a rest", Source::from(at));
+         "; pass Ragged::drop or Ragged::keep for an incomplete last batch", Source::from(at));
   return rows / size + (ragged == Ragged::keep && rows % size != 0);
 }
 

@@ -20,7 +20,7 @@ bool same_layout(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRa
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.placement() == b.placement();
 }
 
-/// A hash that tensors of one layout share, whatever their elements are: a key for what is made once a layout.
+/// A hash of element type, shape, mesh and sharding, not of the elements: a key for caches of per-layout data.
 template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));

@@ -16,8 +16,8 @@
 namespace tessera {
 
 namespace detail {
-/// An expression given to a compiled function is computed first. A floating-point number can only be a Scalar; an
-/// integer could be a Dim as well, so its caller says which.
+/// An expression that is passed to a compiled function is evaluated before the call. A floating-point argument becomes
+/// a Scalar; an integer could be a Dim or a Scalar, so the caller has to write which.
 template <class A> decltype(auto) as_argument(A&& argument) {
   if constexpr (ExprOperand<std::remove_cvref_t<A>>)
     return eval(argument);
@@ -38,7 +38,7 @@ template <class F> class Compiled {
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
   /// Outside of a trace, runs the function. In a function that is traced it becomes part of that program, as if it had
-  /// not been compiled: it is differentiated and fused with what is around it, under the options of the outermost.
+  /// not been compiled: it is differentiated and fused with the code around it. The outermost function's options apply.
   template <class... Args> constexpr auto operator()(Args&&... args) const {
     if constexpr (!(Model<detail::argument_t<Args>> && ...)) {
       // Said here, where the list of what was being instantiated is shortest.
@@ -66,9 +66,9 @@ template <class F> class Compiled {
   }
 
   /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
-  /// Arguments that are moved in give up their memory: results take it over where they can, so that a step of training
-  /// updates parameters in place. When the call throws, all of them are as they were, unless it had begun to write a
-  /// result over one of them: then their tensors are empty, all of them.
+  /// Arguments passed by std::move are donated (JAX: donate_argnums): results reuse their memory where they can, so
+  /// that a training step updates parameters in place. If the call throws before it writes into donated memory, all
+  /// arguments are unchanged; if it throws later, all donated tensors are empty.
   template <class... Args> typename traced<Args...>::result run(Args&&... args) const {
     using Result = typename traced<Args...>::result;
     std::vector<Leaf> leaves;
@@ -117,16 +117,16 @@ template <class F> class Compiled {
     std::vector<Leaf> leaves;
     return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
-  /// The plan as text: kernels, collectives, bytes, source lines, and what multiplies matrices on this processor.
+  /// The plan as text: kernels, collectives, bytes, source lines, and the matrix product library in use.
   template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
     return detail::explain_here(plan(args...), compiled);
   }
-  /// Of the plans for arguments of these types.
+  /// Statistics of the cached plans for arguments of these types.
   template <class... Args> CacheStatistics cache_statistics() const {
     return detail::cache_of<Traced<F, Args...>>().statistics();
   }
-  /// Drops the plans for arguments of these types, but those that are running.
+  /// Drops the cached plans for arguments of these types, except plans that are running.
   template <class... Args> void clear_cache() const {
     detail::PlanCache::instance().clear(&detail::cache_of<Traced<F, Args...>>());
   }
@@ -135,7 +135,7 @@ template <class F> class Compiled {
   Source source_;
   PlanOptions options_;
 
-  /// A call has no line of its own: errors that know of none say where the function was compiled.
+  /// operator() cannot record its caller's line: errors without a source line name the line of ts::compile.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled";
 
   template <class A> static constexpr decltype(auto) as_scalar(A&& argument) {
@@ -145,7 +145,7 @@ template <class F> class Compiled {
       return std::forward<A>(argument);
   }
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
-  /// Whether the arguments of a call are tensors and numbers, all of them lent.
+  /// Whether all arguments of a call are tensors, Dims or Scalars, and none is donated.
   template <class... Args>
   static constexpr bool takes_tensors = sizeof...(Args) > 0 &&
                                         ((StoredOperand<std::remove_cvref_t<Args>> ||
@@ -196,7 +196,7 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 
 /// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
 /// by the C++ compiler, to record what it computes.
-/// `options` say what a plan of it must not do.
+/// `options` restrict its plans, for instance to those without implicit reshards.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);

@@ -88,7 +88,7 @@ concept HostValues = Element<detail::host_element<Range>>;
 
 /// A tensor of the row-major values of a host array, copied straight into its shards.
 ///
-/// The shape is written out, `{rows, 64}`, and gives the rank; or it is a Shape, and the rank is named: `shard<2>(..)`.
+/// A shape in braces, `{rows, 64}`, determines the rank; with a Shape object write the rank: `shard<2>(...)`.
 /// Errors: `host_data` when there are more or fewer values than the shape has elements; of `resolve` for the spec.
 ///
 ///     auto x = ts::shard(values, {rows, 64}, mesh, {"data", ts::none});   // [rows/data, 64]
@@ -146,7 +146,7 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 
 }  // namespace detail
 
-/// A tensor of equal elements. As for `shard`, the rank is that of a shape that is written out, or it is named.
+/// A tensor of equal elements. As for `shard`, a shape in braces determines the rank; with a Shape object, write it.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
 ///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
@@ -181,7 +181,7 @@ auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& sp
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
-/// start, start + step, start + 2 step, ...: `count` elements. A large index loses digits only where T has none for it.
+/// start, start + step, start + 2 step, ...: `count` elements. Floats are computed in double and rounded to T once.
 template <Element T>
 ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
                            std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),

@@ -41,7 +41,7 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
 }
 #endif
 
-/// What the program of an expression can't know is the line that wrote it.
+/// The program of an expression depends on its type alone, so the source line is added to its errors here.
 template <class F> decltype(auto) with_line(Source source, F&& f) {
   try {
     return f();
@@ -69,7 +69,7 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
   });
 }
 
-/// A plan as text, with what multiplies its matrices on this processor.
+/// A plan as text, with the matrix product library in use.
 TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {

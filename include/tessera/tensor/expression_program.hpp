@@ -11,7 +11,7 @@
 
 namespace tessera::detail {
 
-/// Leaves of an expression type, in order; a number is a Scalar, so that its value is no part of the program.
+/// Leaves of an expression type, in order. A C++ number becomes a Scalar, so that one program serves all its values.
 template <class X> struct ExpressionLeaves {
   using type = std::tuple<X>;
 };
@@ -113,7 +113,7 @@ template <class E> class ExpressionPrograms {
       }(std::make_integer_sequence<unsigned, choices>{});
       if (found == nullptr)
         fail(errc::shape_mismatch, "[eval] static extent: an operation takes a dim of extent 1, as of a slice of size "
-                                   "1, and the size that it is given is another");
+                                   "1, but the size at run time is not 1");
       return *found;
     }
   }

@@ -68,12 +68,12 @@ template <class T, int Rank> std::vector<T> to_host(const ShardedTensor<T, Rank>
   }
 }
 
-/// The same of an expression, which is run first.
+/// Evaluates an expression and copies its result to the host.
 template <ExprOperand E> auto to_host(const E& expression) {
   return to_host(ShardedTensor<typename E::element, E::rank>(expression));
 }
 
-/// The value of a tensor of one element, such as a loss. Errors: `shape_mismatch` when it has any other number of them.
+/// The value of a tensor with exactly one element, such as a loss. Errors: `shape_mismatch` for other sizes.
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)
@@ -84,7 +84,7 @@ template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = H
   return value;
 }
 
-/// The same of an expression, which is run first.
+/// Evaluates an expression and copies its result to the host.
 template <ExprOperand E> auto item(const E& expression, Here at = Here::current()) {
   return item(ShardedTensor<typename E::element, E::rank>(expression), at);
 }

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-/// What random numbers are drawn from: a value without state. The same key gives the same numbers, so each use takes a
-/// key of its own, made by `fold_in` or `split`.
+/// The key of a counter-based random number generator, as in jax.random. It has no state: the same key gives the same
+/// random numbers, so derive a new key for each use with `fold_in` or `split`.
 ///
 ///     auto [up, down] = ts::split<2>(ts::Key{42});
 ///     auto w = ts::normal<float>(up, {64, 256}, mesh, {ts::none, "model"});
@@ -23,7 +23,7 @@ struct Key {
   friend constexpr bool operator==(const Key&, const Key&) = default;
 };
 
-/// An independent key for each n: of a layer, a step, a leaf of a model.
+/// An independent key for each n, for instance the number of a layer or of a training step.
 constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(key.seed, n)); }
 
 /// N independent keys, which are also independent of those that fold_in gives.

@@ -19,14 +19,13 @@ inline std::vector<Leaf> run_compared(runtime::Executable& executable, std::span
 }
 }  // namespace detail
 
-/// While it lives, each program that this thread runs runs twice, on one device and on its mesh, and what each step
-/// makes is compared. So is what local_map makes of a function. Scopes nest; the innermost counts.
+/// While an OracleScope exists, each program that this thread runs is run twice, on one device and on its mesh, and the
+/// result of each step is compared; so are results of local_map. Scopes nest; the innermost is in effect.
 ///
-/// Every value is compared before the next step, which then starts from the one device's. So a difference is reported
-/// where it arises, and results are those of one device. Tolerances: docs/spmd.md.
-/// Errors, of what runs inside: `oracle` for the first value that differs, unless differences are kept. Arguments that
-/// were moved in are then empty where a result was written over one.
-/// Memory: all values of the program on one device.
+/// Each step starts from the single-device values, so an error is reported at the step that causes it, and the
+/// program's results are those of a single device. Tolerances: docs/spmd.md. Errors, of what runs inside: `oracle` for
+/// the first value that differs, unless differences are kept. Arguments that were moved in are then empty where a
+/// result was written over one. Memory: all values of the program on one device.
 class OracleScope {
  public:
   enum class On : std::uint8_t { difference_throws, difference_is_kept };

@@ -107,7 +107,9 @@ struct CollectLeaves {
     Leaf& to = leaves[cursor++];
     to.stacked = layer >= 0;
     if constexpr (StoredOperand<L>) {
-      if (!x.storage()) fail(errc::empty_tensor, "[compile] argument ", cursor - 1, ": a tensor that holds nothing");
+      if (!x.storage())
+        fail(errc::empty_tensor, "[compile] argument ", cursor - 1,
+             ": an empty tensor, which was never assigned or was moved from");
       to.layers.emplace_back(static_cast<TensorStorage*>(x.storage().get()));
     } else {
       to.is_number = true;
@@ -183,7 +185,7 @@ struct ReleaseLeaves {
   void leave_stack() {}
 };
 
-/// Puts them back, or passes over arguments that never gave theirs up.
+/// Returns donated tensors to their arguments after an error; skips arguments that were not donated.
 struct RestoreLeaves {
   std::vector<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
@@ -239,7 +241,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     for (const StoragePtr& layer : leaf.layers) {
       if (!(layer->mesh() == mesh))
         fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
-             ", is on ", layer->mesh().text(), ", those before it on ", mesh.text());
+             ", is on ", layer->mesh().text(), ", but earlier arguments are on ", mesh.text());
       if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
         fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
              " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",

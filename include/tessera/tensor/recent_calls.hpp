@@ -14,11 +14,11 @@
 
 namespace tessera::detail {
 
-/// The arguments of a call that are tensors and numbers, in order. It refers to them: the caller keeps them alive.
+/// The tensors, Dims and Scalars of a call, in order. It holds pointers: the caller keeps the arguments alive.
 template <std::size_t Count> struct PlainArguments {
   TensorStorage* tensors[Count];
   HostNumber numbers[Count];
-  std::uint64_t keys[Count];  ///< what a plan depends on; 0 for a tensor that holds nothing
+  std::uint64_t keys[Count];  ///< layout id or Dim value, on which the plan depends; 0 for a tensor without data
   std::size_t cursor = 0;
 
   template <class L> void leaf(const L& x) {
@@ -69,7 +69,7 @@ template <std::size_t Count> class RecentCalls {
     PlanSlot* slot;
     std::uint64_t serial;
   };
-  // Constants and plain words, so that a thread pays nothing to have them.
+  // Constant-initialized, so that a thread_local of this type needs no guard.
   Call calls_[most]{};
   unsigned next_ = 0;
 };

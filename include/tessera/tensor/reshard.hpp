@@ -27,7 +27,7 @@ namespace detail {
 TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
 /// Whether the sub-axes of two shardings of a mesh make up each other's.
 TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
-/// Counts what takes a tensor to another sharding of its mesh, where somebody counts.
+/// Adds the collectives of a reshard to the innermost CommunicationScope, if there is one.
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
 
 #if TESSERA_HAS_DEFINITIONS
@@ -70,9 +70,11 @@ TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, H
 
 }  // namespace detail
 
-/// The same value in another layout, on the same mesh or another. The same layout shares the memory of `x`.
-/// Communication: the least that takes the one layout to the other. Devices of another mesh are sent what they hold,
-/// which a CommunicationScope does not count.
+/// The same value with another sharding, on the same mesh or another. If the sharding is equal, the result shares the
+/// memory of `x`. Communication: the cheapest sequence of collectives between the two shardings; copies to another mesh
+/// are not counted by a CommunicationScope.
+///
+///     auto y = ts::reshard(x, {ts::none, "model"});   // [B/data, D] -> [B, D/model]
 template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh, const PartitionSpec& spec,
                                Here at = Here::current()) {
@@ -94,9 +96,9 @@ template <class T, int Rank>
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const PartitionSpec& spec, Here at = Here::current()) {
   return reshard(x, storage_of(x).mesh(), spec, at);
 }
-/// To a sharding that is known by the indices of its axes, such as that of another tensor on the same mesh.
-/// Errors: `unsupported` for one that leaves the value partial; `rank_mismatch`.
-template <class T, int Rank, std::same_as<Sharding> S>  // not of braces: those are a spec
+/// Reshards to a Sharding object, such as that of another tensor on the same mesh: reshard(x, sharding(y)).
+/// Errors: `unsupported` for a partial sharding; `rank_mismatch`.
+template <class T, int Rank, std::same_as<Sharding> S>  // a braced list is a PartitionSpec
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
   const Mesh& mesh = storage_of(x).mesh();
   if (sharding.unreduced != 0)
@@ -106,7 +108,8 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 
-/// All of a tensor on every device of its mesh. Communication: all-gathers, unless it is replicated.
+/// The tensor replicated on its mesh. Communication: all_gathers; none if it is replicated. Source:
+/// DTensor.full_tensor.
 template <class T, int Rank>
 ShardedTensor<T, Rank> full_tensor(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   return reshard(x, PartitionSpec{}, at);

@@ -42,13 +42,13 @@ TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int ra
 #endif
 }  // namespace detail
 
-/// What a tensor holds. Errors: `empty_tensor` for one that holds nothing, and inside a trace.
+/// The storage of a tensor. Errors: `empty_tensor` for a tensor without data, and inside a traced function.
 template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor<T, Rank>& x) {
   if (!x.storage()) detail::fail_without_data(dtype_v<T>, Rank, x.traced());
   return static_cast<const TensorStorage&>(*x.storage());
 }
 
-/// The tensor that a storage is. A tensor is never still to be reduced: partial values live inside of programs alone.
+/// A tensor that shares the storage. Partial values exist only inside programs, so a partial storage is an error.
 /// Errors: `empty_tensor` for null, `dtype_mismatch`, `rank_mismatch`, `unsupported` for partial values.
 template <class T, int Rank> ShardedTensor<T, Rank> tensor_of(const StoragePtr& storage) {
   detail::check_tensor_of(storage, dtype_v<T>, Rank);

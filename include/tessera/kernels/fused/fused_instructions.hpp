@@ -132,7 +132,7 @@ TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, co
   if constexpr (Kept == Keep::save) store(place.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
 }
 
-/// A running total outside the lanes: of floating point in double, else of whole numbers.
+/// The type of a running total outside the lanes: double for floating point, otherwise an integer.
 struct Total {
   double real;
   std::int64_t whole;

@@ -21,7 +21,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// What is known of kernel I of a table at compile time.
+/// Compile-time properties of kernel I of a table.
 template <const auto& Table, int I> struct Program {
   static constexpr const Fused& fused = Table[I];
   static constexpr FusedSchedule schedule = make_schedule(fused);
@@ -202,7 +202,7 @@ template <class P> struct FusedRun {
     }
   }
 
-  /// Writes what accumulation `exit` holds to its output and starts it anew.
+  /// Writes the accumulated value of `exit` to its output and resets the accumulator.
   template <Reduction R, DType Type, int Count>
   TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
     add_to_total<R, Type, Count>(values.totals[exit.to], values.sums, exit.to);

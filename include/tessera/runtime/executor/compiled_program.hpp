@@ -30,8 +30,8 @@ struct StepCode {
 };
 }  // namespace runtime
 
-/// What the compiler knows of a program: its graphs, its units, its kernels as machine code, and how to make the kinds
-/// of step that it has. What a program does not have, no code is generated for.
+/// What is known of a program at compile time: its graphs, its units, its compiled kernels, and factories for the kinds
+/// of step that it uses. No code is generated for other kinds of step.
 struct CompiledProgram {
   ProgramView program;
   const UnitsView* units = nullptr;  ///< one for each graph

@@ -53,7 +53,7 @@ class Executable {
   const CompiledProgram& compiled() const { return compiled_; }
   /// What it runs in.
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
-  /// About what the plan and all that was prepared for it take.
+  /// Approximate bytes of the plan and of the prepared steps.
   std::int64_t bytes() const {
     std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
     for (const auto& graph : graphs_) sum += graph->bytes();

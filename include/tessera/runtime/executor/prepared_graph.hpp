@@ -32,7 +32,7 @@ class PreparedGraph {
     for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
     return most;
   }
-  /// About what it takes itself.
+  /// Approximate bytes of this object.
   std::int64_t bytes() const {
     std::int64_t sum = static_cast<std::int64_t>(sizeof *this);
     const GraphPlan& plan = layout_.plan();

@@ -84,7 +84,7 @@ class BlockPool {
       trim();
       fresh = from_system(size);
     }
-    // Only what was given counts: a request that fails is no peak.
+    // A request that fails does not count towards the peak.
     if (fresh) {
       const std::lock_guard lock(mutex_);
       count(size);
@@ -251,7 +251,7 @@ inline MemoryUse memory_use() { return runtime::BlockPool::instance().use(); }
 /// Starts a new measurement of MemoryUse::peak at what the process holds now.
 inline void reset_memory_peak() { runtime::BlockPool::instance().reset_peak(); }
 
-/// Gives freed blocks back to the system, down to `keep` bytes.
+/// Returns cached free blocks to the system until at most `keep` bytes are cached.
 inline void trim_memory(std::int64_t keep = 0) { runtime::BlockPool::instance().trim(keep); }
 
 /// Bounds the bytes of freed blocks that are kept for reuse. Without it they are bounded by the peak of bytes in use.

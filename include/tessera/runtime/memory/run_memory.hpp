@@ -52,7 +52,7 @@ class RunMemory {
   static void destroy(Buffer* block) noexcept {
     if (block != nullptr) block->release();
   }
-  // What is too large for any class is left to Buffer, which says so.
+  // A size above all size classes goes to Buffer, which reports the error.
   static int size_class(std::int64_t bytes) {
     if (bytes < 0 || bytes > SizeClass::largest)
       fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");

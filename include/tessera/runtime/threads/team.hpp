@@ -19,7 +19,7 @@
 
 namespace tessera {
 
-/// About what one item of a loop costs, in nanoseconds of one thread. A factor of two off does no harm.
+/// Estimated cost of one loop item in nanoseconds of one thread. An error of a factor of two is harmless.
 struct Cost {
   double nanoseconds = 0;
 
@@ -103,7 +103,7 @@ void parallel_for(std::int64_t items, Cost each, F&& f) {
   });
 }
 
-/// Calls `f(i)` for i in [0, items), in parallel. Every item is taken to be worth a task of its own.
+/// Calls `f(i)` for i in [0, items), in parallel. Assumes that each item is expensive enough for a task of its own.
 template <class F>
   requires std::is_invocable_v<F&, std::int64_t>
 void parallel_for(std::int64_t items, F&& f) {
