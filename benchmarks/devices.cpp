@@ -66,7 +66,7 @@ void measure(int data, int model) {
                        calls;
   const ts::ShardedTensor<float, 2> other = ts::normal<float>(ts::Key(5), {rows, width}, mesh, batch);
   const double alike = seconds([&] {
-    if (!ts::same_layout(x, other) || ts::layout_hash(x) != ts::layout_hash(other)) std::abort();
+    if (!ts::same_sharded_type(x, other) || ts::sharded_type_hash(x) != ts::sharded_type_hash(other)) std::abort();
   });
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

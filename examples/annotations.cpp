@@ -43,5 +43,5 @@ int main() {
 
   ts::clear_sharding(x);
   ts::mark_sharding(x, {ts::none, "model"});
-  std::printf("%s\n", ts::layout_text(x).c_str());
+  std::printf("%s\n", ts::sharded_type_text(x).c_str());
 }

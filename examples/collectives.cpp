@@ -25,7 +25,7 @@ void print(const char* what, const ts::LocalTensor<float, 1>& x) {
 
 int main() {
   const ts::LocalTensor<float, 1> x(mesh, [](int device) {
-    return ts::LocalTensor<float, 1>::piece({2}, std::vector<float>{static_cast<float>(device + 1), 1.0f});
+    return ts::LocalTensor<float, 1>::array({2}, std::vector<float>{static_cast<float>(device + 1), 1.0f});
   });
   ts::CommunicationScope scope;
   print("of each device ", x);

@@ -24,7 +24,7 @@ void shard_and_compute() {
   std::cout << ts::explain(y) << "\n";            // kernels, collectives, bytes, source lines
 
   const ts::ShardedTensor<float, 2> z = y;  // fused, partitioned, run
-  std::cout << ts::layout_text(z) << "\n";
+  std::cout << ts::sharded_type_text(z) << "\n";
   const std::vector<float> values = ts::to_host(z);
   for (int row = 0; row < 4; ++row, std::cout << "\n")
     for (int column = 0; column < 4; ++column) std::printf("%8.3f", values[static_cast<std::size_t>(4 * row + column)]);
@@ -45,11 +45,11 @@ constexpr auto train_step = ts::compile([](auto model, auto state, auto x, auto 
 });
 
 void train() {
-  // The mesh and the layout are chosen here and nowhere else: try ts::nn::single(mesh), or fsdp(mesh).
-  const ts::nn::Layout layout = ts::nn::fsdp_tensor_parallel(mesh);
+  // The mesh and the strategy are chosen here and nowhere else: try ts::nn::single(mesh), or fsdp(mesh).
+  const ts::nn::ShardingStrategy strategy = ts::nn::fsdp_tensor_parallel(mesh);
   const auto [up, down] = ts::split<2>(ts::Key{3});
-  Mlp model{ts::nn::linear(up, 1, 64, layout, ts::nn::Role::column, 1.0),
-            ts::nn::linear(down, 64, 1, layout, ts::nn::Role::row, 0.1)};
+  Mlp model{ts::nn::linear(up, 1, 64, strategy, ts::nn::Role::column, 1.0),
+            ts::nn::linear(down, 64, 1, strategy, ts::nn::Role::row, 0.1)};
   auto state = ts::optim::init_state(model);
   const ts::optim::AdamW config{.learning_rate = 0.02};
 
@@ -60,8 +60,8 @@ void train() {
     in.push_back(2 * static_cast<float>(i) / (points - 1) - 1);
     out.push_back(std::sin(3 * in.back()));
   }
-  const auto x = ts::shard(in, {points, 1}, mesh, layout.batch);
-  const auto target = ts::shard(out, {points, 1}, mesh, layout.batch);
+  const auto x = ts::shard(in, {points, 1}, mesh, strategy.batch);
+  const auto target = ts::shard(out, {points, 1}, mesh, strategy.batch);
 
   for (int step = 1; step <= 300; ++step) {
     auto [next, next_state, loss] = train_step(std::move(model), std::move(state), x, target, config);

@@ -68,7 +68,7 @@ int main() {
   const auto x = ts::shard(values, {8, 16}, mesh, {"data", "model"});
   const auto w = ts::ones<float>({16, 4}, mesh, {"model"});
   const ts::ShardedTensor<float, 2> y = product(x, w);
-  std::printf("%s, first row sums to %g\n", ts::layout_text(y).c_str(), static_cast<double>(ts::to_host(y)[0]));
+  std::printf("%s, first row sums to %g\n", ts::sharded_type_text(y).c_str(), static_cast<double>(ts::to_host(y)[0]));
 
   const auto batch = ts::abstract<float>({8, 16}, {"data"});
   const auto mlp = ts::abstract<Mlp>({{{16, 64}, {ts::none, "model"}}, {{64, 16}, {"model"}}});

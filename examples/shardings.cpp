@@ -86,7 +86,7 @@ void boxes() {
     std::cout << "device " << device << ": rows " << box.begin[0] << " to " << box.end[0] << ", replica "
               << ts::replica_id(mesh, rows, device) << "\n";
   }
-  const ts::ElementPlace place = ts::locate({3, 7}, shape, tiles, mesh);
+  const ts::ElementLocation place = ts::locate({3, 7}, shape, tiles, mesh);
   std::cout << "element 3,7 is element " << place.index[0] << "," << place.index[1] << " of shard " << place.shard
             << "\n";
 }

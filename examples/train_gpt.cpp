@@ -84,11 +84,11 @@ void print_plan(const Options& o, const Training& training, const auto& inputs, 
 
 /// Trains until the last step or Ctrl-C, computing in T. Returns the loss of each step.
 template <ts::Element T>
-std::vector<double> train(const Options& o, Training& training, const Batches& batches, const ts::nn::Layout& layout,
-                          CsvLog csv) {
+std::vector<double> train(const Options& o, Training& training, const Batches& batches,
+                          const ts::nn::ShardingStrategy& strategy, CsvLog csv) {
   const std::int64_t tokens = std::int64_t{o.batch} * o.context;
   const auto on_mesh = [&](const Tokens& values) {
-    return ts::shard(values, {o.batch, o.context}, layout.mesh, layout.batch);  // [B/data, T]
+    return ts::shard(values, {o.batch, o.context}, strategy.mesh, strategy.batch);  // [B/data, T]
   };
   Progress progress(o.steps, tokens);
   std::vector<double> losses;
@@ -133,9 +133,9 @@ void run(const Options& o) {
   OutputFile svg("--svg", o.svg, o.text);
 
   if (o.threads > 0) ts::set_parallelism(o.threads);
-  const ts::nn::Layout layout = layout_of(o);
+  const ts::nn::ShardingStrategy strategy = strategy_of(o);
   Training training;
-  training.model = make_gpt(model_key, corpus.vocabulary.size(), o, layout);
+  training.model = make_gpt(model_key, corpus.vocabulary.size(), o, strategy);
   training.state = ts::optim::init_state(training.model);
   training.config.adamw.beta2 = 0.99;
   training.config.clip = o.clip;
@@ -148,8 +148,8 @@ void run(const Options& o) {
 
   Interrupt::arm();
   const std::vector<double> losses = o.dtype == ts::DType::bf16
-                                         ? train<ts::bf16>(o, training, batches, layout, std::move(csv))
-                                         : train<float>(o, training, batches, layout, std::move(csv));
+                                         ? train<ts::bf16>(o, training, batches, strategy, std::move(csv))
+                                         : train<float>(o, training, batches, strategy, std::move(csv));
   if (Interrupt::requested) std::printf("stopped after step %zu\n", losses.size());
   svg.write(LossChart("Training loss: " + layout_text(o), model_text(o, training.model)).svg(losses));
 

@@ -37,13 +37,14 @@ constexpr auto mlp_step = ts::compile([](auto model, auto x, auto target, auto c
 });
 
 Task mlp_task(const MlpShape& s) {
-  const nn::Layout layout = nn::single(ts::Mesh({{"data", 1}}));
+  const nn::ShardingStrategy strategy = nn::single(ts::Mesh({{"data", 1}}));
   const auto [a, b, c] = ts::split<3>(ts::Key(1));
   const auto model =
-      std::make_shared<Mlp>(nn::linear(a, s.in, s.hidden, layout), nn::linear(b, s.hidden, s.hidden, layout),
-                            nn::linear(c, s.hidden, s.out, layout));
+      std::make_shared<Mlp>(nn::linear(a, s.in, s.hidden, strategy), nn::linear(b, s.hidden, s.hidden, strategy),
+                            nn::linear(c, s.hidden, s.out, strategy));
   const Array in(std::int64_t{s.batch} * s.in, 1), out(std::int64_t{s.batch} * s.out, 2);
-  const auto x = ts::shard(in, {s.batch, s.in}, layout.mesh), target = ts::shard(out, {s.batch, s.out}, layout.mesh);
+  const auto x = ts::shard(in, {s.batch, s.in}, strategy.mesh),
+             target = ts::shard(out, {s.batch, s.out}, strategy.mesh);
   return Task([=] {
     auto [next, loss] = mlp_step(std::move(*model), x, target, ts::optim::Sgd{.learning_rate = 0.01});
     *model = std::move(next);
@@ -79,7 +80,7 @@ constexpr auto gpt_step = ts::compile([](auto model, auto state, auto inputs, au
   return std::tuple(next, next_state, loss);
 });
 
-template <ts::Element T = float> Task gpt_task(const GptShape& s, const nn::Layout& layout) {
+template <ts::Element T = float> Task gpt_task(const GptShape& s, const nn::ShardingStrategy& strategy) {
   struct Training {
     Gpt model;
     ts::optim::AdamWState<Gpt> state;
@@ -87,14 +88,14 @@ template <ts::Element T = float> Task gpt_task(const GptShape& s, const nn::Layo
   const auto [a, b, c, d] = ts::split<4>(ts::Key(1));
   const auto training = std::make_shared<Training>();
   const auto block = [&, key = c](int i) {
-    return nn::block(ts::fold_in(key, static_cast<std::uint64_t>(i)), s.features, s.heads, 4 * s.features, layout,
+    return nn::block(ts::fold_in(key, static_cast<std::uint64_t>(i)), s.features, s.heads, 4 * s.features, strategy,
                      s.layers);
   };
-  training->model = {nn::embedding(a, s.classes, s.features, layout),
-                     nn::positions(b, s.time, s.features, layout),
+  training->model = {nn::embedding(a, s.classes, s.features, strategy),
+                     nn::positions(b, s.time, s.features, strategy),
                      {s.layers, block},
-                     nn::layer_norm(s.features, layout),
-                     nn::linear<float, false>(d, s.features, s.classes, layout, nn::Role::head)};
+                     nn::layer_norm(s.features, strategy),
+                     nn::linear<float, false>(d, s.features, s.classes, strategy, nn::Role::head)};
   training->state = ts::optim::init_state(training->model);
 
   std::vector<std::int32_t> in, out;
@@ -102,8 +103,8 @@ template <ts::Element T = float> Task gpt_task(const GptShape& s, const nn::Layo
     in.push_back(static_cast<std::int32_t>((i * 7919 + 13) % s.classes));
     out.push_back(static_cast<std::int32_t>((i * 104729 + 7) % s.classes));
   }
-  const auto x = ts::shard(in, {s.batch, s.time}, layout.mesh, layout.batch);
-  const auto target = ts::shard(out, {s.batch, s.time}, layout.mesh, layout.batch);
+  const auto x = ts::shard(in, {s.batch, s.time}, strategy.mesh, strategy.batch);
+  const auto target = ts::shard(out, {s.batch, s.time}, strategy.mesh, strategy.batch);
   return Task([=] {
     auto [next, next_state, loss] = gpt_step<T>(std::move(training->model), std::move(training->state), x, target,
                                                 ts::optim::AdamW{.learning_rate = 3e-4});
@@ -150,7 +151,7 @@ void rows(compare::Harness& harness) {
   if (const auto& contender = harness.arguments().memory_of; !contender.empty())
     return report_memory(harness, contender);
 
-  const nn::Layout one = nn::single(ts::Mesh({{"data", 1}}));
+  const nn::ShardingStrategy one = nn::single(ts::Mesh({{"data", 1}}));
   if (const auto row = harness.row("train/mlp"); !row.empty())
     harness.measure(row, {.flops = mlp_flops({})}, mlp_task({}), [](compare::Peer& peer) { return peer.mlp_step({}); });
   if (const auto row = harness.row("train/gpt"); !row.empty())

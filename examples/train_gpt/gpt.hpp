@@ -28,7 +28,7 @@ struct Gpt {
 };
 
 /// The one place where devices come in: how parameters and batches are sharded.
-inline ts::nn::Layout layout_of(const Options& o) {
+inline ts::nn::ShardingStrategy strategy_of(const Options& o) {
   switch (o.strategy.strategy) {
     case Strategy::dp:
       return ts::nn::data_parallel(o.mesh);
@@ -44,17 +44,18 @@ inline ts::nn::Layout layout_of(const Options& o) {
   return ts::nn::single(o.mesh);
 }
 
-/// Random parameters, drawn straight into their shards: the same numbers on every mesh and in every layout.
-inline Gpt make_gpt(ts::Key key, int classes, const Options& o, const ts::nn::Layout& layout) {
+/// Random parameters, drawn straight into their shards: the same numbers on every mesh and in every strategy.
+inline Gpt make_gpt(ts::Key key, int classes, const Options& o, const ts::nn::ShardingStrategy& strategy) {
   const auto [characters, positions, blocks, head] = ts::split<4>(key);
   const auto block = [&, key = blocks](int i) {
-    return ts::nn::block(ts::fold_in(key, static_cast<std::uint64_t>(i)), o.dim, o.heads, 4 * o.dim, layout, o.layers);
+    return ts::nn::block(ts::fold_in(key, static_cast<std::uint64_t>(i)), o.dim, o.heads, 4 * o.dim, strategy,
+                         o.layers);
   };
-  return {ts::nn::embedding(characters, classes, o.dim, layout),
-          ts::nn::positions(positions, o.context, o.dim, layout),
+  return {ts::nn::embedding(characters, classes, o.dim, strategy),
+          ts::nn::positions(positions, o.context, o.dim, strategy),
           {o.layers, block},
-          ts::nn::layer_norm(o.dim, layout),
-          ts::nn::linear<float, false>(head, o.dim, classes, layout, ts::nn::Role::head)};
+          ts::nn::layer_norm(o.dim, strategy),
+          ts::nn::linear<float, false>(head, o.dim, classes, strategy, ts::nn::Role::head)};
 }
 
 struct TrainConfig {

@@ -2,7 +2,7 @@
 #include "fuzz.hpp"
 
 #include <tessera/ops/contraction/einsum.hpp>
-#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/shard_map/shard_map_text.hpp>
 
 namespace ts = tessera;

@@ -1,8 +1,8 @@
 // Shardings of Shardy on meshes whose axes are whole and in parts: parse_shardy and shardy_mesh.
 #include "fuzz.hpp"
 
-#include <tessera/mesh/axis_parts.hpp>
 #include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/named_sub_axis.hpp>
 #include <tessera/mesh/shardy.hpp>
 
 namespace ts = tessera;

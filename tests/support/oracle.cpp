@@ -80,7 +80,8 @@ class Interpreter {
   static void check_type(const Node& node, const Array& value) {
     if (static_cast<int>(value.shape.size()) != node.rank) throw std::logic_error("oracle: rank of a node");
     for (int d = 0; d < node.rank; ++d)
-      if (node.is_unit(d) && value.shape[at(d)] != 1) throw std::logic_error("oracle: a unit dim that extends");
+      if (node.is_singleton(d) && value.shape[at(d)] != 1)
+        throw std::logic_error("oracle: a singleton dim that extends");
   }
 
   std::vector<Array> repeat(const Node& node, const std::vector<const Array*>& x) {
@@ -212,7 +213,7 @@ class Interpreter {
         return y;
       }
       case Op::cumsum:
-        return scanned(node, *x[0]);
+        return cumulative(node, *x[0]);
       case Op::windows:
       case Op::fold: {
         const auto d = at(tessera::dim_of(node));
@@ -275,7 +276,7 @@ class Interpreter {
         return *x[0];
       default:
         if (is(node, "prod")) return reduce(node, *x[0]);
-        if (is(node, "cumprod")) return scanned(node, *x[0]);
+        if (is(node, "cumprod")) return cumulative(node, *x[0]);
         return elementwise(graph, id, x);
     }
   }
@@ -300,7 +301,7 @@ class Interpreter {
   static double broadcast_at(const Node& type, const Array& x, const Shape& i) {
     Shape own;
     for (std::size_t d = 0; d < x.shape.size(); ++d)
-      own.push_back(type.is_unit(static_cast<int>(d)) ? 0 : i[d + i.size() - x.shape.size()]);
+      own.push_back(type.is_singleton(static_cast<int>(d)) ? 0 : i[d + i.size() - x.shape.size()]);
     return x.at(own);
   }
 
@@ -331,8 +332,8 @@ class Interpreter {
     return y;
   }
 
-  static Array scanned(const Node& node, const Array& x) {
-    const tessera::Scan scan = tessera::Scan::of(node);
+  static Array cumulative(const Node& node, const Array& x) {
+    const tessera::CumulativeOptions scan = tessera::CumulativeOptions::of(node);
     const auto d = at(tessera::dim_of(node));
     const bool multiplies = is(node, "cumprod");
     Array y(x.shape);
@@ -504,7 +505,7 @@ class Interpreter {
     for (std::size_t k = 0; k < x.size(); ++k) {
       const Node& type = graph.operand_node(id, static_cast<int>(k));
       for (int d = 0; d < type.rank; ++d) {
-        if (type.is_unit(d)) continue;
+        if (type.is_singleton(d)) continue;
         const auto out = at(d + node.rank - type.rank);
         if (shape[out] != 1 && shape[out] != x[k]->shape[at(d)]) throw std::logic_error("oracle: shapes that meet");
         shape[out] = x[k]->shape[at(d)];

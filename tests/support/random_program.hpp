@@ -82,7 +82,7 @@ class RandomProgram {
   bool fits(const Item& a, const Item& b) const {
     for (std::size_t d = 1; d <= a.shape.size() && d <= b.shape.size(); ++d) {
       const std::size_t i = a.shape.size() - d, j = b.shape.size() - d;
-      const bool repeats = a.value.is_unit(static_cast<int>(i)) || b.value.is_unit(static_cast<int>(j));
+      const bool repeats = a.value.is_singleton(static_cast<int>(i)) || b.value.is_singleton(static_cast<int>(j));
       if (!repeats && a.shape[i] != b.shape[j]) return false;
     }
     return true;
@@ -164,7 +164,7 @@ class RandomProgram {
     int rank_b = 0, rank_out = 0;
     for (int d = 0; d < rank; ++d) {
       labels.a[d] = static_cast<std::int8_t>(d);
-      const bool shared = roll(2) == 0 && !x.value.is_unit(d);
+      const bool shared = roll(2) == 0 && !x.value.is_singleton(d);
       if (shared) {
         labels.b[rank_b++] = static_cast<std::int8_t>(d);
         weight.push_back(x.shape[static_cast<std::size_t>(d)]);
@@ -192,7 +192,7 @@ class RandomProgram {
     for (int d : order) shape.push_back(x.shape[static_cast<std::size_t>(d)]);
     std::vector<int> factor(x.shape.size(), -1);
     for (std::size_t d = 0; d < x.shape.size(); ++d)
-      if (!x.value.is_unit(static_cast<int>(d))) {
+      if (!x.value.is_singleton(static_cast<int>(d))) {
         factor[d] = f.count;
         f.in_dim[f.count++] = static_cast<std::int8_t>(d);
       }
@@ -208,7 +208,7 @@ class RandomProgram {
     const Item x = any();
     const int rank = static_cast<int>(x.shape.size());
     for (int d = 0; d < rank; ++d)
-      if (x.value.is_unit(d)) return;
+      if (x.value.is_singleton(d)) return;
     tessera::Factors f{};
     std::int32_t sizes[tessera::max_rank];
     for (auto& s : sizes) s = -1;
@@ -247,7 +247,7 @@ class RandomProgram {
     if (x.shape.empty()) return;
     const int d = roll(static_cast<int>(x.shape.size()));
     const std::int64_t n = x.shape[static_cast<std::size_t>(d)];
-    if (x.value.is_unit(d)) return;
+    if (x.value.is_singleton(d)) return;
     Shape shape = x.shape;
     std::int64_t& extent = shape[static_cast<std::size_t>(d)];
     if (roll(2) == 0 && n > 2) {
@@ -260,7 +260,7 @@ class RandomProgram {
       Node node{.op = Op::concat,
                 .dtype = options_.type,
                 .rank = x.value.node().rank,
-                .unit = x.value.node().unit,
+                .singletons = x.value.node().singletons,
                 .labels = tessera::pack_dim(d)};
       values_.push_back({x.value.make(node, {x.value.id, y.value.id}), shape});
     }
@@ -289,7 +289,7 @@ class RandomProgram {
   int extending_dim(const Item& x) {
     std::vector<int> dims;
     for (std::size_t d = 0; d < x.shape.size(); ++d)
-      if (!x.value.is_unit(static_cast<int>(d))) dims.push_back(static_cast<int>(d));
+      if (!x.value.is_singleton(static_cast<int>(d))) dims.push_back(static_cast<int>(d));
     return dims.empty() ? -1 : dims[static_cast<std::size_t>(roll(static_cast<int>(dims.size())))];
   }
   static std::size_t at(int d) { return static_cast<std::size_t>(d); }
@@ -397,9 +397,9 @@ class RandomProgram {
   void scan() {
     const Item x = bounded(any());
     if (x.shape.empty()) return;
-    const tessera::Scan how{roll(2) == 0, roll(2) == 0};
-    push(tessera::build::scan(roll(2) == 0 ? Op::cumsum : op_of("cumprod"), x.value,
-                              roll(static_cast<int>(x.shape.size())), how),
+    const tessera::CumulativeOptions how{roll(2) == 0, roll(2) == 0};
+    push(tessera::build::cumulative(roll(2) == 0 ? Op::cumsum : op_of("cumprod"), x.value,
+                                    roll(static_cast<int>(x.shape.size())), how),
          x.shape);
   }
   void sort() {
@@ -422,10 +422,10 @@ class RandomProgram {
     if (d < 0) return;
     Shape shape = x.shape;
     shape[at(d)] = 1 + roll(5);
-    const Item indices = new_indices(shape, x.value.node().unit, x.shape[at(d)]);
+    const Item indices = new_indices(shape, x.value.node().singletons, x.shape[at(d)]);
     if (roll(2) == 0) return push(tessera::build::gather(x.value, d, indices.value), shape);
     arguments.push_back(random_array(shape, static_cast<unsigned>(arguments.size())));
-    const auto rows = program_.argument(static_cast<int>(shape.size()), x.value.node().unit, options_.type);
+    const auto rows = program_.argument(static_cast<int>(shape.size()), x.value.node().singletons, options_.type);
     push(tessera::build::scatter_add(rows, d, indices.value, x.value), x.shape);
   }
   void window() {
@@ -456,7 +456,7 @@ class RandomProgram {
     const Item x = bounded(any());
     if (x.shape.empty()) return;
     const int rank = static_cast<int>(x.shape.size());
-    if (roll(2) == 0 || x.value.is_unit(rank - 1)) {
+    if (roll(2) == 0 || x.value.is_singleton(rank - 1)) {
       const auto index = tessera::build::iota(x.value, roll(rank), tessera::DType::i32);
       return push(x.value + tessera::build::cast(index, options_.type) * 0.25, x.shape);
     }
@@ -485,7 +485,7 @@ class RandomProgram {
   void layers() {
     const Item x = bounded(any());
     const int rank = static_cast<int>(x.shape.size());
-    if (rank == 0 || x.value.is_unit(rank - 1)) return;
+    if (rank == 0 || x.value.is_singleton(rank - 1)) return;
     const std::int64_t n = x.shape[at(rank - 1)];
     const bool matrix = roll(2) == 0;
     const Shape stacked = matrix ? Shape{2 + roll(3), n, n} : Shape{2 + roll(3), n};
@@ -499,7 +499,7 @@ class RandomProgram {
       return tessera::Value{
           &module, body, module.graph(body).add(tessera::argument_node(index, options_.type, inner_rank, unit)), {}};
     };
-    const auto carried = inner(0, rank, x.value.node().unit), w = inner(1, matrix ? 2 : 1, 0), b = inner(2, 1, 0);
+    const auto carried = inner(0, rank, x.value.node().singletons), w = inner(1, matrix ? 2 : 1, 0), b = inner(2, 1, 0);
     const auto made = matrix ? product(carried, w, rank) + carried : carried * w + b;
     module.graph(body).outputs.push_back((tessera::build::unary(Op::tanh, made) + b).id);
     const tessera::Repeat repeat{1, 1, false, false};
@@ -510,7 +510,10 @@ class RandomProgram {
   void constrain() {
     const Item x = any();
     if (!options_.spec) return;
-    Node made{.op = Op::constraint, .dtype = x.value.dtype(), .rank = x.value.node().rank, .unit = x.value.node().unit};
+    Node made{.op = Op::constraint,
+              .dtype = x.value.dtype(),
+              .rank = x.value.node().rank,
+              .singletons = x.value.node().singletons};
     tessera::Constraint{x.value.module->add_spec(options_.spec(x.value.rank()))}.write(made);
     push(x.value.make(made, {x.value.id}), x.shape);
   }
@@ -518,9 +521,11 @@ class RandomProgram {
     const Item x = bounded(any());
     for (int attempt = 0; attempt < 8; ++attempt) {
       const Item like = any();
-      if (!(like.shape == x.shape) || like.value.node().unit != x.value.node().unit) continue;
-      const Node made{
-          .op = Op::alike, .dtype = x.value.dtype(), .rank = x.value.node().rank, .unit = x.value.node().unit};
+      if (!(like.shape == x.shape) || like.value.node().singletons != x.value.node().singletons) continue;
+      const Node made{.op = Op::alike,
+                      .dtype = x.value.dtype(),
+                      .rank = x.value.node().rank,
+                      .singletons = x.value.node().singletons};
       return push(x.value.make(made, {x.value.id, like.value.id}), x.shape);
     }
   }
@@ -532,7 +537,7 @@ class RandomProgram {
     const Node made{.op = Op::permute,
                     .dtype = x.value.dtype(),
                     .rank = x.value.node().rank,
-                    .unit = x.value.node().unit,
+                    .singletons = x.value.node().singletons,
                     .labels = tessera::pack_dim(d)};
     if (n < 2 || roll(2) == 0) return push(x.value.make(made, {x.value.id, size(roll(n)).id}), x.shape);
     const int from = roll(n), to = roll(n), other_to = (to + 1) % n, other = (from + 1) % n;
@@ -618,7 +623,7 @@ class RandomProgram {
   void dense() {
     const Item x = bounded(any());
     const int rank = static_cast<int>(x.shape.size());
-    if (rank == 0 || x.value.is_unit(rank - 1)) return;
+    if (rank == 0 || x.value.is_singleton(rank - 1)) return;
     const std::int64_t n = 2 + roll(6);
     Shape shape = x.shape;
     const Item w = new_argument({shape[at(rank - 1)], n}), b = new_argument({n});
@@ -631,7 +636,7 @@ class RandomProgram {
   void sum_of_products() {
     const Item x = bounded(any());
     const int rank = static_cast<int>(x.shape.size());
-    if (rank == 0 || x.value.is_unit(rank - 1)) return;
+    if (rank == 0 || x.value.is_singleton(rank - 1)) return;
     const std::int64_t n = x.shape[at(rank - 1)];
     const Item w = new_argument({n, n}), v = new_argument({n, n});
     const auto first = product(x.value, w.value, rank);
@@ -640,7 +645,7 @@ class RandomProgram {
   /// A step of gradient descent: what the product of two activations makes of an argument.
   void update() {
     const Item x = bounded(any());
-    if (x.shape.size() != 2 || x.value.is_unit(0) || x.value.is_unit(1)) return;
+    if (x.shape.size() != 2 || x.value.is_singleton(0) || x.value.is_singleton(1)) return;
     const std::int64_t n = 2 + roll(5);
     const Item y = new_argument({x.shape[0], n}), w = new_argument({x.shape[1], n});
     tessera::EinsumLabels labels;
@@ -664,7 +669,7 @@ class RandomProgram {
   void rounded() {
     const Item x = bounded(any());
     const int rank = static_cast<int>(x.shape.size());
-    if (rank == 0 || x.value.is_unit(rank - 1) || options_.type != tessera::DType::f32 || options_.smooth) return;
+    if (rank == 0 || x.value.is_singleton(rank - 1) || options_.type != tessera::DType::f32 || options_.smooth) return;
     rounds = true;
     const std::int64_t n = 2 + roll(6);
     Shape shape = x.shape;
@@ -677,16 +682,18 @@ class RandomProgram {
   }
   void add_rows() {
     const Item table = bounded(any());
-    if (table.shape.size() < 2 || table.value.is_unit(0)) return;
+    if (table.shape.size() < 2 || table.value.is_singleton(0)) return;
     const Item indices = new_indices(random_shape(1 + roll(2)), 0, table.shape[0]);
     Shape shape = indices.shape;
     for (std::size_t d = 1; d < table.shape.size(); ++d) shape.push_back(table.shape[d]);
     if (shape.size() > 5) return;
     arguments.push_back(random_array(shape, static_cast<unsigned>(arguments.size())));
-    const unsigned unit = static_cast<unsigned>(table.value.node().unit >> 1) << indices.shape.size();
+    const unsigned unit = static_cast<unsigned>(table.value.node().singletons >> 1) << indices.shape.size();
     const auto rows = program_.argument(static_cast<int>(shape.size()), unit, options_.type);
-    const Node node{
-        .op = Op::index_add, .dtype = options_.type, .rank = table.value.node().rank, .unit = table.value.node().unit};
+    const Node node{.op = Op::index_add,
+                    .dtype = options_.type,
+                    .rank = table.value.node().rank,
+                    .singletons = table.value.node().singletons};
     push(table.value + rows.make(node, {rows.id, indices.value.id, table.value.id}), table.shape);
   }
 };

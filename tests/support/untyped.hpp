@@ -12,7 +12,7 @@ class UntypedProgram {
     const Node node{.op = Op::argument,
                     .dtype = dtype,
                     .rank = static_cast<std::uint8_t>(rank),
-                    .unit = static_cast<std::uint8_t>(unit),
+                    .singletons = static_cast<std::uint8_t>(unit),
                     .value = static_cast<double>(arguments_.size())};
     return source(node);
   }
@@ -35,7 +35,7 @@ class UntypedProgram {
     tessera::Growable<std::int32_t> sources;
     for (const tessera::Value& v : arguments_)
       if (tessera::is_floating(v.dtype()) && v.node().is_argument()) sources.push_back(v.id);
-    const tessera::Value weights = argument(y.rank(), y.node().unit, y.dtype());
+    const tessera::Value weights = argument(y.rank(), y.node().singletons, y.dtype());
     const unsigned all = (1u << y.rank()) - 1;
     const tessera::Value loss = tessera::build::reduce(Op::sum, y * weights, all, false);
     output(loss);

@@ -56,20 +56,20 @@ class error : public std::runtime_error {
 namespace detail {
 /// One argument of a message. A plain value of one class for all types: a call with a message has no strings to make
 /// and destroy, and one out-of-line function formats them all.
-class TextPart {
+class MessageItem {
  public:
-  TextPart(std::string_view text) : kind_(Kind::text), text_(text) {}
-  TextPart(const char* text) : TextPart(std::string_view(text)) {}
-  TextPart(const std::string& text) : TextPart(std::string_view(text)) {}
-  TextPart(char c) : kind_(Kind::letter), letter_(c) {}
-  TextPart(long long whole) : kind_(Kind::whole), whole_(whole) {}
-  TextPart(double real) : kind_(Kind::real), real_(real) {}
+  MessageItem(std::string_view text) : kind_(Kind::text), text_(text) {}
+  MessageItem(const char* text) : MessageItem(std::string_view(text)) {}
+  MessageItem(const std::string& text) : MessageItem(std::string_view(text)) {}
+  MessageItem(char c) : kind_(Kind::letter), letter_(c) {}
+  MessageItem(long long whole) : kind_(Kind::whole), whole_(whole) {}
+  MessageItem(double real) : kind_(Kind::real), real_(real) {}
   template <class T>
     requires(std::is_integral_v<T>)
-  TextPart(T whole) : TextPart(static_cast<long long>(whole)) {}
-  TextPart(const Source& source) : kind_(Kind::source), source_(&source) {}
+  MessageItem(T whole) : MessageItem(static_cast<long long>(whole)) {}
+  MessageItem(const Source& source) : kind_(Kind::source), source_(&source) {}
 
-  /// Null for a piece that is no line.
+  /// Null for an item that is no line.
   const Source* source() const { return kind_ == Kind::source ? source_ : nullptr; }
   void append_to(std::string& out) const {
     switch (kind_) {
@@ -102,14 +102,14 @@ class TextPart {
   };
 };
 
-[[gnu::noinline]] inline std::string join_text(std::initializer_list<TextPart> parts) {
+[[gnu::noinline]] inline std::string join_text(std::initializer_list<MessageItem> parts) {
   std::string out;
-  for (const TextPart& part : parts) part.append_to(out);
+  for (const MessageItem& part : parts) part.append_to(out);
   return out;
 }
-[[noreturn]] inline void fail_with(errc id, std::initializer_list<TextPart> parts) {
+[[noreturn]] inline void fail_with(errc id, std::initializer_list<MessageItem> parts) {
   Source source;
-  for (const TextPart& part : parts)
+  for (const MessageItem& part : parts)
     if (part.source() != nullptr && part.source()->line != 0) source = *part.source();
   throw error(id, join_text(parts), source);
 }
@@ -117,13 +117,13 @@ class TextPart {
 
 /// Joins strings and numbers into one string.
 template <class... Parts> std::string concat_text(const Parts&... parts) {
-  return detail::join_text({detail::TextPart(parts)...});
+  return detail::join_text({detail::MessageItem(parts)...});
 }
 
 /// Throws tessera::error with the joined message. Deliberately not constexpr: a constant expression that reaches it
 /// ends the compilation at the line that holds the message.
 template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
-  detail::fail_with(id, {detail::TextPart(message)...});
+  detail::fail_with(id, {detail::MessageItem(message)...});
 }
 
 }  // namespace tessera

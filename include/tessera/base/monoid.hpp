@@ -14,7 +14,8 @@
 
 namespace tessera {
 
-/// How values combine: in reductions along dims, in scans, and in partial values of which each device holds a part.
+/// How values combine: in reductions along dims, in cumulative operations, and in partial values of which each device
+/// holds a part.
 enum class Reduction : std::uint8_t { sum, max, min, product, bit_and, bit_or };
 
 namespace monoids {
@@ -247,7 +248,7 @@ inline constexpr ReducedTypes all_combined_types = [] {
   for (int r = 0; r < static_cast<int>(reduction_count); ++r) all.add(static_cast<Reduction>(r), all_dtypes);
   return all;
 }();
-inline constexpr ReducedTypes all_scanned_types = [] {
+inline constexpr ReducedTypes all_cumulative_types = [] {
   ReducedTypes all;
   for (const Reduction reduction : {Reduction::sum, Reduction::product}) all.add(reduction, all_dtypes);
   return all;

@@ -99,7 +99,7 @@ auto to_eigen(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
     };
     if (!fits(Matrix::RowsAtCompileTime, Matrix::MaxRowsAtCompileTime, rows) ||
         !fits(Matrix::ColsAtCompileTime, Matrix::MaxColsAtCompileTime, cols))
-      fail(errc::host_data, "[to_eigen] shape: ", layout_text(storage), " in a matrix of ",
+      fail(errc::host_data, "[to_eigen] shape: ", sharded_type_text(storage), " in a matrix of ",
            static_cast<int>(Matrix::RowsAtCompileTime), "x", static_cast<int>(Matrix::ColsAtCompileTime), " (-1: any)",
            Source::from(at));
     Matrix out;

@@ -152,11 +152,11 @@ class LongRowSums {
               std::int64_t additions, std::int64_t run)
       : table_(table), row_step_(row_step), rows_(rows), count_(count), step_(step) {
     terms_ = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(rows));
-    place_ = thread_scratch<Scratch::row_places, std::int32_t>(static_cast<std::size_t>(rows));
+    slot_ = thread_scratch<Scratch::row_slots, std::int32_t>(static_cast<std::size_t>(rows));
     sums_ =
         thread_scratch<Scratch::long_sums, double>(static_cast<std::size_t>(std::min(rows, additions / run) * count));
     std::memset(terms_, 0, static_cast<std::size_t>(rows));
-    std::fill_n(place_, rows, -1);
+    std::fill_n(slot_, rows, -1);
   }
   /// Additions to a row that is moved at the first one.
   static constexpr std::int64_t early_run = sum_run / 8;
@@ -174,8 +174,8 @@ class LongRowSums {
   /// Adds what was moved to the rows.
   void finish() {
     for (std::int64_t row = 0; moved_ > 0 && row < rows_; ++row) {
-      if (place_[row] < 0) continue;
-      const double* const sum = sums_ + place_[row] * count_;
+      if (slot_[row] < 0) continue;
+      const double* const sum = sums_ + slot_[row] * count_;
       for (std::int64_t i = 0; i < count_; ++i) {
         float& element = table_[row * row_step_ + i * step_];
         element = static_cast<float>(sum[i] + static_cast<double>(element));
@@ -187,14 +187,14 @@ class LongRowSums {
   float* table_;
   std::int64_t row_step_, rows_, count_, step_;
   std::uint8_t* terms_;  // by row, since it was moved
-  std::int32_t* place_;  // by row: which of the rows that were moved; -1: it was not
+  std::int32_t* slot_;   // by row: which of the rows that were moved; -1: it was not
   double* sums_;         // of the rows that were moved
   std::int32_t moved_ = 0;
 
   void move(std::int64_t row) {
-    const bool first = place_[row] < 0;
-    if (first) place_[row] = moved_++;
-    double* const sum = sums_ + place_[row] * count_;
+    const bool first = slot_[row] < 0;
+    if (first) slot_[row] = moved_++;
+    double* const sum = sums_ + slot_[row] * count_;
     if (first) std::fill_n(sum, count_, 0.0);
     for (std::int64_t i = 0; i < count_; ++i) {
       float& element = table_[row * row_step_ + i * step_];

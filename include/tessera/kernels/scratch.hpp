@@ -22,7 +22,7 @@ enum class Scratch {
   sums,
   long_sums,
   row_counts,
-  row_places,
+  row_slots,
   partial_products,
   sort
 };

@@ -34,7 +34,7 @@ struct Loops {
 
   constexpr std::size_t size() const { return loops.size(); }
   constexpr const Loop& operator[](std::size_t i) const { return loops[i]; }
-  /// The loop `i` places from the innermost; one of extent 1 where there are fewer.
+  /// The loop `i` loops out from the innermost; one of extent 1 where there are fewer.
   constexpr Loop from_inside(std::size_t i) const { return i < size() ? loops[size() - 1 - i] : Loop{1, -1}; }
 };
 

@@ -20,7 +20,7 @@ TESSERA_PLANNING_BEGIN
 namespace tessera {
 
 /// Where a device is: its slice, and its coordinates in the torus of the slice.
-struct DevicePlace {
+struct DeviceCoordinates {
   TorusDims coordinates;
   std::int32_t slice = 0;
 };
@@ -95,13 +95,13 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
   if (torus.slices < 1 || torus.slices > INT32_MAX / in_slice)
     fail(errc::mesh_devices, "[hybrid_mesh] slices: ", torus.slices);
   const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice);
-  const detail::TorusParts laid = detail::lay_on_torus(shape.inner, torus.dims, shape.split_dims);
+  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, torus.dims, shape.split_dims);
   std::vector<Digit> digits;
   std::int64_t slices = torus.slices;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
     slices /= shape.outer[axis];
     digits.push_back({shape.outer[axis], static_cast<std::int32_t>(slices * in_slice)});
-    for (const detail::TorusPart& part : laid[axis]) {
+    for (const detail::TorusFactor& part : laid[axis]) {
       std::int32_t stride = part.step;
       for (int faster = 0; faster < part.dim; ++faster) stride *= torus.dims[static_cast<std::size_t>(faster)];
       digits.push_back({part.size, stride});
@@ -113,7 +113,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
 /// hybrid_mesh for devices at explicit places, in the order of their ids. Slices may have any numbers and places, as
 /// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
 /// an incomplete slice.
-inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devices) {
+inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices) {
   if (devices.empty()) fail(errc::mesh_devices, "[hybrid_mesh] devices: none");
   const std::size_t rank = devices[0].coordinates.size();
   struct Slice {
@@ -122,7 +122,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
     std::vector<std::int32_t> ids;  // row-major over the box
   };
   std::vector<Slice> slices;  // in ascending order of numbers
-  for (const DevicePlace& device : devices) {
+  for (const DeviceCoordinates& device : devices) {
     if (device.coordinates.size() != rank)
       fail(errc::mesh_devices, "[hybrid_mesh] coordinates: ", device.coordinates.size(), " and ", rank,
            " of two devices");
@@ -169,7 +169,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
     held = static_cast<std::int32_t>(id);
   }
   const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice);
-  const detail::TorusParts laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims);
+  const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, dims, shape.split_dims);
 
   // The order on a row-major torus; its positions are then replaced by ids.
   std::vector<std::int32_t> ids(devices.size());
@@ -178,7 +178,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DevicePlace>& devic
     std::int64_t slice = 0, slice_stride = 1, place = 0;
     for (std::size_t axis = shape.inner.size(); axis-- > 0;) {
       for (std::size_t i = laid[axis].size(); i-- > 0;) {
-        const detail::TorusPart& part = laid[axis][i];
+        const detail::TorusFactor& part = laid[axis][i];
         std::int64_t stride = part.step;
         for (std::size_t minor = static_cast<std::size_t>(part.dim) + 1; minor < rank; ++minor) stride *= dims[minor];
         place += rest % part.size * stride;

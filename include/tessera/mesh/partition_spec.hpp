@@ -69,7 +69,7 @@ struct AxisRef {
 constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_t size) {
   if (before < 1 || size < 2)
     fail(errc::spec_axis, "[spec] sub_axis: '", axis.name.view(), "' has no part of ", size, " after ", before);
-  return AxisRef(detail::name_of_part(axis.name.view(), before, size));
+  return AxisRef(detail::name_of_sub_axis(axis.name.view(), before, size));
 }
 
 /// How one dim is split: not at all, by an axis, or by a list of axes, the most significant first.

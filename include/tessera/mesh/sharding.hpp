@@ -261,7 +261,7 @@ constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
   for (int dim = 0; dim < sharding.rank; ++dim) {
     SpecEntry entry;
     detail::JoinedAxes names(mesh);
-    const auto add = [&](const AxisPart& part) { entry.axes.push_back(detail::name_of(part)); };
+    const auto add = [&](const NamedSubAxis& part) { entry.axes.push_back(detail::name_of(part)); };
     for (std::uint8_t axis : sharding.dims[dim]) names.add(axis, add);
     names.flush(add);
     entry.priority = sharding.priority[dim];
@@ -416,22 +416,22 @@ constexpr int replica_id(const Mesh& mesh, const Sharding& sharding, int device)
 }
 
 /// Where one element of a tensor is: a shard, numbered as in ShardGrid, and the index in that shard.
-struct ElementPlace {
+struct ElementLocation {
   int shard = 0;
   Shape index;
-  friend constexpr bool operator==(const ElementPlace&, const ElementPlace&) = default;
+  friend constexpr bool operator==(const ElementLocation&, const ElementLocation&) = default;
 };
 
 /// Finds the shard that holds the element at a global index, and the element's index in the shard. For a partial value,
 /// the first of the shards that hold parts of the element. Errors: `rank_mismatch`, and `dim_range` for an index
 /// outside of the tensor.
-constexpr ElementPlace locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
+constexpr ElementLocation locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   detail::check_same_rank(shape, sharding);
   if (index.size() != shape.size())
     fail(errc::rank_mismatch, "[locate] rank: an index of rank ", index.size(), " in a tensor of rank ", shape.size());
   if (!sharding.cuts.empty())
     return locate(index, shape, refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
-  ElementPlace place{0, index};
+  ElementLocation place{0, index};
   Coordinates coordinates(static_cast<std::size_t>(mesh.rank()), 0);
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     if (index[dim] < 0 || index[dim] >= shape[dim])

@@ -11,8 +11,8 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/mesh/axis_parts.hpp>
 #include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/named_sub_axis.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/sub_axes.hpp>
 #include <tessera/mesh/text_reader.hpp>
@@ -35,7 +35,7 @@ struct ShardySharding {
 namespace detail {
 /// Consecutive axes of a mesh that are all sub-axes of one axis, in order.
 struct AxisRun {
-  AxisPart part;
+  NamedSubAxis part;
   int end = 0;
   std::int64_t size = 1;
   bool whole = false;
@@ -47,12 +47,12 @@ struct AxisRun {
     if (!whole) name_ = mesh.axes()[static_cast<std::size_t>(axis)].name.view();
   }
   constexpr std::string_view name() const { return whole ? part.axis : name_; }
-  static constexpr AxisPart part_of(const Mesh& mesh, int axis) {
-    return axis_part(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
+  static constexpr NamedSubAxis part_of(const Mesh& mesh, int axis) {
+    return named_sub_axis(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
   }
 
  private:
-  constexpr bool follows(const AxisPart& next) const {
+  constexpr bool follows(const NamedSubAxis& next) const {
     return next.size > 0 && next.axis == part.axis && next.before == size;
   }
   std::string_view name_;
@@ -93,7 +93,7 @@ inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
     return shardy_text(refined, refined_mesh(mesh, sharding.cuts));
   }
   std::string list;
-  const auto add = [&](const AxisPart& part) {
+  const auto add = [&](const NamedSubAxis& part) {
     list += concat_text(list.empty() ? "" : ", ", "\"", part.axis, "\"");
     if (part.size > 0) list += concat_text(":(", part.before, ")", part.size);
   };
@@ -275,7 +275,7 @@ class ShardyParser {
   /// sub-axis.
   constexpr void axes(const Mesh& mesh, SubAxisList& list) {
     const Name name = quoted();
-    AxisPart wanted{name.view()};
+    NamedSubAxis wanted{name.view()};
     if (reader_.take(":")) {
       expect(reader_.take("(") && reader_.take(wanted.before) && reader_.take(")") && reader_.take(wanted.size));
       expect(wanted.before > 0 && wanted.size > 0);
@@ -298,7 +298,7 @@ class ShardyParser {
     for (const SubAxis& part : list)
       for_each_index(part, table, [&](std::uint8_t axis) {
         if (used >> axis & 1)
-          fail(errc::spec_axis, "[shardy] axis '", axis_part(mesh.axis_name(part.axis).view()).axis,
+          fail(errc::spec_axis, "[shardy] axis '", named_sub_axis(mesh.axis_name(part.axis).view()).axis,
                "' is used twice: '", source_, "' on ", mesh.text());
         used |= 1u << axis;
       });
@@ -326,13 +326,13 @@ class ShardyParser {
 /// The mesh on which shardings by sub-axes such as `"x":(1)2` can be read: its axes are cut where these texts cut them.
 /// Devices and their order stay. Errors: those of refined_mesh.
 constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_view> texts) {
-  Growable<AxisPart> parts;
+  Growable<NamedSubAxis> parts;
   for (std::string_view text : texts)
     for (std::size_t at = 0; at < text.size(); ++at) {
       const std::size_t suffix = text[at] == '"' && at > 0 ? detail::part_suffix(text.substr(at + 1)) : 0;
       if (suffix == 0) continue;
       const std::size_t begin = text.substr(0, at).rfind('"') + 1;
-      AxisPart part{text.substr(begin, at - begin)};
+      NamedSubAxis part{text.substr(begin, at - begin)};
       detail::TextReader reader{text.substr(at + 3)};
       if (reader.take(part.before) && reader.take(")") && reader.take(part.size)) parts.push_back(part);
     }

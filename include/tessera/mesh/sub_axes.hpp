@@ -10,8 +10,8 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/planning.hpp>
-#include <tessera/mesh/axis_parts.hpp>
 #include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/named_sub_axis.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -110,8 +110,8 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const AxisCuts& cuts) {
       axes.push_back(whole);
       continue;
     }
-    const AxisPart own = axis_part(whole.name.view());
-    axes.push_back({detail::name_of_part(own.axis, std::int64_t{own.before} * part.before, part.size), part.size});
+    const NamedSubAxis own = named_sub_axis(whole.name.view());
+    axes.push_back({detail::name_of_sub_axis(own.axis, std::int64_t{own.before} * part.before, part.size), part.size});
   }
   return Mesh(axes, mesh.order());
 }
@@ -168,7 +168,7 @@ class JoinedAxes {
   constexpr explicit JoinedAxes(const Mesh& mesh) : mesh_(mesh) {}
 
   template <class F> constexpr void add(int axis, F&& f) {
-    const AxisPart part = axis_part(mesh_.axes()[static_cast<std::size_t>(axis)].name.view());
+    const NamedSubAxis part = named_sub_axis(mesh_.axes()[static_cast<std::size_t>(axis)].name.view());
     if (any_ && part.size > 0 && last_.size > 0 && part.axis == last_.axis &&
         part.before == std::int64_t{last_.before} * last_.size) {
       last_.size *= part.size;
@@ -187,18 +187,19 @@ class JoinedAxes {
 
  private:
   const Mesh& mesh_;
-  AxisPart last_{};
+  NamedSubAxis last_{};
   bool any_ = false;
 
   constexpr std::int64_t size_of(std::string_view axis) const {
     std::int64_t size = 1;
     for (const Axis& other : mesh_.axes())
-      if (const AxisPart part = axis_part(other.name.view()); part.size > 0 && part.axis == axis) size *= part.size;
+      if (const NamedSubAxis part = named_sub_axis(other.name.view()); part.size > 0 && part.axis == axis)
+        size *= part.size;
     return size;
   }
 };
-constexpr Name name_of(const AxisPart& part) {
-  return part.size == 0 ? Name(part.axis) : name_of_part(part.axis, part.before, part.size);
+constexpr Name name_of(const NamedSubAxis& part) {
+  return part.size == 0 ? Name(part.axis) : name_of_sub_axis(part.axis, part.before, part.size);
 }
 }  // namespace detail
 
@@ -206,7 +207,7 @@ constexpr Name name_of(const AxisPart& part) {
 constexpr InlineVector<Name, max_axes> axis_names(const Mesh& mesh, unsigned axes) {
   InlineVector<Name, max_axes> names;
   detail::JoinedAxes list(mesh);
-  const auto add = [&](const AxisPart& part) { names.push_back(detail::name_of(part)); };
+  const auto add = [&](const NamedSubAxis& part) { names.push_back(detail::name_of(part)); };
   for (int axis = 0; axis < mesh.rank(); ++axis)
     if (axes >> axis & 1u) list.add(axis, add);
   list.flush(add);
@@ -224,13 +225,13 @@ constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
     found.push_back(static_cast<std::uint8_t>(mesh.axis_index(name)));
     return found;
   }
-  const AxisPart wanted = axis_part(name);
+  const NamedSubAxis wanted = named_sub_axis(name);
   const std::int64_t end = wanted.size == 0 ? INT64_MAX : std::int64_t{wanted.before} * wanted.size;
   std::int64_t next = wanted.before;
   for (bool more = true; more && next < end;) {
     more = false;
     for (int axis = 0; axis < mesh.rank() && !more; ++axis) {
-      const AxisPart part = axis_part(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
+      const NamedSubAxis part = named_sub_axis(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
       if (part.size < 2 || part.axis != wanted.axis || part.before != next) continue;
       found.push_back(static_cast<std::uint8_t>(axis));
       next *= part.size;
@@ -245,7 +246,7 @@ constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
 /// none. All sub-axes of an axis of size 1 have size 1 and split nothing. Errors: `not_divisible` for a sub-axis that
 /// does not divide its axis, or has fewer than two devices.
 constexpr SubAxis sub_axis_named(const Mesh& mesh, std::string_view name) {
-  const AxisPart part = axis_part(name);
+  const NamedSubAxis part = named_sub_axis(name);
   if (part.size == 0 || !mesh.has_axis(part.axis)) return {0, 1, 0};
   const int axis = mesh.axis_index(part.axis);
   if (mesh.axis_size(axis) == 1) return {static_cast<std::uint8_t>(axis), 1, 1};

@@ -28,7 +28,7 @@ namespace tessera {
 class SubMesh {
  public:
   constexpr SubMesh(const Mesh& parent, std::initializer_list<Name> axes)
-      : parent_(parent), place_(static_cast<std::size_t>(parent.rank()), 0) {
+      : parent_(parent), coordinates_(static_cast<std::size_t>(parent.rank()), 0) {
     for (const Name& name : axes) {
       const int axis = parent.axis_index(name.view());
       if (axes_.contains(axis)) fail(errc::mesh_axis, "[mesh] axes of a part: '", name.view(), "' is given twice");
@@ -48,17 +48,17 @@ class SubMesh {
   /// The part along the same axes that contains a device.
   constexpr SubMesh containing(int device) const {
     SubMesh other = *this;
-    other.place_ = parent_.coordinates_of(device);
-    for (int axis : axes_) other.place_[static_cast<std::size_t>(axis)] = 0;
+    other.coordinates_ = parent_.coordinates_of(device);
+    for (int axis : axes_) other.coordinates_[static_cast<std::size_t>(axis)] = 0;
     return other;
   }
-  constexpr bool contains(int device) const { return containing(device).place_ == place_; }
+  constexpr bool contains(int device) const { return containing(device).coordinates_ == coordinates_; }
 
   /// The id, in the whole mesh, of the device at these coordinates in the part.
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
       fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
-    Coordinates place = place_;
+    Coordinates place = coordinates_;
     for (std::size_t i = 0; i < axes_.size(); ++i) place[static_cast<std::size_t>(axes_[i])] = coordinates[i];
     return parent_.device_at(place);
   }
@@ -100,7 +100,7 @@ class SubMesh {
  private:
   Mesh parent_;
   Coordinates axes_;
-  Coordinates place_;  // of the part: 0 along its own axes
+  Coordinates coordinates_;  // of the part: 0 along its own axes
   std::int64_t size_ = 1;
 };
 

@@ -30,7 +30,7 @@ constexpr std::size_t part_suffix(std::string_view text) {
   return end == before + 1 ? 0 : end;
 }
 /// The position of a sub-axis suffix in a name; the size of the name where there is none.
-constexpr std::size_t axis_part_at(std::string_view name) {
+constexpr std::size_t sub_axis_at(std::string_view name) {
   std::size_t colon = 0;  // g++ 12 can't evaluate find() in some constants
   while (colon < name.size() && !(name[colon] == ':' && colon + 1 < name.size() && name[colon + 1] == '(')) ++colon;
   const bool part = colon > 0 && part_suffix(name.substr(colon)) == name.size() - colon;
@@ -39,7 +39,7 @@ constexpr std::size_t axis_part_at(std::string_view name) {
 
 /// Whether a text can be an axis name. "-" can't: it stands for a dim that is not split.
 constexpr bool is_axis_name(std::string_view whole) {
-  const std::string_view name = whole.substr(0, axis_part_at(whole));
+  const std::string_view name = whole.substr(0, sub_axis_at(whole));
   for (char c : name)
     if (!is_name_char(c)) return false;
   return !name.empty() && name != "-";
@@ -65,7 +65,7 @@ constexpr Name name_of_index(int index) {
 }
 
 /// "x:(before)size", the name of a sub-axis of x.
-constexpr Name name_of_part(std::string_view axis, std::int64_t before, std::int64_t size) {
+constexpr Name name_of_sub_axis(std::string_view axis, std::int64_t before, std::int64_t size) {
   char text[64]{};
   std::size_t at = 0;
   const auto add = [&](std::string_view piece) {

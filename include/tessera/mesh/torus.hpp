@@ -35,18 +35,18 @@ inline std::string product_text(const std::int32_t* sizes, std::size_t count) {
   return out;
 }
 
-/// A part of a torus dim that an axis uses: `size` devices, `step` apart.
-struct TorusPart {
+/// A factor of a torus dim that an axis uses: `size` devices, `step` apart.
+struct TorusFactor {
   int dim = 0;
   std::int32_t size = 1, step = 1;
 };
-/// By axis: its parts, the most significant first.
-using TorusParts = std::vector<std::vector<TorusPart>>;
+/// By axis: its factors, the most significant first.
+using TorusFactors = std::vector<std::vector<TorusFactor>>;
 
 /// Assigns whole dims to each axis of `shape`, the last axis first: the largest set of dims whose sizes multiply to the
 /// axis, and of equally large sets the first (mesh_utils of JAX). Returns -1, or the axis for which there is no such
 /// set.
-inline int lay_on_whole_dims(const std::vector<std::int32_t>& shape, const TorusDims& dims, TorusParts& laid) {
+inline int lay_on_whole_dims(const std::vector<std::int32_t>& shape, const TorusDims& dims, TorusFactors& laid) {
   const auto rank = static_cast<unsigned>(dims.size());
   unsigned taken = 0;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
@@ -124,8 +124,8 @@ inline void find_share(const TorusDims& dims, const TorusDims& left, std::int32_
 
 /// Assigns parts of dims to axes. In a shared dim, the devices of later axes are neighbours, those of earlier ones far
 /// apart.
-inline TorusParts lay_on_parts_of_dims(const std::vector<std::int32_t>& shape, const TorusDims& dims) {
-  TorusParts laid(shape.size());
+inline TorusFactors lay_on_parts_of_dims(const std::vector<std::int32_t>& shape, const TorusDims& dims) {
+  TorusFactors laid(shape.size());
   TorusDims left = dims;
   for (std::size_t axis = shape.size(); axis-- > 0;) {
     TorusShare best;
@@ -140,8 +140,8 @@ inline TorusParts lay_on_parts_of_dims(const std::vector<std::int32_t>& shape, c
 }
 
 /// Assigns dims of the torus to the axes of a mesh with as many devices.
-inline TorusParts lay_on_torus(const std::vector<std::int32_t>& shape, const TorusDims& dims, bool split_dims) {
-  TorusParts laid(shape.size());
+inline TorusFactors lay_on_torus(const std::vector<std::int32_t>& shape, const TorusDims& dims, bool split_dims) {
+  TorusFactors laid(shape.size());
   const int missing = lay_on_whole_dims(shape, dims, laid);
   if (missing < 0) return laid;
   if (!split_dims)

@@ -11,8 +11,8 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/attention/attention.hpp>
-#include <tessera/ops/layout/rearrange.hpp>
-#include <tessera/ops/layout/slicing.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
 
 namespace tessera::nn {
 
@@ -42,14 +42,14 @@ inline double residual_stddev(double stddev, int depth) { return stddev / std::s
 
 /// Attention of a model of `depth` layers. Errors: `not_divisible` when the heads don't divide the features.
 template <Element T = float, bool Bias = true>
-Attention<T, Bias> attention(Key key, Extent features, Dim heads, const Layout& layout, int depth = 1,
+Attention<T, Bias> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy, int depth = 1,
                              double stddev = 0.02) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[attention] heads divide the features: ", heads.value(), " heads, ", features.value,
          " features");
   const auto [first, second] = split<2>(key);
-  return {linear<T, Bias>(first, features, 3 * features.value, layout, Role::column, stddev),
-          linear<T, Bias>(second, features, features, layout, Role::row, residual_stddev(stddev, depth)), heads};
+  return {linear<T, Bias>(first, features, 3 * features.value, strategy, Role::column, stddev),
+          linear<T, Bias>(second, features, features, strategy, Role::row, residual_stddev(stddev, depth)), heads};
 }
 
 }  // namespace tessera::nn

@@ -33,21 +33,21 @@ template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attenti
 /// A layer of a model of `depth` layers.
 ///
 ///     ts::Stack<ts::nn::Block<>> blocks(depth, [&](int i) {
-///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, layout, depth);
+///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, strategy, depth);
 ///     });
 template <Element T = float>
-Block<T> block(Key key, Extent features, Dim heads, Extent hidden, const Layout& layout, int depth = 1,
+Block<T> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
                double stddev = 0.02) {
   const auto [first, second] = split<2>(key);
-  return {layer_norm<T>(features, layout), attention<T>(first, features, heads, layout, depth, stddev),
-          layer_norm<T>(features, layout), mlp<T>(second, features, hidden, layout, depth, stddev)};
+  return {layer_norm<T>(features, strategy), attention<T>(first, features, heads, strategy, depth, stddev),
+          layer_norm<T>(features, strategy), mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 template <Element T = float>
-GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, const Layout& layout, int depth = 1,
-                          double stddev = 0.02) {
+GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
+                          int depth = 1, double stddev = 0.02) {
   const auto [first, second] = split<2>(key);
-  return {rms_norm<T>(features, layout), attention<T, false>(first, features, heads, layout, depth, stddev),
-          rms_norm<T>(features, layout), gated_mlp<T>(second, features, hidden, layout, depth, stddev)};
+  return {rms_norm<T>(features, strategy), attention<T, false>(first, features, heads, strategy, depth, stddev),
+          rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 
 }  // namespace tessera::nn

@@ -7,10 +7,10 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
-#include <tessera/nn/layout.hpp>
 #include <tessera/nn/mixed.hpp>
+#include <tessera/nn/sharding_strategy.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
-#include <tessera/ops/layout/slicing.hpp>
 #include <tessera/tensor/random.hpp>
 
 namespace tessera::nn {
@@ -38,12 +38,14 @@ template <Element T = float> struct Positions {
 };
 
 template <Element T = float>
-Embedding<T> embedding(Key key, Extent classes, Extent features, const Layout& layout, double stddev = 0.02) {
-  return {normal<T>(key, {classes, features}, layout.mesh, layout.embedding, 0, static_cast<T>(stddev))};
+Embedding<T> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
+                       double stddev = 0.02) {
+  return {normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<T>(stddev))};
 }
 template <Element T = float>
-Positions<T> positions(Key key, Extent context, Extent features, const Layout& layout, double stddev = 0.02) {
-  return {normal<T>(key, {context, features}, layout.mesh, layout.positions, 0, static_cast<T>(stddev))};
+Positions<T> positions(Key key, Extent context, Extent features, const ShardingStrategy& strategy,
+                       double stddev = 0.02) {
+  return {normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<T>(stddev))};
 }
 
 }  // namespace tessera::nn

@@ -7,8 +7,8 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/source.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
-#include <tessera/nn/layout.hpp>
 #include <tessera/nn/mixed.hpp>
+#include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/random.hpp>
@@ -44,11 +44,11 @@ template <Element T> struct Linear<T, false> {
 
 /// Normal weights of the given deviation, and a bias of zeros.
 template <Element T = float, bool Bias = true>
-Linear<T, Bias> linear(Key key, Extent in, Extent out, const Layout& layout, Role role = Role::column,
+Linear<T, Bias> linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role = Role::column,
                        double stddev = 0.02) {
-  auto weight = normal<T>(key, {in, out}, layout.mesh, layout.weight(role), 0, static_cast<T>(stddev));
+  auto weight = normal<T>(key, {in, out}, strategy.mesh, strategy.weight(role), 0, static_cast<T>(stddev));
   if constexpr (Bias)
-    return {weight, zeros<T>({out}, layout.mesh, layout.bias(role))};
+    return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
   else
     return {weight};
 }

@@ -37,18 +37,19 @@ template <Element T = float> struct GatedMlp {
 
 /// An MLP of a model of `depth` layers.
 template <Element T = float, bool Bias = true>
-Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const Layout& layout, int depth = 1, double stddev = 0.02) {
+Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                 double stddev = 0.02) {
   const auto [first, second] = split<2>(key);
-  return {linear<T, Bias>(first, features, hidden, layout, Role::column, stddev),
-          linear<T, Bias>(second, hidden, features, layout, Role::row, residual_stddev(stddev, depth))};
+  return {linear<T, Bias>(first, features, hidden, strategy, Role::column, stddev),
+          linear<T, Bias>(second, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
 }
 template <Element T = float>
-GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const Layout& layout, int depth = 1,
+GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
                       double stddev = 0.02) {
   const auto [first, second, third] = split<3>(key);
-  return {linear<T, false>(first, features, hidden, layout, Role::column, stddev),
-          linear<T, false>(second, features, hidden, layout, Role::column, stddev),
-          linear<T, false>(third, hidden, features, layout, Role::row, residual_stddev(stddev, depth))};
+  return {linear<T, false>(first, features, hidden, strategy, Role::column, stddev),
+          linear<T, false>(second, features, hidden, strategy, Role::column, stddev),
+          linear<T, false>(third, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
 }
 
 }  // namespace tessera::nn

@@ -6,13 +6,13 @@
 #include <tessera/nn/block.hpp>
 #include <tessera/nn/embedding.hpp>
 #include <tessera/nn/layer_norm.hpp>
-#include <tessera/nn/layout.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/losses.hpp>
 #include <tessera/nn/mixed.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/nn/rms_norm.hpp>
+#include <tessera/nn/sharding_strategy.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -6,7 +6,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
-#include <tessera/nn/layout.hpp>
+#include <tessera/nn/sharding_strategy.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/tensor/creation.hpp>
 
@@ -24,8 +24,9 @@ template <Element T = float> struct RmsNorm {
 };
 
 /// A gain of ones.
-template <Element T = float> RmsNorm<T> rms_norm(Extent features, const Layout& layout, double epsilon = 1e-5) {
-  return {ones<T>({features}, layout.mesh, layout.vector), epsilon};
+template <Element T = float>
+RmsNorm<T> rms_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+  return {ones<T>({features}, strategy.mesh, strategy.vector), epsilon};
 }
 
 }  // namespace tessera::nn

@@ -21,8 +21,8 @@ constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, i
 }
 
 template <TensorOperand X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout layout, const PartitionSpec* cotangent,
-                         Source source) {
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding layout,
+                         const PartitionSpec* cotangent, Source source) {
   static_assert(!LocalOperand<X>,
                 "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
   const Value context = trace_of(x).at(source);
@@ -30,7 +30,8 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout 
     fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
                             "ts::reshard for tensors");
   const Value value = lower(context, x);
-  Node made{.op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .unit = value.node().unit};
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
   Constraint says{constraint_spec(context, spec, X::rank, value.rank()), layout};
   if (cotangent != nullptr) {
     const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
@@ -49,20 +50,20 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentLayout 
 /// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
 template <TensorOperand X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentLayout::alike, nullptr, Source::from(at));
+  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
 }
 /// with_sharding with a different spec for the cotangent.
 template <TensorOperand X>
 constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
                              Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentLayout::own_spec, &cotangent, Source::from(at));
+  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
 }
 
 /// with_sharding for x alone: the planner chooses the sharding of its cotangent.
 template <TensorOperand X>
   requires(!StoredOperand<X>)
 constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentLayout::free, nullptr, Source::from(at));
+  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
 }
 
 /// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
@@ -83,7 +84,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
   if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
   const auto alike = [&](const Value& of, const Value& other) {
-    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .unit = of.node().unit},
+    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons},
                    {of.id, other.id});
   };
   const Value first = alike(a, b), second = alike(b, first);

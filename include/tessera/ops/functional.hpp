@@ -5,7 +5,7 @@
 #include <limits>
 
 #include <tessera/ops/contraction/einsum.hpp>
-#include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera {
@@ -92,7 +92,7 @@ template <bool Keep, int... Dims> struct LogSumExp {
         build::select(build::binary(Op::equal, build::unary(Op::abs, most), infinity), x.number(0), most);
     const Value sum = build::reduce(Op::sum, build::unary(Op::exp, x - shift), set, true);
     const Value made = build::unary(Op::log, sum) + shift;
-    return build::cast(Keep ? made : build::drop_units(made, set), type);
+    return build::cast(Keep ? made : build::drop_singletons(made, set), type);
   }
 };
 
@@ -153,7 +153,7 @@ template <int Rank> struct CrossEntropyTag {
   static constexpr Value emit(Value context, Value logits, Value targets) {
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
-    const Value target = build::insert_units(targets.at(context.source), 1u << dim, logits.rank());
+    const Value target = build::insert_singletons(targets.at(context.source), 1u << dim, logits.rank());
     const Value shifted = build::shifted(logits, dim);
     const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
     const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);

@@ -78,8 +78,9 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i)) continue;
     const Node& x = c.graph.operand_node(c.id, i);
-    const bool size = (row.unit == UnitKind::layout || row.unit == UnitKind::sort || row.unit == UnitKind::along) &&
-                      x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
+    const bool size =
+        (row.unit == UnitKind::data_movement || row.unit == UnitKind::sort || row.unit == UnitKind::along) &&
+        x.rank == 0 && x.dtype == DType::i64 && c.numbers != nullptr;
     if (!size && x.is_constant()) continue;
     if (!operands.empty()) operands += size ? ", " : " x ";
     operands += size ? std::to_string(c.number(i)) : shape_text(x.dtype, c.operand(i));

@@ -14,7 +14,7 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
   return like.make({.op = Op::random,
                     .dtype = computed_as(like.dtype()),
                     .rank = like.node().rank,
-                    .unit = like.node().unit,
+                    .singletons = like.node().singletons,
                     .labels = draw.pack(),
                     .value = static_cast<double>(draw.stream)},
                    {shape.id, cast(key, DType::f64).id});

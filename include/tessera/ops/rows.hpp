@@ -9,11 +9,11 @@
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/control_rows.hpp>
+#include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
+#include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/indexed_rows.hpp>
-#include <tessera/ops/indexing/scan_rows.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
-#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
 
@@ -23,8 +23,8 @@ namespace ops {
 
 /// All operations of the library.
 using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                               LayoutOperations, IndexedOperations, WindowOperations, ScanOperations, SortOperations,
-                               AttentionOperations, ControlOperations>::type;
+                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
+                               SortOperations, AttentionOperations, ControlOperations>::type;
 
 namespace detail {
 

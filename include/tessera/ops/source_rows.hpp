@@ -16,15 +16,18 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 constexpr Value extent(Value x, int dim) {
-  if (x.is_unit(dim)) return x.number(1, DType::i64);
+  if (x.is_singleton(dim)) return x.number(1, DType::i64);
   x = shape_source(x).at(x.source);
   return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
   like = shape_source(like).at(like.source);
-  return like.make(
-      {.op = Op::iota, .dtype = type, .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-      {like.id});
+  return like.make({.op = Op::iota,
+                    .dtype = type,
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = pack_dim(dim)},
+                   {like.id});
 }
 }  // namespace tessera::build
 
@@ -43,7 +46,7 @@ constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
 constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
   rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
   for (int d = 0; d < graph[id].rank; ++d)
-    if (!graph[id].is_unit(d)) {
+    if (!graph[id].is_singleton(d)) {
       rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
       rule.operands[0].dims[d] = rule.result.dims[d];
     }
@@ -91,8 +94,8 @@ constexpr BrokenRule check_extent(const NodeCheck& c) {
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
   if (!c.has_dim()) return "the dim is one of the rank";
-  return c.is_size(0) && c.node().rank == 1 && c.node().unit == 0 ? BrokenRule{}
-                                                                  : "as many numbers as the operand says";
+  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0 ? BrokenRule{}
+                                                                        : "as many numbers as the operand says";
 }
 constexpr BrokenRule check_iota(const NodeCheck& c) {
   if (!c.has_dim()) return "the dim is one of the rank";
@@ -259,8 +262,8 @@ struct ConstraintOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     Node made = r.node();
     const Constraint own = Constraint::of(made);
-    if (own.cotangent == CotangentLayout::free || is_host_number(r.g())) return r.add(0, r.g());
-    if (own.cotangent == CotangentLayout::own_spec)  // the cotangent's own cotangent has the spec of the value
+    if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentSharding::own_spec)  // the cotangent's own cotangent has the spec of the value
       Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
   };

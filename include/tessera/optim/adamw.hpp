@@ -66,7 +66,7 @@ struct AdamWStep {
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the layout of the parameters.
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
 /// Source: Loshchilov, Hutter, 1711.05101, with the rate times the decay as most programs have it.
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);

@@ -34,7 +34,7 @@ template <class Model> struct LionState {
 ///     p = p (1 - rate decay) - rate sign(b1 m + (1 - b1) g)
 ///     m = b2 m + (1 - b2) g
 /// An element whose gradients were all 0 keeps its value but for the decay, since the sign of 0 is 0.
-/// Communication: none of its own; partial gradients are reduced here, into the layout of the parameters. Errors:
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Chen and others, 2302.06675, algorithm 2.
 ///
 ///     auto [next, next_state] = ts::lion(model, gradients, state, config);   // state from optim::init_lion(model)

@@ -41,7 +41,7 @@ struct SgdStep {
 }  // namespace optim::detail
 
 /// Inside a traced function: the model after one step of gradient descent, p - rate (g + decay p).
-/// Communication: none of its own; partial gradients are reduced here, into the layout of the parameters.
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
 template <class Model>
 constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {

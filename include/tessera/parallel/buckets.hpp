@@ -50,12 +50,12 @@ LocalTensor<T, 1> packed(const std::vector<LocalTensor<T, Rank>>& list, std::siz
   return LocalTensor<T, 1>(list[begin].mesh(), [&](int device) {
     std::int64_t count = 0;
     for (std::size_t i = begin; i < end; ++i) count += volume(list[i].shape(device));
-    auto [piece, out] = LocalTensor<T, 1>::allocate({count});
+    auto [array, out] = LocalTensor<T, 1>::allocate({count});
     for (std::size_t i = begin; i < end; ++i) {
       const auto values = list[i].values(device);
       out = std::copy(values.begin(), values.end(), out);
     }
-    return piece;
+    return array;
   });
 }
 
@@ -80,9 +80,9 @@ void all_reduce_bucketed(std::vector<LocalTensor<T, Rank>>& list, ReduceOp op = 
       list[i] = LocalTensor<T, Rank>(total.mesh(), [&](int device) {
         const Shape shape = list[i].shape(device);
         std::int64_t& from = offset[static_cast<std::size_t>(device)];
-        const LocalArray<T, Rank> piece{shape, total[device].data + from, total[device].owner};
+        const LocalArray<T, Rank> array{shape, total[device].data + from, total[device].owner};
         from += volume(shape);
-        return piece;
+        return array;
       });
   }
 }
@@ -115,7 +115,7 @@ std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTen
                  "[all_gather] extents of other dims: ", shape_text(dtype_v<T>, list[i].shape(group[0])), " and ",
                  shape_text(dtype_v<T>, list[i].shape(device)));
         }
-        auto [piece, out] = LocalTensor<T, Rank>::allocate(shape);
+        auto [array, out] = LocalTensor<T, Rank>::allocate(shape);
         const T* from = all[group[0]].data;
         for (const int device : group)
           for (std::size_t k = bounds[b]; k < bounds[b + 1]; ++k) {
@@ -123,7 +123,7 @@ std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTen
             if (k == i) out = std::copy(from, from + count, out);
             from += count;
           }
-        for (const int device : group) made[static_cast<std::size_t>(device)] = piece;
+        for (const int device : group) made[static_cast<std::size_t>(device)] = array;
       }
       gathered.push_back(detail::assemble(all.mesh(), made));
     }

@@ -14,7 +14,7 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/parallel/device_groups.hpp>
-#include <tessera/parallel/reduce_pieces.hpp>
+#include <tessera/parallel/reduce_local_arrays.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 #include <tessera/runtime/transport/collectives.hpp>
 #include <tessera/runtime/transport/communication.hpp>
@@ -68,13 +68,13 @@ inline std::size_t checked_dim(int dim, int rank, std::string_view op) {
   return static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
 }
 
-template <class T> runtime::Part part_of(const T* data, const Shape& shape) {
+template <class T> runtime::MemberArray part_of(const T* data, const Shape& shape) {
   return {const_cast<std::remove_const_t<T>*>(data), shape};
 }
 
 /// The arrays of all devices, each made in its group.
-template <class T, int Rank> LocalTensor<T, Rank> assemble(const Mesh& mesh, std::vector<LocalArray<T, Rank>>& pieces) {
-  return LocalTensor<T, Rank>(mesh, [&](int device) { return std::move(pieces[static_cast<std::size_t>(device)]); });
+template <class T, int Rank> LocalTensor<T, Rank> assemble(const Mesh& mesh, std::vector<LocalArray<T, Rank>>& arrays) {
+  return LocalTensor<T, Rank>(mesh, [&](int device) { return std::move(arrays[static_cast<std::size_t>(device)]); });
 }
 
 /// Calls f(arrays, parts) with the arrays as they are reduced, and the number that an average is divided by.
@@ -120,12 +120,12 @@ LocalTensor<T, Rank> all_reduce(const LocalTensor<T, Rank>& x, ReduceOp op = Red
   return detail::with_sums(x, lists[0].size(), op, scale, [&](const auto& from, std::int64_t divisor) {
     using S = typename std::remove_cvref_t<decltype(from)>::element;
     std::vector<LocalArray<S, Rank>> totals;
-    std::vector<std::vector<runtime::Part>> ins(lists.size()), outs(lists.size());
+    std::vector<std::vector<runtime::MemberArray>> ins(lists.size()), outs(lists.size());
     for (std::size_t g = 0; g < lists.size(); ++g) {
       for (const int device : lists[g]) ins[g].push_back(detail::part_of(from[device].data, from.shape(device)));
-      auto [piece, out] = LocalTensor<S, Rank>::allocate(from.shape(lists[g][0]));
-      outs[g].push_back(detail::part_of(out, piece.shape));
-      totals.push_back(piece);
+      auto [array, out] = LocalTensor<S, Rank>::allocate(from.shape(lists[g][0]));
+      outs[g].push_back(detail::part_of(out, array.shape));
+      totals.push_back(array);
     }
     std::vector<runtime::Group> parts;
     for (std::size_t g = 0; g < lists.size(); ++g) parts.push_back({ins[g], outs[g]});
@@ -147,12 +147,12 @@ LocalTensor<T, Rank> all_gather(const LocalTensor<T, Rank>& x, int dim, const De
   const std::size_t d = detail::checked_dim(dim, Rank, "all_gather");
   const detail::Lists lists = groups.on(x.mesh(), "all_gather");
   std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
-  std::vector<std::vector<runtime::Part>> ins, outs;
+  std::vector<std::vector<runtime::MemberArray>> ins, outs;
   std::int64_t payload = 0;
   for (const auto& group : lists) {
     Shape whole = x.shape(group[0]);
     whole[d] = 0;
-    std::vector<runtime::Part> in;
+    std::vector<runtime::MemberArray> in;
     for (const int device : group) {
       Shape own = x.shape(device);
       whole[d] += own[d];
@@ -162,11 +162,11 @@ LocalTensor<T, Rank> all_gather(const LocalTensor<T, Rank>& x, int dim, const De
              " and ", shape_text(dtype_v<T>, x.shape(device)), " along dim ", dim);
       in.push_back(detail::part_of(x[device].data, x.shape(device)));
     }
-    auto [piece, out] = LocalTensor<T, Rank>::allocate(whole);
+    auto [array, out] = LocalTensor<T, Rank>::allocate(whole);
     payload = std::max(payload, volume(whole) * static_cast<std::int64_t>(sizeof(T)));
     ins.push_back(std::move(in));
     outs.push_back({detail::part_of(out, whole)});
-    for (const int device : group) made[static_cast<std::size_t>(device)] = piece;
+    for (const int device : group) made[static_cast<std::size_t>(device)] = array;
   }
   detail::count(x.mesh(), Collective::all_gather, dtype_v<T>, groups, lists[0].size(), payload, at);
   std::vector<runtime::Group> parts;
@@ -189,7 +189,7 @@ LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, Redu
   return detail::with_sums(x, lists[0].size(), op, scale, [&](const auto& from, std::int64_t divisor) {
     using S = typename std::remove_cvref_t<decltype(from)>::element;
     std::vector<LocalArray<S, Rank>> sums(static_cast<std::size_t>(x.size()));
-    std::vector<std::vector<runtime::Part>> ins(lists.size()), outs(lists.size());
+    std::vector<std::vector<runtime::MemberArray>> ins(lists.size()), outs(lists.size());
     for (std::size_t g = 0; g < lists.size(); ++g) {
       Shape shape = from.shape(lists[g][0]);
       const std::int64_t n = shape[d], k = static_cast<std::int64_t>(lists[g].size()), chunk = (n + k - 1) / k;
@@ -197,9 +197,9 @@ LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, Redu
         const int device = lists[g][static_cast<std::size_t>(i)];
         ins[g].push_back(detail::part_of(from[device].data, from.shape(device)));
         shape[d] = std::clamp<std::int64_t>(n - i * chunk, 0, chunk);
-        auto [piece, out] = LocalTensor<S, Rank>::allocate(shape);
+        auto [array, out] = LocalTensor<S, Rank>::allocate(shape);
         outs[g].push_back(detail::part_of(out, shape));
-        sums[static_cast<std::size_t>(device)] = piece;
+        sums[static_cast<std::size_t>(device)] = array;
       }
     }
     std::vector<runtime::Group> parts;
@@ -211,8 +211,8 @@ LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, Redu
   });
 }
 
-/// Splits each array along `split_dim` into a piece for each device of its group, and joins what each gets along
-/// `concat_dim`, in the order of the members. Errors: `not_divisible` when equal pieces can't be made.
+/// Splits each array along `split_dim` into a array for each device of its group, and joins what each gets along
+/// `concat_dim`, in the order of the members. Errors: `not_divisible` when equal chunks can't be made.
 /// Communication: (n-1)/n^2 V, V the group's arrays together.
 template <class T, int Rank>
 LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, int concat_dim,
@@ -224,22 +224,22 @@ LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, in
   for (const auto& group : lists) {
     detail::require_one_shape(x, group, "all_to_all");
     if (x.shape(group[0])[split] % members != 0)
-      fail(errc::not_divisible, "[all_to_all] equal pieces: ", shape_text(dtype_v<T>, x.shape(group[0])), " along dim ",
+      fail(errc::not_divisible, "[all_to_all] equal chunks: ", shape_text(dtype_v<T>, x.shape(group[0])), " along dim ",
            split_dim, " for ", members, " devices");
   }
   detail::count(x.mesh(), Collective::all_to_all, dtype_v<T>, groups, lists[0].size(),
                 detail::largest_bytes(x) * members, at);
   std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
-  std::vector<std::vector<runtime::Part>> ins(lists.size()), outs(lists.size());
+  std::vector<std::vector<runtime::MemberArray>> ins(lists.size()), outs(lists.size());
   for (std::size_t g = 0; g < lists.size(); ++g)
     for (const int device : lists[g]) {
       Shape shape = x.shape(device);
       shape[split] /= members;
       shape[concat] *= members;
-      auto [piece, out] = LocalTensor<T, Rank>::allocate(shape);
+      auto [array, out] = LocalTensor<T, Rank>::allocate(shape);
       ins[g].push_back(detail::part_of(x[device].data, x.shape(device)));
       outs[g].push_back(detail::part_of(out, shape));
-      made[static_cast<std::size_t>(device)] = piece;
+      made[static_cast<std::size_t>(device)] = array;
     }
   std::vector<runtime::Group> parts;
   for (std::size_t g = 0; g < lists.size(); ++g) parts.push_back({ins[g], outs[g]});
@@ -267,9 +267,9 @@ LocalTensor<T, Rank> collective_permute(const LocalTensor<T, Rank>& x, const std
   detail::count_shared(sent);
   return LocalTensor<T, Rank>(x.mesh(), [&](int device) {
     if (const int from = sender[static_cast<std::size_t>(device)]; from >= 0) return x[from];
-    auto [piece, out] = LocalTensor<T, Rank>::allocate(x.shape(device));
-    for (std::int64_t i = 0; i < volume(piece.shape); ++i) out[i] = T(0);
-    return piece;
+    auto [array, out] = LocalTensor<T, Rank>::allocate(x.shape(device));
+    for (std::int64_t i = 0; i < volume(array.shape); ++i) out[i] = T(0);
+    return array;
   });
 }
 

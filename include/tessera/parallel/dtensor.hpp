@@ -17,7 +17,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/parallel/move_pieces.hpp>
 #include <tessera/parallel/placement.hpp>
-#include <tessera/parallel/reduce_pieces.hpp>
+#include <tessera/parallel/reduce_local_arrays.hpp>
 #include <tessera/partition/reshard/least_cost_path.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -129,7 +129,7 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
   unsigned neutral = 0;
   for (std::size_t axis = 0; axis < to.size(); ++axis)
     if ((fresh >> axis & 1u) && !is_idempotent(to[axis].op)) neutral |= 1u << axis;
-  // Devices that end with equal values share one piece.
+  // Devices that end with equal values share one array.
   const unsigned out_axes = detail::split_axes(to) | kept | neutral;
   const auto move = [&](const auto& local) {
     using S = typename std::remove_cvref_t<decltype(local)>::element;
@@ -144,12 +144,12 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
       while (first < place.size() && !((neutral >> first & 1u) && place[first] != 0)) ++first;
       const auto own = static_cast<std::size_t>(shard);
       if (first < place.size()) {
-        auto [piece, data] = LocalTensor<T, Rank>::allocate(shape);
+        auto [array, data] = LocalTensor<T, Rank>::allocate(shape);
         std::fill_n(data, volume(shape), static_cast<T>(facts_of(reduction_of(to[first].op)).identity));
-        made[own] = piece;
+        made[own] = array;
       } else {
-        auto [piece, data] = LocalTensor<S, Rank>::allocate(shape);
-        moved[own] = piece;
+        auto [array, data] = LocalTensor<S, Rank>::allocate(shape);
+        moved[own] = array;
         out[own] = data;
       }
     }

@@ -24,8 +24,8 @@ ShardedTensor<T, Rank>& mark_sharding(ShardedTensor<T, Rank>& x, const Mesh& mes
   if (storage.mesh() == mesh && storage.sharding() == wanted) return x;
   const bool alike = storage.mesh() == mesh && storage.placement() == canonical(wanted, mesh);
   if (!alike && !storage.placement().is_replicated())
-    fail(errc::annotation, "[mark_sharding] existing annotation must be cleared first: ", layout_text(storage), " on ",
-         storage.mesh().text(), " to ", spec.text(), " on ", mesh.text(), Source::from(at));
+    fail(errc::annotation, "[mark_sharding] existing annotation must be cleared first: ", sharded_type_text(storage),
+         " on ", storage.mesh().text(), " to ", spec.text(), " on ", mesh.text(), Source::from(at));
   x = reshard(x, mesh, spec, at);
   return x;
 }
@@ -48,7 +48,7 @@ template <class T, int Rank>
 LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (storage.sharding().is_replicated())
-    fail(errc::annotation, "[enable_manual_sharding] split tensor: ", layout_text(storage), " is replicated",
+    fail(errc::annotation, "[enable_manual_sharding] split tensor: ", sharded_type_text(storage), " is replicated",
          Source::from(at));
   return local_tensor(x);
 }

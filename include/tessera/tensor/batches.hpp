@@ -53,8 +53,8 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at) {
   if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])
-    fail(errc::dim_range, "[rows_of] range in dim 0: ", range.begin, " to ", range.end, " of ", layout_text(storage),
-         Source::from(at));
+    fail(errc::dim_range, "[rows_of] range in dim 0: ", range.begin, " to ", range.end, " of ",
+         sharded_type_text(storage), Source::from(at));
 
   Shape shape = storage.shape();
   shape[0] = range.size();

@@ -15,13 +15,13 @@ namespace tessera {
 
 /// Whether two tensors have the same element type, shape, mesh and sharding.
 template <class T, int Rank, class U, int OtherRank>
-bool same_layout(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRank>& y) {
+bool same_sharded_type(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, OtherRank>& y) {
   const TensorStorage &a = storage_of(x), &b = storage_of(y);
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.placement() == b.placement();
 }
 
 /// A hash of element type, shape, mesh and sharding, not of the elements: a key for caches of per-layout data.
-template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Rank>& x) {
+template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
   for (const std::int64_t extent : storage.shape()) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
@@ -34,7 +34,8 @@ template <class T, int Rank> std::uint64_t layout_hash(const ShardedTensor<T, Ra
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;
-  const ShardedTensor<T, Rank> alike = same_layout(x, y) ? y : reshard(y, a.mesh(), spec_of(a.sharding(), a.mesh()));
+  const ShardedTensor<T, Rank> alike =
+      same_sharded_type(x, y) ? y : reshard(y, a.mesh(), spec_of(a.sharding(), a.mesh()));
   const TensorStorage& b = storage_of(alike);
   if (&a == &b && !std::is_floating_point_v<T>) return true;
   for (int shard = 0; shard < a.shard_count(); ++shard) {

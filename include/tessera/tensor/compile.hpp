@@ -42,7 +42,7 @@ template <class F> class Compiled {
   template <class... Args> constexpr auto operator()(Args&&... args) const {
     if constexpr (!(Model<detail::argument_t<Args>> && ...)) {
       // Said here, where the list of what was being instantiated is shortest.
-      (void)(sizeof(detail::ExplainPart<typename detail::FaultyPart<detail::argument_t<Args>>::type>) + ...);
+      (void)(sizeof(detail::ExplainField<typename detail::FaultyField<detail::argument_t<Args>>::type>) + ...);
       return detail::NoResult{};
     } else if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
       return (*this)(as_scalar(std::forward<Args>(args))...);

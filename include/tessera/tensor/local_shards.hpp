@@ -153,10 +153,10 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
     const bool left_out = shard.box.begin.empty() && shard.box.end.empty();
     if (!left_out && !(shard.box == box))
       fail(errc::host_data, "[from_local_shards] box of device ", shard.device, ": ", text(shard.box), " given, ",
-           text(box), " expected for ", layout_text(storage), where);
+           text(box), " expected for ", sharded_type_text(storage), where);
     if (static_cast<std::int64_t>(shard.data.size()) != volume(extents(box)))
       fail(errc::host_data, "[from_local_shards] element count of device ", shard.device, ": ", shard.data.size(),
-           " values for ", text(box), ", which has ", volume(extents(box)), ", of ", layout_text(storage), where);
+           " values for ", text(box), ", which has ", volume(extents(box)), ", of ", sharded_type_text(storage), where);
     sorted[device] = shard;
   }
   for (std::size_t device = 0; device < devices; ++device)
@@ -200,7 +200,7 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
     else if (const auto& other = sorted[static_cast<std::size_t>(source)].data;
              other.data() != data.data() && std::memcmp(other.data(), data.data(), data.size_bytes()) != 0)
       fail(errc::host_data, "[from_local_shards] equal replicas: devices ", source, " and ", i, " differ in ",
-           text(storage->box(shard_of[device])), " of ", layout_text(*storage), where);
+           text(storage->box(shard_of[device])), " of ", sharded_type_text(*storage), where);
   });
   return tensor_of<T, Shard::rank>(storage);
 }

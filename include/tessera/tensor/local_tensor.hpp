@@ -41,32 +41,32 @@ template <Element T, int Rank> class LocalTensor {
   using element = T;
   static constexpr int rank = Rank;
 
-  using Piece = LocalArray<T, Rank>;
+  using Array = LocalArray<T, Rank>;
 
   LocalTensor() = default;
-  /// Makes the piece of each device with make(device).
+  /// Makes the local array of each device with make(device).
   template <class Make> LocalTensor(const Mesh& mesh, Make&& make) : mesh_(mesh) {
-    pieces_.reserve(static_cast<std::size_t>(mesh.size()));
-    for (int device = 0; device < mesh.size(); ++device) pieces_.push_back(make(device));
+    arrays_.reserve(static_cast<std::size_t>(mesh.size()));
+    for (int device = 0; device < mesh.size(); ++device) arrays_.push_back(make(device));
   }
 
   const Mesh& mesh() const { return mesh_; }
-  int size() const { return static_cast<int>(pieces_.size()); }
+  int size() const { return static_cast<int>(arrays_.size()); }
   /// Errors: `empty_tensor` where there are no arrays, `mesh_devices` for a device that is not there.
-  const Piece& operator[](int device) const {
+  const Array& operator[](int device) const {
     if (device < 0 || device >= size()) fail_device(device);
-    return pieces_[static_cast<std::size_t>(device)];
+    return arrays_[static_cast<std::size_t>(device)];
   }
   const Shape& shape(int device) const { return (*this)[device].shape; }
   std::span<const T> values(int device) const { return (*this)[device].values(); }
 
-  /// Memory for a piece, to be filled through the pointer before it is shared.
-  static std::pair<Piece, T*> allocate(const Shape& shape) {
+  /// Memory for a local array, to be filled through the pointer before it is shared.
+  static std::pair<Array, T*> allocate(const Shape& shape) {
     const auto buffer = Buffer::allocate(volume(shape) * static_cast<std::int64_t>(sizeof(T)));
     T* const data = buffer->template as<T>();
-    return {Piece{shape, data, IntrusivePtr<RefCounted>(buffer.get())}, data};
+    return {Array{shape, data, IntrusivePtr<RefCounted>(buffer.get())}, data};
   }
-  static Piece piece(const Shape& shape, std::span<const T> values) {
+  static Array array(const Shape& shape, std::span<const T> values) {
     auto [made, data] = allocate(shape);
     if (static_cast<std::int64_t>(values.size()) != volume(shape))
       fail(errc::host_data, "[local] element count: ", values.size(), " values for ", shape_text(dtype_v<T>, shape));
@@ -76,14 +76,14 @@ template <Element T, int Rank> class LocalTensor {
 
  private:
   [[noreturn]] void fail_device(int device) const {
-    if (pieces_.empty())
+    if (arrays_.empty())
       fail(errc::empty_tensor, "[local] arrays: local tensor of ", name_of(dtype_v<T>), " and rank ", Rank,
            " holds nothing: it was never assigned, or was moved from");
     fail(errc::mesh_devices, "[local] device: ", device, " of ", mesh_.text());
   }
 
   Mesh mesh_{};
-  std::vector<Piece> pieces_;
+  std::vector<Array> arrays_;
 };
 
 /// What each device holds of a tensor, without a copy.
@@ -92,7 +92,7 @@ template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTens
   const ShardGrid grid = storage.grid();
   return LocalTensor<T, Rank>(storage.mesh(), [&](int device) {
     const int shard = grid.index_of(storage.mesh().coordinates_of(device));
-    return typename LocalTensor<T, Rank>::Piece{extents(storage.box(shard)), static_cast<const T*>(storage.data(shard)),
+    return typename LocalTensor<T, Rank>::Array{extents(storage.box(shard)), static_cast<const T*>(storage.data(shard)),
                                                 x.storage()};
   });
 }

@@ -261,7 +261,7 @@ inline std::string elements_text(const TensorStorage& storage, const PrintOption
 }
 
 TESSERA_ONCE std::string tensor_text(const TensorStorage& storage, const PrintOptions& options) {
-  return elements_text(storage, options) + "\n" + layout_text(storage) + " on " + storage.mesh().text();
+  return elements_text(storage, options) + "\n" + sharded_type_text(storage) + " on " + storage.mesh().text();
 }
 #endif
 

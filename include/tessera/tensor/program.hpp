@@ -39,7 +39,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
         if (view[u].kind != UnitKind::fused) own.add(view[u].kind, graph.operand_node(view[u].rule_node(), 0).dtype);
       for (int id = 0; id < graph.size; ++id) {
         const DTypeSet type = set_of(graph[id].dtype);
-        if (row_of(graph[id]).unit == UnitKind::scan) own.scans.add(row_of(graph[id]).reduction, type);
+        if (row_of(graph[id]).unit == UnitKind::cumulative) own.cumulative.add(row_of(graph[id]).reduction, type);
         // What is linear passes partial values on in the element type that it takes them in.
         if (can_be_partial(graph, id)) own.partial.add(combined_by(graph[id]), type);
       }

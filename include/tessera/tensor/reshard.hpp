@@ -23,7 +23,8 @@ namespace tessera {
 
 namespace detail {
 
-/// Copies a value into shards of another layout, on any mesh. What devices of another mesh are sent is counted nowhere.
+/// Copies a value into shards of another sharding, on any mesh. What devices of another mesh are sent is counted
+/// nowhere.
 TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
 /// Whether the sub-axes of two shardings of a mesh make up each other's.
 TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
@@ -104,7 +105,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& shardin
   if (sharding.unreduced != 0)
     fail(errc::unsupported, "[reshard] reduced value: ", text(sharding, mesh), Source::from(at));
   if (sharding.rank != Rank)
-    fail(errc::rank_mismatch, "[reshard] rank: ", layout_text(x), " to ", text(sharding, mesh), Source::from(at));
+    fail(errc::rank_mismatch, "[reshard] rank: ", sharded_type_text(x), " to ", text(sharding, mesh), Source::from(at));
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 

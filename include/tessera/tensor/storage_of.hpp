@@ -67,14 +67,14 @@ template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) 
 }
 
 /// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as messages name it.
-TESSERA_ONCE std::string layout_text(const TensorStorage& storage);
+TESSERA_ONCE std::string sharded_type_text(const TensorStorage& storage);
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE std::string layout_text(const TensorStorage& storage) {
+TESSERA_ONCE std::string sharded_type_text(const TensorStorage& storage) {
   return shape_text(storage.dtype(), storage.shape()) + text(storage.sharding(), storage.mesh());
 }
 #endif
-template <class T, int Rank> std::string layout_text(const ShardedTensor<T, Rank>& x) {
-  return layout_text(storage_of(x));
+template <class T, int Rank> std::string sharded_type_text(const ShardedTensor<T, Rank>& x) {
+  return sharded_type_text(storage_of(x));
 }
 
 /// Bytes that a device of the mesh holds of a tensor. Errors: `mesh_devices` for a device that is not there.

@@ -35,7 +35,7 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
 }
 
 /// Replaces the elements of a tensor by what each device is given: one shard a device, in any order, as local_shards
-/// gives them. The layout stays. Copies of the tensor keep what they have.
+/// gives them. The sharding stays. Copies of the tensor keep what they have.
 /// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
 void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {

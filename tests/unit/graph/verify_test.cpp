@@ -43,7 +43,7 @@ void expect_defect(Op op, const std::function<void(ts::Module&, Node&)>& damage,
 
 TEST(Verify, NamesTheRuleThatIsBroken) {
   const auto rank = [](ts::Module&, Node& n) { ++n.rank; };
-  const auto unit = [](ts::Module&, Node& n) { n.unit ^= 1; };
+  const auto unit = [](ts::Module&, Node& n) { n.singletons ^= 1; };
   const auto type = [](ts::Module&, Node& n) { n.dtype = ts::DType::f64; };
   const auto label = [](int i, int value) {
     return
@@ -64,7 +64,7 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
   expect_defect(Op::rearrange, label(8, 0), "one place");
   expect_defect(Op::slice, label(0, 4), "dim is one");
   expect_defect(
-      Op::slice, [](ts::Module&, Node& n) { n.unit = 0b10; }, "one dim changes");
+      Op::slice, [](ts::Module&, Node& n) { n.singletons = 0b10; }, "one dim changes");
   expect_defect(Op::extent, label(0, 3), "operand's");
   expect_defect(
       Op::argument, [](ts::Module&, Node& n) { n.value = 40; }, "argument");
@@ -106,7 +106,7 @@ void expect_row_is_consistent(const ts::OpRow& row) {
   EXPECT_TRUE(!row.folds || row.number != nullptr);
   EXPECT_TRUE(row.host_source == ts::HostSource::no || (row.host != nullptr && row.kind == ts::OpKind::source));
   EXPECT_TRUE(row.under_view == nullptr || row.view != nullptr);
-  EXPECT_TRUE(row.view == nullptr || row.unit == ts::UnitKind::layout);
+  EXPECT_TRUE(row.view == nullptr || row.unit == ts::UnitKind::data_movement);
   EXPECT_TRUE(row.permutation == nullptr || row.offset == nullptr);
   EXPECT_TRUE(!row.constrains || row.unit == ts::UnitKind::constraint);
   EXPECT_TRUE(!row.optional_operands || row.arity == ts::any_arity);

@@ -49,7 +49,7 @@ TEST(dlpack, an_array_of_any_strides_becomes_a_tensor) {
   Foreign foreign;
   const auto x = ts::from_dlpack<float, 2>(&foreign.managed, mesh, {"x", "y"});
   EXPECT_EQ(foreign.released, 1);
-  EXPECT_EQ(ts::layout_text(x), "f32[3,4]{x,y}");
+  EXPECT_EQ(ts::sharded_type_text(x), "f32[3,4]{x,y}");
   EXPECT_EQ(ts::to_host(x), columns);
   foreign.managed.dl_tensor.strides = nullptr;
   EXPECT_EQ(ts::to_host(ts::from_dlpack<float, 2>(&foreign.managed, mesh)),

@@ -10,7 +10,7 @@
 
 namespace {
 
-using tessera::DevicePlace;
+using tessera::DeviceCoordinates;
 using tessera::errc;
 using tessera::hybrid_mesh;
 using tessera::HybridShape;
@@ -20,13 +20,13 @@ using tessera::Torus;
 using tessera_test::expect_error;
 
 /// The meaning of a Torus, device by device.
-std::vector<DevicePlace> places_of(const Torus& torus) {
-  std::vector<DevicePlace> places;
+std::vector<DeviceCoordinates> places_of(const Torus& torus) {
+  std::vector<DeviceCoordinates> places;
   for (int slice = 0; slice < torus.slices; ++slice) {
     std::int64_t in_slice = 1;
     for (std::int32_t dim : torus.dims) in_slice *= dim;
     for (std::int64_t i = 0; i < in_slice; ++i) {
-      DevicePlace place{{}, slice};
+      DeviceCoordinates place{{}, slice};
       std::int64_t rest = i;
       for (std::int32_t dim : torus.dims) {
         place.coordinates.push_back(static_cast<std::int32_t>(rest % dim));
@@ -40,8 +40,8 @@ std::vector<DevicePlace> places_of(const Torus& torus) {
 
 // Two slices of 2x2x1 whose ids are scattered: the mesh that PyTorch/XLA makes of them.
 TEST(HybridMeshTest, ScatteredIdsLieAsInTheReference) {
-  const std::vector<DevicePlace> places{{{0, 1, 0}, 0}, {{1, 0, 0}, 0}, {{0, 0, 0}, 0}, {{1, 1, 0}, 0},
-                                        {{0, 0, 0}, 1}, {{1, 1, 0}, 1}, {{0, 1, 0}, 1}, {{1, 0, 0}, 1}};
+  const std::vector<DeviceCoordinates> places{{{0, 1, 0}, 0}, {{1, 0, 0}, 0}, {{0, 0, 0}, 0}, {{1, 1, 0}, 0},
+                                              {{0, 0, 0}, 1}, {{1, 1, 0}, 1}, {{0, 1, 0}, 1}, {{1, 0, 0}, 1}};
   const Mesh mesh = hybrid_mesh({.inner = {2, 2}, .outer = {2, 1}}, places);
   EXPECT_EQ(logical_mesh_text(mesh), "[[2, 1], [0, 3], [4, 7], [6, 5]]");
   EXPECT_EQ(mesh.shape(), (tessera::Coordinates{4, 2}));
@@ -102,7 +102,7 @@ TEST(HybridMeshTest, PlacesAndTorusAgree) {
           ++made;
           EXPECT_EQ(hybrid_mesh(shape, places_of(torus)), symbolic);
           auto moved = places_of(torus);
-          for (DevicePlace& place : moved) {
+          for (DeviceCoordinates& place : moved) {
             place.slice = 10 * place.slice - 7;
             for (auto& x : place.coordinates) x += 3 + place.slice;
           }
@@ -193,7 +193,7 @@ TEST(HybridMeshTest, AxesThatShareDimsAreContiguous) {
   int shared = 0;
   for (const Torus& torus : {Torus{{16}, 1}, Torus{{4, 4}, 1}, Torus{{8, 2, 1}, 1}, Torus{{2, 3, 4}, 1},
                              Torus{{6, 6}, 1}, Torus{{4, 4, 4}, 1}, Torus{{12, 5}, 1}, Torus{{2, 4, 2, 3}, 1}}) {
-    const std::vector<DevicePlace> places = places_of(torus);
+    const std::vector<DeviceCoordinates> places = places_of(torus);
     const auto count = static_cast<std::int32_t>(places.size());
     for (std::int32_t a = 1; a <= count; ++a)
       for (std::int32_t b = 1; b <= count / a; ++b) {
@@ -260,7 +260,7 @@ TEST(HybridMeshTest, MistakesAreNamed) {
   fails(errc::mesh_axis, {{4, 0}, {}, {}}, {{2, 2}, 1}, "axis 1");
   fails(errc::mesh_devices, {{8, 2}, {}, {}}, {{4, 4}, 1}, "inner axis 1 of size 2");
   fails(errc::mesh_devices, {{8, 2}, {}, {}}, {{4, 4}, 1}, "split_dims");
-  const auto places_fail = [](std::vector<DevicePlace> places, const char* part) {
+  const auto places_fail = [](std::vector<DeviceCoordinates> places, const char* part) {
     expect_error(
         errc::mesh_devices, [&] { (void)hybrid_mesh({.inner = {4}}, places); }, part);
   };

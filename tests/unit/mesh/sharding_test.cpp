@@ -351,7 +351,7 @@ TEST(LocateTest, AgreesWithTheBoxes) {
     const ShardGrid grid(mesh, sharding);
     for (std::int64_t i = 0; i < shape[0]; ++i)
       for (std::int64_t j = 0; j < shape[1]; ++j) {
-        const tessera::ElementPlace place = tessera::locate({i, j}, shape, sharding, mesh);
+        const tessera::ElementLocation place = tessera::locate({i, j}, shape, sharding, mesh);
         const Box box = tessera::shard_box(shape, sharding, mesh, grid.coordinates(place.shard));
         ASSERT_FALSE(box.empty());
         ASSERT_EQ(box.begin[0] + place.index[0], i);
@@ -365,8 +365,8 @@ TEST(LocateTest, AgreesWithTheBoxes) {
 TEST(LocateTest, IndicesOutsideAreErrors) {
   const Mesh mesh({{"x", 4}});
   const Sharding sharding = resolve({"x"}, mesh, 1);
-  EXPECT_EQ(tessera::locate({4}, {5}, sharding, mesh), (tessera::ElementPlace{2, {0}}));
-  EXPECT_EQ(tessera::locate({}, {}, tessera::replicated(0), mesh), (tessera::ElementPlace{0, {}}));
+  EXPECT_EQ(tessera::locate({4}, {5}, sharding, mesh), (tessera::ElementLocation{2, {0}}));
+  EXPECT_EQ(tessera::locate({}, {}, tessera::replicated(0), mesh), (tessera::ElementLocation{0, {}}));
   expect_error(
       errc::dim_range, [&] { (void)tessera::locate({5}, {5}, sharding, mesh); }, "5", "dim 0");
   expect_error(

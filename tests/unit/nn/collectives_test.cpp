@@ -30,24 +30,24 @@ struct Sizes {
   std::int64_t layers, batch, time, features, heads;
 };
 
-constexpr ts::Plan plan(const nn::Layout& layout, const Sizes& n) {
+constexpr ts::Plan plan(const nn::ShardingStrategy& strategy, const Sizes& n) {
   const std::int64_t d = n.features;
   const auto leaf = [&](ts::Shape shape, const ts::PartitionSpec& spec) {
     return ts::stacked(n.layers, {shape, spec});
   };
   const auto linear_weight = [&](std::int64_t in, std::int64_t out, nn::Role role) {
-    return leaf({in, out}, layout.weight(role));
+    return leaf({in, out}, strategy.weight(role));
   };
-  const auto linear_bias = [&](std::int64_t out, nn::Role role) { return leaf({out}, layout.bias(role)); };
-  const auto vector = leaf({d}, layout.vector);
+  const auto linear_bias = [&](std::int64_t out, nn::Role role) { return leaf({out}, strategy.bias(role)); };
+  const auto vector = leaf({d}, strategy.vector);
   const auto epsilon = ts::Abstract::dim(0);
   using enum nn::Role;
   const auto blocks = ts::abstract<Blocks>(
       {vector, vector, epsilon, linear_weight(d, 3 * d, column), linear_bias(3 * d, column), linear_weight(d, d, row),
        linear_bias(d, row), ts::Abstract::dim(n.heads), vector, vector, epsilon, linear_weight(d, 4 * d, column),
        linear_bias(4 * d, column), linear_weight(4 * d, d, row), linear_bias(d, row)});
-  const auto stream = ts::abstract<float>({n.batch, n.time, d}, layout.batch);
-  return ts::plan(Step{}, layout.mesh, blocks, stream, stream);
+  const auto stream = ts::abstract<float>({n.batch, n.time, d}, strategy.batch);
+  return ts::plan(Step{}, strategy.mesh, blocks, stream, stream);
 }
 
 /// Payloads of a kind of collective, the largest first, each as often as it runs.

@@ -43,32 +43,32 @@ struct SignStep {
   }
 };
 
-Classifier make_classifier(const nn::Layout& layout) {
+Classifier make_classifier(const nn::ShardingStrategy& strategy) {
   auto [first, second] = ts::split<2>(ts::Key(1));
-  return {nn::linear(first, 16, 64, layout, nn::Role::column), nn::linear(second, 64, 10, layout, nn::Role::row)};
+  return {nn::linear(first, 16, 64, strategy, nn::Role::column), nn::linear(second, 64, 10, strategy, nn::Role::row)};
 }
 
 TEST(DocNn, LayersAndLayouts) {
   ts::Mesh mesh({{"data", 2}, {"model", 2}});
-  nn::Layout layout = nn::fsdp_tensor_parallel(mesh);
+  nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(mesh);
   ts::Stack<nn::Block<>> blocks(12,
-                                [&](int i) { return nn::block(ts::fold_in(ts::Key(2), i), 64, 4, 256, layout, 12); });
+                                [&](int i) { return nn::block(ts::fold_in(ts::Key(2), i), 64, 4, 256, strategy, 12); });
   EXPECT_EQ(blocks.size(), 12);
   EXPECT_EQ(nn::parameter_count(blocks), 12 * (12 * 64 * 64 + 13 * 64));
-  layout.embedding = {};
-  EXPECT_EQ(ts::layout_text(nn::embedding(ts::Key(1), 10, 4, layout).table), "f32[10,4]{-,-}");
-  nn::Layout own = nn::tensor_parallel(mesh, "model");
+  strategy.embedding = {};
+  EXPECT_EQ(ts::sharded_type_text(nn::embedding(ts::Key(1), 10, 4, strategy).table), "f32[10,4]{-,-}");
+  nn::ShardingStrategy own = nn::tensor_parallel(mesh, "model");
   EXPECT_EQ(own.batch.text(), "{data}");
 }
 
 TEST(DocNn, ATrainingStep) {
   const ts::Mesh mesh({{"data", 2}, {"model", 2}});
-  const nn::Layout layout = nn::fsdp_tensor_parallel(mesh);
-  Classifier model = make_classifier(layout);
-  auto x = ts::normal<float>(ts::Key(5), {32, 16}, mesh, layout.batch);
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(mesh);
+  Classifier model = make_classifier(strategy);
+  auto x = ts::normal<float>(ts::Key(5), {32, 16}, mesh, strategy.batch);
   std::vector<std::int32_t> classes;
   for (int i = 0; i < 32; ++i) classes.push_back(i % 10);
-  auto t = ts::shard(classes, mesh, layout.batch);
+  auto t = ts::shard(classes, mesh, strategy.batch);
 
   auto step = ts::compile(Step{});
   auto state = ts::optim::init_state(model);
@@ -94,14 +94,14 @@ TEST(DocNn, AnOptimizerOfYourOwn) {
 }
 
 TEST(DocNn, Parameters) {
-  const nn::Layout layout = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
-  const Classifier model = make_classifier(layout);
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const Classifier model = make_classifier(strategy);
   EXPECT_EQ(nn::parameter_count(model), 16 * 64 + 64 + 64 * 10 + 10);
   EXPECT_EQ(nn::parameter_bytes(model, 0), 4 * (16 * 64 / 4 + 64 / 2 + 64 * 10 / 4 + 10));
   EXPECT_EQ(nn::parameter_bytes_per_device(model), nn::parameter_bytes(model, 0));
   std::ostringstream out;
   nn::for_each_named_parameter(
-      model, [&](const std::string& name, const auto& x) { out << name << " " << ts::layout_text(x) << "\n"; });
+      model, [&](const std::string& name, const auto& x) { out << name << " " << ts::sharded_type_text(x) << "\n"; });
   EXPECT_EQ(
       out.str(),
       "0.weight f32[16,64]{data*,model}\n0.bias f32[64]{model}\n1.weight f32[64,10]{model,data*}\n1.bias f32[10]{-}\n");

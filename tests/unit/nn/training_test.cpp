@@ -1,4 +1,4 @@
-// A small GPT trained on every layout: one loss curve, that of the same program in double by plain loops.
+// A small GPT trained on every strategy: one loss curve, that of the same program in double by plain loops.
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -31,17 +31,17 @@ struct Gpt {
   constexpr auto operator()(const auto& x) const { return head(norm(blocks(positions(tokens(x))))); }
 };
 
-Gpt make_gpt(const nn::Layout& layout) {
+Gpt make_gpt(const nn::ShardingStrategy& strategy) {
   const ts::Key key{3};
-  return {nn::embedding(ts::fold_in(key, 0), vocabulary, features, layout, 0.5),
-          nn::positions(ts::fold_in(key, 1), context, features, layout, 0.5),
+  return {nn::embedding(ts::fold_in(key, 0), vocabulary, features, strategy, 0.5),
+          nn::positions(ts::fold_in(key, 1), context, features, strategy, 0.5),
           ts::Stack<nn::Block<>>(layers,
                                  [&](int i) {
                                    const auto own = ts::fold_in(key, 10 + static_cast<std::uint64_t>(i));
-                                   return nn::block(own, features, heads, 4 * features, layout, layers, 0.2);
+                                   return nn::block(own, features, heads, 4 * features, strategy, layers, 0.2);
                                  }),
-          nn::layer_norm(features, layout),
-          nn::linear<float, false>(ts::fold_in(key, 2), features, vocabulary, layout, nn::Role::head, 0.2)};
+          nn::layer_norm(features, strategy),
+          nn::linear<float, false>(ts::fold_in(key, 2), features, vocabulary, strategy, nn::Role::head, 0.2)};
 }
 
 struct Step {
@@ -128,7 +128,7 @@ TEST(Training, GivesOneLossCurveOnEveryLayout) {
   EXPECT_LT(want.back()[0], 0.65 * want.front()[0]) << "it learns";
 
   const auto mesh = [](int data, int model) { return ts::Mesh({{"data", data}, {"model", model}}); };
-  const std::vector<std::pair<std::string, nn::Layout>> layouts = {
+  const std::vector<std::pair<std::string, nn::ShardingStrategy>> strategies = {
       {"single", nn::single(ts::Mesh{})},
       {"data 2", nn::data_parallel(mesh(2, 1))},
       {"data 4, uneven, one shard empty", nn::data_parallel(mesh(4, 1))},
@@ -140,15 +140,15 @@ TEST(Training, GivesOneLossCurveOnEveryLayout) {
       {"fsdp 2, model 2", nn::fsdp_tensor_parallel(mesh(2, 2))},
       {"fsdp 8, model 2", nn::fsdp_tensor_parallel(mesh(8, 2))},
   };
-  for (const auto& [name, layout] : layouts) {
+  for (const auto& [name, strategy] : strategies) {
     SCOPED_TRACE(name);
-    Gpt gpt = make_gpt(layout);
+    Gpt gpt = make_gpt(strategy);
     auto state = ts::optim::init_state(gpt);
     EXPECT_EQ(ts::sharding(state.mean.head.weight), ts::sharding(gpt.head.weight));
     const ts::Sharding before = ts::sharding(gpt.blocks[1].mlp.down.weight);
     for (int step = 0; step < steps; ++step) {
-      const auto x = ts::shard(sequence(step, 0), {batch, context}, layout.mesh, layout.batch);
-      const auto t = ts::shard(sequence(step, 1), {batch, context}, layout.mesh, layout.batch);
+      const auto x = ts::shard(sequence(step, 0), {batch, context}, strategy.mesh, strategy.batch);
+      const auto t = ts::shard(sequence(step, 1), {batch, context}, strategy.mesh, strategy.batch);
       auto [loss, norm, next, next_state] = train(std::move(gpt), std::move(state), config_at(step), x, t);
       gpt = std::move(next);
       state = std::move(next_state);
@@ -163,10 +163,10 @@ TEST(Training, GivesOneLossCurveOnEveryLayout) {
   using Tokens = ts::ShardedTensor<std::int32_t, 2>;
   const ts::CacheStatistics plans =
       train.cache_statistics<Gpt, ts::optim::AdamWState<Gpt>, ts::optim::AdamW, Tokens, Tokens>();
-  EXPECT_EQ(plans.misses, static_cast<std::int64_t>(layouts.size())) << "a learning rate changes no plan";
+  EXPECT_EQ(plans.misses, static_cast<std::int64_t>(strategies.size())) << "a learning rate changes no plan";
 }
 
-// Lion for 20 steps in f32 on layouts with uneven and empty shards, against its formula in double.
+// Lion for 20 steps in f32 on strategies with uneven and empty shards, against its formula in double.
 struct LionSteps {
   constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& x) const {
     const auto loss = [](const auto& of, const auto& in) { return ts::sum(of(in) * of(in)); };
@@ -178,12 +178,12 @@ struct LionSteps {
 TEST(Training, LionKeepsItsStateWhereTheParametersAre) {
   constexpr int in = 5, out = 3, rows = 4;
   const double rate = 0.03, b1 = 0.9, b2 = 0.99, decay = 0.1;
-  for (const nn::Layout& layout : {nn::single(ts::Mesh{}), nn::fsdp(ts::Mesh({{"data", 8}, {"model", 1}})),
-                                   nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}))}) {
-    nn::Linear<> model = nn::linear(ts::Key(1), in, out, layout, nn::Role::column, 0.5);
+  for (const nn::ShardingStrategy& strategy : {nn::single(ts::Mesh{}), nn::fsdp(ts::Mesh({{"data", 8}, {"model", 1}})),
+                                               nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}))}) {
+    nn::Linear<> model = nn::linear(ts::Key(1), in, out, strategy, nn::Role::column, 0.5);
     const ts::Sharding laid_out = ts::sharding(model.weight);
     auto state = ts::optim::init_lion(model);
-    const auto x = ts::normal<float>(ts::Key(5), {rows, in}, layout.mesh, layout.batch);
+    const auto x = ts::normal<float>(ts::Key(5), {rows, in}, strategy.mesh, strategy.batch);
     const std::vector<float> inputs = ts::to_host(x), first = ts::to_host(model.weight);
     std::vector<double> w(first.begin(), first.end()), b(out, 0), mw(in * out, 0), mb(out, 0);
     const auto step = ts::compile(LionSteps{});

@@ -64,9 +64,9 @@ TEST(Einsum, GradientOfRandomLabelSets) {
       std::shuffle(order.begin(), order.end(), engine);
       for (int l : order) {
         if (!(first ? in[static_cast<std::size_t>(l)].first : in[static_cast<std::size_t>(l)].second)) continue;
-        const bool is_unit = roll(5) == 0;
-        if (is_unit) unit |= 1u << rank;
-        shape.push_back(is_unit ? 1 : extent[l]);
+        const bool is_singleton = roll(5) == 0;
+        if (is_singleton) unit |= 1u << rank;
+        shape.push_back(is_singleton ? 1 : extent[l]);
         own[rank++] = static_cast<std::int8_t>(l);
       }
     };

@@ -1,6 +1,6 @@
 #include "../../support/untyped.hpp"
 
-#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

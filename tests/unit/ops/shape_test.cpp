@@ -1,11 +1,11 @@
 #include "../../support/gradients.hpp"
 #include "../base/expect_error.hpp"
 
+#include <tessera/ops/data_movement/diagonal.hpp>
+#include <tessera/ops/data_movement/repeat.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
-#include <tessera/ops/layout/diagonal.hpp>
-#include <tessera/ops/layout/repeat.hpp>
-#include <tessera/ops/layout/shape.hpp>
-#include <tessera/ops/layout/stack.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

@@ -1,6 +1,6 @@
 #include "../../support/untyped.hpp"
 
-#include <tessera/ops/layout/slicing.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
 
 namespace ts = tessera;
 using namespace oracle;

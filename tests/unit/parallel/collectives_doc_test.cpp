@@ -20,7 +20,7 @@ constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
 TEST(collectives_page, runs) {
   ts::LocalTensor<float, 1> x(mesh, [](int device) {
-    return ts::LocalTensor<float, 1>::piece({2}, std::vector<float>{device + 1.f, 1.f});
+    return ts::LocalTensor<float, 1>::array({2}, std::vector<float>{device + 1.f, 1.f});
   });
   auto sum = tc::all_reduce(x);                              // {10, 4} on all four
   auto mean = tc::all_reduce(x, ts::ReduceOp::avg, "data");  // {2, 1}, {3, 1}, {2, 1}, {3, 1}

@@ -26,7 +26,7 @@ Ints random_ints(std::mt19937& random, const ts::Mesh& mesh, const ts::Shape& sh
   return Ints(mesh, [&](int) {
     std::vector<int> values;
     for (std::int64_t i = 0; i < ts::volume(shape); ++i) values.push_back(static_cast<int>(random() % 15) - 7);
-    return Ints::piece(shape, values);
+    return Ints::array(shape, values);
   });
 }
 int at(const Ints& x, int device, std::int64_t i, std::int64_t j) {
@@ -82,7 +82,7 @@ TEST(collectives, all_reduce_has_six_operations) {
 
 TEST(collectives, all_reduce_scales_and_averages) {
   const ts::LocalTensor<float, 1> x(mesh, [](int device) {
-    return ts::LocalTensor<float, 1>::piece({2}, std::vector<float>{static_cast<float>(device), 1});
+    return ts::LocalTensor<float, 1>::array({2}, std::vector<float>{static_cast<float>(device), 1});
   });
   const auto scaled = tc::all_reduce(x, ReduceOp::sum, {}, 0.5);
   EXPECT_EQ(scaled.values(4)[0], 7.5f);
@@ -91,7 +91,7 @@ TEST(collectives, all_reduce_scales_and_averages) {
   EXPECT_EQ(scaled.values(0).data(), scaled.values(5).data()) << "one result is stored once";
   const ts::LocalTensor<bool, 1> flags(mesh, [](int device) {
     const bool flag[] = {device == 3};
-    return ts::LocalTensor<bool, 1>::piece({1}, flag);
+    return ts::LocalTensor<bool, 1>::array({1}, flag);
   });
   EXPECT_TRUE(tc::all_reduce(flags, ReduceOp::bit_or).values(0)[0]);
   EXPECT_FALSE(tc::all_reduce(flags, ReduceOp::bit_and).values(0)[0]);
@@ -104,7 +104,7 @@ TEST(collectives, all_reduce_scales_and_averages) {
 /// The reduction of one number that all devices hold.
 template <class T> double reduced_of(int devices, T value, ReduceOp op, double scale = 1) {
   const ts::LocalTensor<T, 1> x(ts::Mesh({{"x", devices}}),
-                                [&](int) { return ts::LocalTensor<T, 1>::piece({1}, std::vector<T>{value}); });
+                                [&](int) { return ts::LocalTensor<T, 1>::array({1}, std::vector<T>{value}); });
   return static_cast<double>(tc::all_reduce(x, op, {}, scale).values(0)[0]);
 }
 
@@ -131,7 +131,7 @@ TEST(collectives, arrays_that_are_not_there_are_errors) {
   expect_error(ts::errc::empty_tensor, [&] { tc::all_gather(nothing, 0); });
   expect_error(ts::errc::empty_tensor, [&] { tc::broadcast(nothing); });
   expect_error(ts::errc::empty_tensor, [&] { tc::flattened(nothing); });
-  const Ints x(mesh, [](int) { return Ints::piece({1, 1}, std::vector<int>{1}); });
+  const Ints x(mesh, [](int) { return Ints::array({1, 1}, std::vector<int>{1}); });
   for (const int device : {-1, 6})
     expect_error(
         ts::errc::mesh_devices, [&] { x.values(device); }, ts::concat_text("[local] device: ", device, " of mesh("));
@@ -214,7 +214,7 @@ TEST(collectives, all_to_all_is_its_own_inverse_with_dims_swapped) {
       [&] {
         tc::all_to_all(random_ints(random, mesh, {4, 3}), 0, 1);
       },
-      "[all_to_all] equal pieces: i32[4,3] along dim 0 for 6 devices");
+      "[all_to_all] equal chunks: i32[4,3] along dim 0 for 6 devices");
 }
 
 TEST(collectives, permutes_and_broadcasts) {
@@ -251,7 +251,7 @@ TEST(collectives, permutes_and_broadcasts) {
 }
 
 TEST(collectives, groups_hold_each_device_once) {
-  const Ints x(mesh, [](int) { return Ints::piece({1, 1}, std::vector<int>{1}); });
+  const Ints x(mesh, [](int) { return Ints::array({1, 1}, std::vector<int>{1}); });
   const auto with = [&](const ts::DeviceGroups& groups) { tc::all_reduce(x, ReduceOp::sum, groups); };
   expect_error(
       ts::errc::mesh_axis, [&] { with("z"); }, "'z'");
@@ -274,7 +274,7 @@ TEST(collectives, groups_hold_each_device_once) {
       },
       "groups of one size: 2 and 4");
   const Ints unequal(mesh, [](int device) {
-    return Ints::piece({1, 1 + device}, std::vector<int>(static_cast<std::size_t>(1 + device)));
+    return Ints::array({1, 1 + device}, std::vector<int>(static_cast<std::size_t>(1 + device)));
   });
   expect_error(
       ts::errc::shape_mismatch, [&] { tc::all_reduce(unequal); },

@@ -37,10 +37,10 @@ TEST(distribute_module, lays_every_tensor_out) {
                              : ts::Placements{ts::StridedShard(0, 2), ts::Shard(0)};
   });
   EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(ts::layout_text(placed.table), "f32[2,3]{-,model}");
+  EXPECT_EQ(ts::sharded_type_text(placed.table), "f32[2,3]{-,model}");
   for (int i = 0; i < 2; ++i) {
-    EXPECT_EQ(ts::layout_text(placed.layers[i].weight), "f32[3,2]{-,model}");
-    EXPECT_EQ(ts::layout_text(placed.layers[i].bias), "f32[6]{(model,data)}");
+    EXPECT_EQ(ts::sharded_type_text(placed.layers[i].weight), "f32[3,2]{-,model}");
+    EXPECT_EQ(ts::sharded_type_text(placed.layers[i].bias), "f32[6]{(model,data)}");
     EXPECT_EQ(ts::to_host(placed.layers[i].bias), values);
     EXPECT_EQ(placed.layers[i].heads.value(), 4);
   }

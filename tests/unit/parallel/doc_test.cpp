@@ -26,14 +26,14 @@ struct Layer {
 };
 
 template <class A> auto multiply(const A& a, const A& b) {
-  auto [piece, out] = ts::LocalTensor<float, 2>::allocate({a.shape[0], b.shape[1]});
+  auto [array, out] = ts::LocalTensor<float, 2>::allocate({a.shape[0], b.shape[1]});
   for (std::int64_t i = 0; i < a.shape[0]; ++i)
     for (std::int64_t j = 0; j < b.shape[1]; ++j) {
       float sum = 0;
       for (std::int64_t k = 0; k < a.shape[1]; ++k) sum += a.data[i * a.shape[1] + k] * b.data[k * b.shape[1] + j];
       out[i * b.shape[1] + j] = sum;
     }
-  return piece;
+  return array;
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ TEST(dtensor_page, runs) {
   Layer placed = ts::distribute_module(layer, mesh, [](int, const ts::Shape& shape) {
     return ts::Placements{ts::Replicate(), shape.size() == 2 ? ts::Shard(1) : ts::Replicate()};
   });
-  EXPECT_EQ(ts::layout_text(placed.weight), "f32[4,6]{-,model}");
+  EXPECT_EQ(ts::sharded_type_text(placed.weight), "f32[4,6]{-,model}");
 
   tessera_test::expect_error(
       ts::errc::structure, [&] { ts::redistribute(rows, {ts::Shard(0)}); },

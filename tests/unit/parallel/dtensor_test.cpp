@@ -95,7 +95,7 @@ ts::DTensor<double, 2> random_dtensor(std::mt19937& random, const ts::Mesh& mesh
     auto& values = replicas[key];
     while (static_cast<std::int64_t>(values.size()) < ts::volume(ts::extents(box)))
       values.push_back(36.0 * static_cast<double>(static_cast<int>(random() % 9) - 4));
-    return ts::LocalTensor<double, 2>::piece(ts::extents(box), values);
+    return ts::LocalTensor<double, 2>::array(ts::extents(box), values);
   });
   return ts::DTensor<double, 2>(shape, placements, local);
 }
@@ -245,11 +245,11 @@ TEST(dtensor, gradients_of_local_code_have_placements) {
   // y = to_local(x) on each device is multiplied by that device's own rows: the cotangent is partial over "x".
   const ts::Mesh mesh({{"x", 2}});
   const ts::LocalTensor<double, 1> one(mesh, [](int) {
-    return ts::LocalTensor<double, 1>::piece({3}, std::vector<double>{1, 2, 3});
+    return ts::LocalTensor<double, 1>::array({3}, std::vector<double>{1, 2, 3});
   });
   const auto x = ts::from_local(one, {ts::Replicate()});
   const ts::LocalTensor<double, 1> cotangent(mesh, [](int device) {
-    return ts::LocalTensor<double, 1>::piece({3}, std::vector<double>{1.0 + device, 10, 100});
+    return ts::LocalTensor<double, 1>::array({3}, std::vector<double>{1.0 + device, 10, 100});
   });
   ts::CommunicationScope scope;
   const auto gradient = ts::to_local_gradient(cotangent, {ts::Partial()}, x);
@@ -265,14 +265,14 @@ TEST(dtensor, local_map_runs_on_each_device) {
   using Local = ts::LocalTensor<double, 2>;
   // A product of rows by "x", whose summed dim is split by "y": partial over it.
   const auto product = [](const auto& a, const auto& b) {
-    auto [piece, out] = Local::allocate({a.shape[0], b.shape[1]});
+    auto [array, out] = Local::allocate({a.shape[0], b.shape[1]});
     for (std::int64_t i = 0; i < a.shape[0]; ++i)
       for (std::int64_t j = 0; j < b.shape[1]; ++j) {
         double sum = 0;
         for (std::int64_t k = 0; k < a.shape[1]; ++k) sum += a.data[i * a.shape[1] + k] * b.data[k * b.shape[1] + j];
         out[i * b.shape[1] + j] = sum;
       }
-    return piece;
+    return array;
   };
   const ts::Placements of_x{ts::Shard(0), ts::Shard(1)}, of_w{ts::Replicate(), ts::Shard(0)},
       of_y{ts::Shard(0), ts::Partial()};
@@ -340,7 +340,7 @@ TEST(dtensor, moves_among_100000_devices_read_each_piece_once) {
                                      {ts::Replicate(), ts::Shard(0)}}) {
       ts::CommunicationScope scope;
       ts::DTensor<double, 2> next = ts::redistribute(y, to);
-      // A piece has at least one element, which is read and written: there are no more pieces than devices, twice.
+      // A array has at least one element, which is read and written: there are no more arrays than devices, twice.
       EXPECT_LE(scope.copied_bytes(), 2 * 2 * 8 * static_cast<std::int64_t>(mesh.size()));
       y = std::move(next);
     }

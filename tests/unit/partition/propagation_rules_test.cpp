@@ -333,8 +333,9 @@ index_add: bcd, bc, ad -> ad  b summed  c summed
 )");
 }
 
-// One total per line and device along the scanned dim: 12 lines x 2 devices x 4 bytes where dim 0 is split in two.
-TEST(PropagationRules, Scan) {
+// One total per line and device along the dim of a cumulative sum: 12 lines x 2 devices x 4 bytes where dim 0 is split
+// in two.
+TEST(PropagationRules, Cumulative) {
   Golden golden;
   constexpr auto cumsum = [](auto a) { return ts::cumsum<0>(a); };
   golden.rule("cumsum", ts::Op::cumsum, cumsum, f32({8, 12}, {}));

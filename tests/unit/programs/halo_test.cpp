@@ -63,7 +63,7 @@ void expect_dense(const ts::Mesh& mesh, const ts::PartitionSpec& spec, std::int6
     slopes.push_back(3 * v * v * (7 + times));
   }
   EXPECT_EQ(ts::to_host(gradient), slopes);
-  EXPECT_TRUE(ts::same_layout(gradient, in));
+  EXPECT_TRUE(ts::same_sharded_type(gradient, in));
   // The collectives that ran, counted where rows were copied, are those of the plan.
   EXPECT_EQ(ran.count(ts::Collective::permute), plan.count(ts::Collective::permute));
   EXPECT_EQ(ran.payload_bytes(ts::Collective::permute), plan.payload_bytes(ts::Collective::permute));

@@ -343,7 +343,7 @@ class Shrinker {
       Node node = old[id];
       std::vector<std::int32_t> operands;
       if (id == argument) {
-        node = ts::argument_node(static_cast<int>(values.size()), node.dtype, node.rank, node.unit);
+        node = ts::argument_node(static_cast<int>(values.size()), node.dtype, node.rank, node.singletons);
         values.push_back(value);
         specs.push_back({});
       } else {

@@ -107,8 +107,8 @@ void expect_dense(const Program& program, const ts::ShardedTensor<float, Rank>& 
   const auto& y = std::get<1>(value);
   ASSERT_EQ(ts::shape(y), shape);
   ASSERT_EQ(ts::mesh(y), mesh);
-  ASSERT_EQ(ts::sharding(y), canonical(ts::sharding(y), mesh)) << ts::layout_text(y);
-  ASSERT_EQ(ts::to_host(y), expected) << ts::layout_text(y);
+  ASSERT_EQ(ts::sharding(y), canonical(ts::sharding(y), mesh)) << ts::sharded_type_text(y);
+  ASSERT_EQ(ts::to_host(y), expected) << ts::sharded_type_text(y);
   ASSERT_EQ(ts::to_host(gradient), slopes);
   for (const auto& shard : ts::local_shards(y)) {
     ASSERT_EQ(shard.box, ts::device_box(shape, ts::hlo_sharding(ts::sharding(y), mesh), shard.device));
@@ -235,7 +235,7 @@ TEST(ProgramsSubAxes, WhatIsABoxOnEachDeviceDoesNotMove) {
         ts::CommunicationScope scope;
         const ts::ShardedTensor<float, 1> again = ts::merge_dims<0, 1>(y);
         ASSERT_EQ(scope.wire_bytes(), 0);
-        ASSERT_TRUE(ts::same_layout(again, x)) << ts::layout_text(again);
+        ASSERT_TRUE(ts::same_sharded_type(again, x)) << ts::sharded_type_text(again);
       }
   }
 }
@@ -290,9 +290,9 @@ TEST(ProgramsSubAxes, TensorsThatLieSo) {
   const auto x = row(line, {"x"}, 8);
   const ts::ShardedTensor<float, 2> y = ts::split_dim<0>(x, 4);
   const ts::PartitionSpec spec{ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)};
-  EXPECT_EQ(ts::layout_text(y), "f32[2,4]{x:(1)2,x:(2)2}");
+  EXPECT_EQ(ts::sharded_type_text(y), "f32[2,4]{x:(1)2,x:(2)2}");
   EXPECT_EQ(ts::mesh(y), line);
-  EXPECT_TRUE(ts::same_layout(y, ts::shard<2>(numbers(8, 0), {2, 4}, line, spec)));
+  EXPECT_TRUE(ts::same_sharded_type(y, ts::shard<2>(numbers(8, 0), {2, 4}, line, spec)));
   EXPECT_EQ(ts::shardy_text(ts::sharding(y), line), R"(#sdy.sharding<@mesh, [{"x":(1)2}, {"x":(2)2}]>)");
   EXPECT_EQ(ts::hlo_sharding(ts::sharding(y), line).text(), "{devices=[2,2]<=[4]}");
   EXPECT_EQ(ts::device_bytes(y, 3), 8);
@@ -312,13 +312,13 @@ TEST(ProgramsSubAxes, TensorsThatLieSo) {
   }
   // On a mesh of one device they split nothing, like axes.
   const ts::Mesh one({{"x", 1}});
-  EXPECT_EQ(ts::layout_text(ts::eval(ts::split_dim<0>(row(one, {"x:(2)2"}, 8), 4) * 2.0)), "f32[2,4]{-,-}");
+  EXPECT_EQ(ts::sharded_type_text(ts::eval(ts::split_dim<0>(row(one, {"x:(2)2"}, 8), 4) * 2.0)), "f32[2,4]{-,-}");
   // Two cuts of an axis that don't divide each other.
   const ts::Mesh six({{"x", 6}});
   const auto two = grid(six, {"x:(1)2", "x:(2)3"}, 6, 6);
   const auto three = ts::reshard(two, {"x:(1)3", "x:(3)2"});
   EXPECT_EQ(ts::to_host(three), ts::to_host(two));
-  EXPECT_EQ(ts::layout_text(three), "f32[6,6]{x:(1)3,x:(3)2}");
+  EXPECT_EQ(ts::sharded_type_text(three), "f32[6,6]{x:(1)3,x:(3)2}");
   tessera_test::expect_error(
       ts::errc::not_divisible, [&] { ts::eval(two + three); }, "[sub_axis]", "mesh(x=6)");
   // In a constraint, and in oracle mode.
@@ -327,7 +327,7 @@ TEST(ProgramsSubAxes, TensorsThatLieSo) {
   });
   const ts::OracleScope oracle;
   const auto turned = constrained(y);
-  EXPECT_EQ(ts::layout_text(turned), "f32[2,4]{x:(2)2,x:(1)2}");
+  EXPECT_EQ(ts::sharded_type_text(turned), "f32[2,4]{x:(2)2,x:(1)2}");
   EXPECT_EQ(ts::to_host(turned), ts::to_host(ts::eval(y * 2.0 + 1.0)));
 }
 
@@ -337,7 +337,7 @@ TEST(ProgramsSubAxes, CollectivesOverSubAxes) {
   const auto apart = ts::compile([](auto v) { return ts::split_dim<0>(v, 2) * 2.0; });  // [6, 2], 3 on each device
   ts::CommunicationScope scope;
   const auto y = apart(x);
-  EXPECT_EQ(ts::layout_text(y), "f32[6,2]{x:(1)2,-}");
+  EXPECT_EQ(ts::sharded_type_text(y), "f32[6,2]{x:(1)2,-}");
   EXPECT_EQ(scope.text(), "1 all_gather over x:(2)2: 24 B, 12 B on the wire\n");
   EXPECT_EQ(scope.count(ts::all_gather, "x:(2)2"), 1);
   const ts::Plan plan = apart.plan(x);

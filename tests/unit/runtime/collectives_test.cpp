@@ -26,7 +26,7 @@ struct Array {
   std::vector<float> data;
 
   explicit Array(Shape s, float value = -99) : shape(s), data(static_cast<std::size_t>(volume(s)), value) {}
-  Part part() { return {data.data(), shape}; }
+  MemberArray part() { return {data.data(), shape}; }
   std::int64_t outer(int dim) const {
     return std::accumulate(shape.begin(), shape.begin() + dim, std::int64_t{1}, std::multiplies<>());
   }
@@ -77,8 +77,8 @@ Array reduced(const std::vector<Array>& parts, Reduction reduction) {
   return out;
 }
 
-std::vector<Part> parts_of(std::vector<Array>& arrays) {
-  std::vector<Part> parts;
+std::vector<MemberArray> parts_of(std::vector<Array>& arrays) {
+  std::vector<MemberArray> parts;
   for (Array& array : arrays) parts.push_back(array.part());
   return parts;
 }
@@ -125,7 +125,7 @@ struct Case {
   }
 
  private:
-  std::vector<std::vector<Part>> parts_;
+  std::vector<std::vector<MemberArray>> parts_;
 };
 
 constexpr unsigned rounds = 80;
@@ -292,10 +292,10 @@ TEST(Collectives, MisuseIsAnError) {
   std::vector<Array> in(2, Array({4, 3})), out(2, Array({4, 3})), halves(2, Array({2, 3})), one(1, Array({8, 3}));
   const auto in_parts = parts_of(in), out_parts = parts_of(out);
   const auto half_parts = parts_of(halves), one_part = parts_of(one);
-  const auto with = [](const std::vector<Part>& from, const std::vector<Part>& to) {
+  const auto with = [](const std::vector<MemberArray>& from, const std::vector<MemberArray>& to) {
     return std::vector<Group>{{from, to}};
   };
-  const auto sum = [&](DType type, const std::vector<Part>& to) {
+  const auto sum = [&](DType type, const std::vector<MemberArray>& to) {
     return error_of([&] { all_reduce(type, Reduction::sum, with(in_parts, to)); });
   };
   EXPECT_EQ(sum(DType::f32, out_parts), errc{});

@@ -28,7 +28,7 @@ TEST(annotations_page, runs) {
   ts::mark_sharding(x, {"data"});  // the same again: nothing
   ts::clear_sharding(x);           // replicated again
   ts::mark_sharding(x, {ts::none, "model"});
-  EXPECT_EQ(ts::layout_text(x), "f32[6,8]{-,model}");
+  EXPECT_EQ(ts::sharded_type_text(x), "f32[6,8]{-,model}");
   const auto again = [&] { ts::mark_sharding(x, {"data"}); };
   tessera_test::expect_error(ts::errc::annotation, again,
                              "[mark_sharding] existing annotation must be cleared first: f32[6,8]{-,model} on "

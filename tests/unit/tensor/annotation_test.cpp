@@ -32,7 +32,7 @@ TEST(annotation, a_mark_lays_a_replicated_tensor_out) {
   ts::CommunicationScope scope;
   const auto& same = ts::mark_sharding(x, {"x", "y"});
   EXPECT_EQ(&same, &x);
-  EXPECT_EQ(ts::layout_text(x), "i32[5,4]{x,y}");
+  EXPECT_EQ(ts::sharded_type_text(x), "i32[5,4]{x,y}");
   EXPECT_EQ(ts::to_host(x), counted(20));
   EXPECT_EQ(scope.wire_bytes(), 0);
 }
@@ -50,16 +50,16 @@ TEST(annotation, an_axis_of_size_1_splits_nothing) {
   const ts::Mesh one({{"data", 1}, {"model", 8}});
   ts::CommunicationScope scope({.wire_bytes = 0, .collectives = 0, .forbid_implicit_reshards = true});
   auto x = ts::shard(counted(80), {10, 8}, one, {"data"});
-  EXPECT_EQ(ts::layout_text(x), "i32[10,8]{data,-}");
+  EXPECT_EQ(ts::sharded_type_text(x), "i32[10,8]{data,-}");
   ts::mark_sharding(x, {ts::none, "model"});
-  EXPECT_EQ(ts::layout_text(x), "i32[10,8]{-,model}");
+  EXPECT_EQ(ts::sharded_type_text(x), "i32[10,8]{-,model}");
   ts::mark_sharding(x, {"data", "model"});
-  EXPECT_EQ(ts::layout_text(x), "i32[10,8]{data,model}");
+  EXPECT_EQ(ts::sharded_type_text(x), "i32[10,8]{data,model}");
   const auto other = [&] { ts::mark_sharding(x, {"model"}); };
   expect_error(ts::errc::annotation, other, "must be cleared first: i32[10,8]{data,model}");
   const auto y = ts::shard(counted(80), {10, 8}, one, {ts::none, "model"});
-  EXPECT_TRUE(ts::same_layout(x, y));
-  EXPECT_EQ(ts::layout_hash(x), ts::layout_hash(y));
+  EXPECT_TRUE(ts::same_sharded_type(x, y));
+  EXPECT_EQ(ts::sharded_type_hash(x), ts::sharded_type_hash(y));
   EXPECT_TRUE(ts::all_equal(x, y));
   EXPECT_EQ(ts::to_host(ts::reshard(x, {ts::none, {"model", "data"}})), counted(80));
 
@@ -68,8 +68,8 @@ TEST(annotation, an_axis_of_size_1_splits_nothing) {
     return std::tuple(moved, ts::sum<0>(ts::with_sharding(a - b, {"data", "model"})));
   });
   const auto [moved, total] = f(x, y);
-  EXPECT_EQ(ts::layout_text(moved), "i32[8,10]{model,data}");
-  EXPECT_EQ(ts::layout_text(total), "i32[8]{model}");
+  EXPECT_EQ(ts::sharded_type_text(moved), "i32[8,10]{model,data}");
+  EXPECT_EQ(ts::sharded_type_text(total), "i32[8]{model}");
   const auto [again, same] = f(y, x);
   EXPECT_EQ((f.cache_statistics<ts::ShardedTensor<int, 2>, ts::ShardedTensor<int, 2>>().misses), 1)
       << "one plan for all that means the same";
@@ -83,13 +83,13 @@ TEST(annotation, another_mark_is_an_error_until_the_first_is_cleared) {
   expect_error(ts::errc::annotation, again,
                "[mark_sharding] existing annotation must be cleared first: i32[5,4]{x,-} on mesh(x=2,y=3) to {-,y} on "
                "mesh(x=2,y=3) at annotation_test.cpp:");
-  EXPECT_EQ(ts::layout_text(x), "i32[5,4]{x,-}");
+  EXPECT_EQ(ts::sharded_type_text(x), "i32[5,4]{x,-}");
   EXPECT_EQ(&ts::clear_sharding(x), &x);
   EXPECT_TRUE(ts::sharding(x).is_replicated());
   again();
-  EXPECT_EQ(ts::layout_text(x), "i32[5,4]{-,y}");
+  EXPECT_EQ(ts::sharded_type_text(x), "i32[5,4]{-,y}");
   EXPECT_EQ(ts::to_host(x), counted(20));
-  EXPECT_EQ(ts::layout_text(copy), "i32[5,4]{x,-}") << "a copy is a value of its own";
+  EXPECT_EQ(ts::sharded_type_text(copy), "i32[5,4]{x,-}") << "a copy is a value of its own";
 }
 
 TEST(annotation, a_replicated_tensor_may_go_to_another_mesh) {
@@ -116,13 +116,13 @@ TEST(annotation, manual_arrays_are_the_shards) {
   const ts::LocalTensor<int, 2> doubled(mesh, [&](int device) {
     std::vector<int> values;
     for (const int value : local.values(device)) values.push_back(2 * value);
-    return ts::LocalTensor<int, 2>::piece(local.shape(device), values);
+    return ts::LocalTensor<int, 2>::array(local.shape(device), values);
   });
   const auto y = ts::disable_manual_sharding(doubled, {"x"}, {5, 4});
   std::vector<int> wanted = counted(20);
   for (int& value : wanted) value *= 2;
   EXPECT_EQ(ts::to_host(y), wanted);
-  EXPECT_EQ(ts::layout_text(y), "i32[5,4]{x,-}");
+  EXPECT_EQ(ts::sharded_type_text(y), "i32[5,4]{x,-}");
 }
 
 TEST(annotation, manual_mistakes_are_named) {
@@ -139,7 +139,7 @@ TEST(annotation, manual_mistakes_are_named) {
       "[disable_manual_sharding] shape on device 0: i32[3,4], and its shard [0:4,0:4] of i32[8,4]{x,-} is "
       "i32[4,4] at annotation_test.cpp:");
   const ts::LocalTensor<int, 2> differing(mesh, [&](int device) {
-    return ts::LocalTensor<int, 2>::piece({1, 2}, std::vector<int>{device, device});
+    return ts::LocalTensor<int, 2>::array({1, 2}, std::vector<int>{device, device});
   });
   expect_error(
       ts::errc::host_data,

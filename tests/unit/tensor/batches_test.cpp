@@ -41,7 +41,7 @@ TEST(batches, rows_of_random_layouts) {
     const auto y = ts::rows_of(x, range);
     const std::int64_t row = layout.shape[1] * layout.shape[2];
     const std::vector<int> expected(values.begin() + range.begin * row, values.begin() + range.end * row);
-    ASSERT_EQ(ts::to_host(y), expected) << ts::layout_text(x);
+    ASSERT_EQ(ts::to_host(y), expected) << ts::sharded_type_text(x);
     ASSERT_EQ(ts::sharding(y), ts::sharding(x));
     ASSERT_EQ(ts::shape(y)[0], range.size());
   }

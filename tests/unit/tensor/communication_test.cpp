@@ -283,7 +283,7 @@ TEST(communication, a_reshard_moves_the_least_there_is) {
     const std::vector<std::int64_t> best = search.costs_from(from);
     for (std::size_t i = 0; i < best.size(); ++i) {
       if (ts::lies_alike(search.states()[i], to)) {
-        EXPECT_EQ(scope.wire_bytes(), best[i]) << ts::layout_text(x) << " to " << ts::layout_text(y);
+        EXPECT_EQ(scope.wire_bytes(), best[i]) << ts::sharded_type_text(x) << " to " << ts::sharded_type_text(y);
       }
     }
   }

@@ -65,10 +65,10 @@ TEST(compare, tensors_that_lie_alike_need_no_communication) {
 
 TEST(compare, layouts_have_a_hash) {
   const auto x = ts::ones<float>({6, 6}, mesh, {"x", "y"}), same = ts::zeros<float>({6, 6}, mesh, {"x", "y"});
-  EXPECT_TRUE(ts::same_layout(x, same));
-  EXPECT_EQ(ts::layout_hash(x), ts::layout_hash(same));
+  EXPECT_TRUE(ts::same_sharded_type(x, same));
+  EXPECT_EQ(ts::sharded_type_hash(x), ts::sharded_type_hash(same));
   const auto differs = [&](const auto& y) {
-    return !ts::same_layout(x, y) && ts::layout_hash(x) != ts::layout_hash(y);
+    return !ts::same_sharded_type(x, y) && ts::sharded_type_hash(x) != ts::sharded_type_hash(y);
   };
   EXPECT_TRUE(differs(ts::ones<float>({6, 6}, mesh, {"y", "x"})));
   EXPECT_TRUE(differs(ts::ones<float>({6, 6}, mesh, {{"x", "y"}})));
@@ -119,7 +119,7 @@ TEST(load_local_shards, replaces_the_elements) {
   const auto other = ts::shard(values, {5, 4}, mesh, {"x"});
   ts::load_local_shards(x, ts::local_shards(other));
   EXPECT_EQ(ts::to_host(x), values);
-  EXPECT_TRUE(ts::same_layout(x, copy));
+  EXPECT_TRUE(ts::same_sharded_type(x, copy));
   EXPECT_EQ(ts::to_host(copy), std::vector<int>(20, 0));
 
   std::vector<ts::LocalShard<int, 2>> few;
@@ -140,7 +140,7 @@ TEST(full_tensor, is_on_every_device) {
   EXPECT_EQ(ts::local_shards(whole)[5].data.size(), 7u);
   EXPECT_EQ(&ts::storage_of(ts::full_tensor(whole)), &ts::storage_of(whole));
   const auto like = ts::zeros<int>({7}, mesh, {"x"});
-  EXPECT_TRUE(ts::same_layout(ts::reshard(x, ts::sharding(like)), like));
+  EXPECT_TRUE(ts::same_sharded_type(ts::reshard(x, ts::sharding(like)), like));
   ts::Sharding partial = ts::replicated(1);
   partial.unreduced = 1;
   expect_error(

@@ -22,7 +22,7 @@ template <class T, int Rank> void round_trip(std::mt19937& random) {
   std::vector<T> values;
   for (std::int64_t i = 0; i < ts::volume(layout.shape); ++i) values.push_back(static_cast<T>(random() % 251));
   const auto x = ts::shard<Rank>(values, layout.shape, layout.mesh, layout.spec);
-  ASSERT_EQ(ts::to_host(x), values) << ts::layout_text(x) << " on " << layout.mesh.text();
+  ASSERT_EQ(ts::to_host(x), values) << ts::sharded_type_text(x) << " on " << layout.mesh.text();
 
   // Every device holds the elements of its box, found by plain loops.
   const ts::TensorStorage& storage = ts::storage_of(x);

@@ -64,12 +64,12 @@ f32[3,2]{data,-} on mesh(data=2,model=2)
   ts::size(small);              // 6
   ts::sharding(small);          // dim 0 over axis 0
   ts::mesh(small);              // mesh
-  ts::layout_text(small);       // "f32[3,2]{data,-}"
+  ts::sharded_type_text(small);       // "f32[3,2]{data,-}"
   EXPECT_EQ(ts::shape(small), (ts::Shape{3, 2}));
   EXPECT_EQ(ts::size(small), 6);
   EXPECT_EQ(ts::sharding(small).dims[0], ts::AxisList{0});
   EXPECT_EQ(ts::mesh(small), mesh);
-  EXPECT_EQ(ts::layout_text(small), "f32[3,2]{data,-}");
+  EXPECT_EQ(ts::sharded_type_text(small), "f32[3,2]{data,-}");
 
   std::vector<float> host = ts::to_host(small);      // row-major
   std::vector<double> buffer(12 * 64);
@@ -106,10 +106,10 @@ device 3, replica 1, [2:3,0:2], 2 elements
   });
   EXPECT_EQ(ts::to_host(again), (std::vector<float>{1, 2.5, 3, 4.25, 7, 8}));
   ts::all_equal(again, small);    // false: the same shape and elements, in any sharding?
-  ts::same_layout(again, small);  // true: element type, shape, mesh and sharding
-  ts::layout_hash(again);         // the same for tensors of one layout
+  ts::same_sharded_type(again, small);  // true: element type, shape, mesh and sharding
+  ts::sharded_type_hash(again);         // the same for tensors of one sharded type
   EXPECT_FALSE(ts::all_equal(again, small));
-  EXPECT_TRUE(ts::same_layout(again, small));
+  EXPECT_TRUE(ts::same_sharded_type(again, small));
 
   auto columns = ts::reshard(small, {ts::none, "model"});              // the same value, split by columns
   auto moved = ts::reshard(small, ts::Mesh({{"x", 3}}), {"x"});        // on another mesh

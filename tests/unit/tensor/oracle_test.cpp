@@ -309,7 +309,7 @@ TEST(oracle, fused_steps_run_whether_or_not_an_argument_is_given_up) {
   EXPECT_EQ(ts::to_host(update(w(), x, g)), want);
 }
 
-// Row values between passes, partial values, and scans of split dims: products round by their size.
+// Row values between passes, partial values, and cumulative sums of split dims: products round by their size.
 TEST(oracle, products_are_followed_as_sums_are) {
   constexpr auto program = ts::compile([](const auto& x) {
     const auto near = x * 0.5 + 1.0;

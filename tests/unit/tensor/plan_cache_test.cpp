@@ -23,8 +23,8 @@
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/steps/attention_step.hpp>
 #include <tessera/runtime/steps/contraction_step.hpp>
+#include <tessera/runtime/steps/data_movement_step.hpp>
 #include <tessera/runtime/steps/indexed_step.hpp>
-#include <tessera/runtime/steps/layout_step.hpp>
 #include <tessera/runtime/steps/random_step.hpp>
 #include <tessera/runtime/steps/repeat_step.hpp>
 #include <tessera/tensor/compile.hpp>
@@ -239,7 +239,7 @@ TEST(Steps, NameTheInstructionSetOfTheirUnit) {
   const std::string isa = TESSERA_TEST_NAME_OF(TESSERA_ISA);
   for (const std::type_info* type :
        {&typeid(rt::ContractionStep<ts::DTypeSet{1}>), &typeid(rt::AttentionStep<ts::DTypeSet{1}>),
-        &typeid(rt::FusedStep), &typeid(rt::LayoutStep), &typeid(rt::IndexedStep), &typeid(rt::RandomStep),
+        &typeid(rt::FusedStep), &typeid(rt::DataMovementStep), &typeid(rt::IndexedStep), &typeid(rt::RandomStep),
         &typeid(rt::ReshardStep), &typeid(rt::ReshardPlan), &typeid(rt::RepeatStep)})
     EXPECT_NE(std::string(type->name()).find(isa), std::string::npos) << type->name();
 }

@@ -41,8 +41,8 @@ template <class T> void equal_on_every_mesh(const ts::Shape& shape) {
     const ts::PartitionSpec spec = ts::spec_of(tessera_test::random_sharding(random, mesh, 3, false), mesh);
     const auto normal = ts::normal<T, 3>(key, shape, mesh, spec, T(0.1), T(0.7));
     const auto uniform = ts::uniform<T, 3>(key, shape, mesh, spec, T(-0.3), T(2.1));
-    ASSERT_EQ(ts::to_host(normal), plain_normal) << ts::layout_text(normal);
-    ASSERT_EQ(ts::to_host(uniform), plain_uniform) << ts::layout_text(uniform);
+    ASSERT_EQ(ts::to_host(normal), plain_normal) << ts::sharded_type_text(normal);
+    ASSERT_EQ(ts::to_host(uniform), plain_uniform) << ts::sharded_type_text(uniform);
     sharded += ts::storage_of(normal).shard_count() > 1;
   }
   EXPECT_GT(sharded, 50);

@@ -27,7 +27,7 @@ TEST(reshard, the_value_stays_on_every_layout_and_mesh) {
       const auto y = ts::reshard(x, mesh, spec);
       ASSERT_EQ(ts::mesh(y), mesh);
       ASSERT_EQ(ts::sharding(y), ts::resolve(spec, mesh, 2));
-      ASSERT_EQ(ts::to_host(y), values) << ts::layout_text(x) << " to " << ts::layout_text(y);
+      ASSERT_EQ(ts::to_host(y), values) << ts::sharded_type_text(x) << " to " << ts::sharded_type_text(y);
     }
   }
 }

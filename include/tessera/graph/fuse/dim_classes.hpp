@@ -25,7 +25,7 @@ class DimClasses {
   }
 
   /// The class of a dim; -1 for a dim of static extent 1.
-  constexpr std::int32_t of(int id, int dim) const { return graph_[id].is_unit(dim) ? -1 : find(slot(id, dim)); }
+  constexpr std::int32_t of(int id, int dim) const { return graph_[id].is_singleton(dim) ? -1 : find(slot(id, dim)); }
 
  private:
   GraphView graph_;
@@ -52,7 +52,7 @@ class DimClasses {
       const Node& from = graph_.nodes[operand];
       const int own = id * max_rank + node.rank - from.rank;
       for (int d = 0; d < from.rank; ++d)
-        if ((from.unit >> d & 1) == 0) unify(operand * max_rank + d, own + d);
+        if ((from.singletons >> d & 1) == 0) unify(operand * max_rank + d, own + d);
     }
   }
 

@@ -41,7 +41,7 @@ constexpr UnitOperand aligned_operand(const GraphView& graph, int id, int space_
   operand.node = id;
   for (int d = 0; d < space_rank; ++d) {
     const int own = aligned_dim(space_rank, form, graph[id].rank, d);
-    if (own >= 0 && !graph[id].is_unit(own)) operand.dim_at[d] = static_cast<std::int8_t>(own);
+    if (own >= 0 && !graph[id].is_singleton(own)) operand.dim_at[d] = static_cast<std::int8_t>(own);
   }
   return operand;
 }
@@ -147,7 +147,7 @@ class UnitWriter {
     made.accumulates = !read_inside(group, id);
     for (int d = 0; d < group.rank; ++d) {
       const int own = aligned_dim(group.rank, form_in_row(group, operand), graph_[operand].rank, d);
-      if (own < 0 || reduced.has(own) || graph_[operand].is_unit(own)) continue;
+      if (own < 0 || reduced.has(own) || graph_[operand].is_singleton(own)) continue;
       int at = own;
       if (!reduced.keep)
         for (int e = 0; e < own; ++e) at -= reduced.has(e) ? 1 : 0;

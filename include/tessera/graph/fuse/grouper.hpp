@@ -39,18 +39,18 @@ class Grouper {
 
   /// `spaces`: the iteration spaces of the nodes; null: computed here.
   constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
-      : graph_(graph), places_(count(graph.size)), groups_(count(graph.size)), dependencies_(graph.size),
-        scratch_(2 * count(graph.size)), place_(places_.data()), group_(groups_.data()) {
+      : graph_(graph), states_(count(graph.size)), groups_(count(graph.size)), dependencies_(graph.size),
+        scratch_(2 * count(graph.size)), state_(states_.data()), group_(groups_.data()) {
     if (spaces != nullptr) {
-      for (int id = 0; id < graph.size; ++id) place_[id].space = spaces[id];
+      for (int id = 0; id < graph.size; ++id) state_[id].space = spaces[id];
     } else {
       const Growable<Space> own = node_spaces(graph);
-      for (int id = 0; id < graph.size; ++id) place_[id].space = own.data()[id];
+      for (int id = 0; id < graph.size; ++id) state_[id].space = own.data()[id];
     }
     describe_nodes();
     list_reads();
     find_additions();
-    for (int id = 0; id < graph.size; ++id) place(id);
+    for (int id = 0; id < graph.size; ++id) assign(id);
     merge_readers();
   }
   Grouper(const Grouper&) = delete;
@@ -61,11 +61,11 @@ class Grouper {
     Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order.size())};
     NodeGroup* const nodes = made.nodes.data();
     for (int id = 0; id < graph_.size; ++id) {
-      const Place& own = place_[id];
+      const NodeState& own = state_[id];
       nodes[id] = own;
       nodes[id].leaves = leaves_group(own);
       nodes[id].whole_input = own.kind == OpKind::reduction && own.group >= 0 &&
-                              place_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space;
+                              state_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space;
     }
     GroupMembers* next = made.groups.data();
     for (std::int32_t g : order) {
@@ -77,7 +77,7 @@ class Grouper {
 
  private:
   /// The state of one node.
-  struct Place : NodeGroup {
+  struct NodeState : NodeGroup {
     Space space;
     std::int32_t uses = 0;
     std::int32_t absorbed = -1;  ///< of an einsum: the addition that absorbs it
@@ -88,102 +88,102 @@ class Grouper {
   };
 
   GraphView graph_;
-  Growable<Place> places_;
+  Growable<NodeState> states_;
   Growable<Group> groups_;
   Dependencies dependencies_;
   Growable<std::int32_t> reads_, readers_;
   Growable<std::int32_t> scratch_;  // two integers per node; all 0 between uses
-  // places_ and groups_ as raw pointers, which cost no calls.
-  Place* place_;
+  // states_ and groups_ as raw pointers, which cost no calls.
+  NodeState* state_;
   Group* group_;
   std::int32_t merges_ = 0;
   std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that could not be merged, and merges_ at that time
 
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
-  constexpr Place& at(int id) { return place_[id]; }
-  constexpr const Place& at(int id) const { return place_[id]; }
+  constexpr NodeState& at(int id) { return state_[id]; }
+  constexpr const NodeState& at(int id) const { return state_[id]; }
 
-  constexpr bool leaves_group(const Place& own) const {
+  constexpr bool leaves_group(const NodeState& own) const {
     if (own.is_output) return true;
     const std::int32_t* const readers = readers_.data();
     for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
-      if (place_[readers[r]].group != own.group) return true;
+      if (state_[readers[r]].group != own.group) return true;
     return false;
   }
 
   constexpr void describe_nodes() {
-    Place* const places = places_.data();
+    NodeState* const states = states_.data();
     for (int id = 0; id < graph_.size; ++id) {
-      Place& place = places[id];
+      NodeState& state = states[id];
       const Node& node = graph_.nodes[id];
       const OpRow& row = row_of(node);
-      place.kind = row.kind;
-      place.shape_only = row.shape_only;
+      state.kind = row.kind;
+      state.shape_only = row.shape_only;
       const std::int32_t* const operands = graph_.operands + node.first;
       const bool is_source = row.host_source != HostSource::no;
       bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
       const bool computed = host && !is_source;
       for (int i = 0; i < node.arity; ++i)
         if (operands[i] >= 0) {
-          ++places[operands[i]].uses;
-          host = host && (!computed || places[operands[i]].host);
+          ++states[operands[i]].uses;
+          host = host && (!computed || states[operands[i]].host);
         }
-      place.host = host;
+      state.host = host;
     }
     for (int k = 0; k < graph_.output_count; ++k)
       if (const int id = graph_.outputs[k]; id >= 0) {
-        ++places[id].uses;
-        places[id].is_output = true;
+        ++states[id].uses;
+        states[id].is_output = true;
       }
   }
 
   constexpr void list_reads() {
-    Place* const places = place_;
+    NodeState* const states = state_;
     std::size_t most = 0;
     for (int id = 0; id < graph_.size; ++id) most += graph_.nodes[id].arity;
     reads_ = Growable<std::int32_t>(most);
     std::int32_t* const reads = reads_.data();
     std::int32_t next = 0;
     for (int id = 0; id < graph_.size; ++id) {
-      Place& place = places[id];
+      NodeState& state = states[id];
       const Node& node = graph_.nodes[id];
       const std::int32_t* const operands = graph_.operands + node.first;
-      place.first_read = next;
+      state.first_read = next;
       for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && !has_operand(place.shape_only, i) && !places[operands[i]].host)
-          ++places[reads[next++] = operands[i]].last_reader;
-      place.last_read = next;
+        if (operands[i] >= 0 && !has_operand(state.shape_only, i) && !states[operands[i]].host)
+          ++states[reads[next++] = operands[i]].last_reader;
+      state.last_read = next;
     }
     // At this point last_reader is the number of readers.
     next = 0;
     for (int id = 0; id < graph_.size; ++id) {
-      next += places[id].last_reader;
-      places[id].first_reader = places[id].last_reader = next - places[id].last_reader;
+      next += states[id].last_reader;
+      states[id].first_reader = states[id].last_reader = next - states[id].last_reader;
     }
     readers_ = Growable<std::int32_t>(most);
     std::int32_t* const readers = readers_.data();
     for (int id = 0; id < graph_.size; ++id)
-      for (std::int32_t r = places[id].first_read; r < places[id].last_read; ++r)
-        readers[places[reads[r]].last_reader++] = id;
+      for (std::int32_t r = states[id].first_read; r < states[id].last_read; ++r)
+        readers[states[reads[r]].last_reader++] = id;
   }
 
   constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
 
   // In a sum of two products, the second product is added to the first in place, without a kernel for the sum.
   constexpr void find_additions() {
-    Place* const places = places_.data();
+    NodeState* const states = states_.data();
     const Node* const nodes = graph_.nodes;
     for (int id = 0; id < graph_.size; ++id) {
       if (!row_of(nodes[id]).adds || !is_floating(nodes[id].dtype)) continue;
-      for (int i = 1; i >= 0 && places[id].addition < 0; --i) {
+      for (int i = 1; i >= 0 && states[id].addition < 0; --i) {
         const int product = graph_.operands[nodes[id].first + i], base = graph_.operands[nodes[id].first + 1 - i];
-        const bool fits = is_product(product) && places[product].uses == 1 && places[base].uses == 1 &&
-                          places[base].absorbed < 0 && places[product].absorbed < 0 &&
-                          (is_product(base) || places[base].addition >= 0) &&
-                          places[product].space == places[base].space;
+        const bool fits = is_product(product) && states[product].uses == 1 && states[base].uses == 1 &&
+                          states[base].absorbed < 0 && states[product].absorbed < 0 &&
+                          (is_product(base) || states[base].addition >= 0) &&
+                          states[product].space == states[base].space;
         if (!fits) continue;
-        places[id].addition = product;
-        places[product].absorbed = id;
+        states[id].addition = product;
+        states[product].absorbed = id;
       }
     }
   }
@@ -203,8 +203,8 @@ class Grouper {
            nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
   }
 
-  constexpr void place(int id) {
-    Place& own = at(id);
+  constexpr void assign(int id) {
+    NodeState& own = at(id);
     const Node& node = graph_.nodes[id];
     if (own.host || node.is_argument()) return;
     if (node.is_projection()) {
@@ -241,7 +241,7 @@ class Grouper {
     made.uniforms = node.arity - made.inputs;
     const std::int32_t* const reads = reads_.data();
     for (std::int32_t r = own.first_read; r < own.last_read; ++r) {
-      const Place& operand = place_[reads[r]];
+      const NodeState& operand = state_[reads[r]];
       if (operand.group >= 0 && operand.group != own.group && group_[operand.group].fused &&
           operand.form != SpaceForm::reduced)
         merge(own.group, operand.group);
@@ -256,13 +256,13 @@ class Grouper {
     const Node& node = graph_.nodes[id];
     const OpRow& row = row_of(node);
     if (row.joins_operand >= 0) {
-      const Place& operand = at(graph_.operands[node.first + row.joins_operand]);
+      const NodeState& operand = at(graph_.operands[node.first + row.joins_operand]);
       if (row_of(graph_.nodes[graph_.operands[node.first + row.joins_operand]]).unit == row.unit &&
           readers_.data()[operand.first_reader] == id)
         return operand.group;
     }
     if (row.joins == nullptr) return -1;
-    const Place& operand = at(graph_.operands[node.first]);
+    const NodeState& operand = at(graph_.operands[node.first]);
     for (std::int32_t r = operand.first_reader; r < operand.last_reader; ++r) {
       const int other = readers_.data()[r];
       if (other >= id || graph_.nodes[other].op != node.op) continue;
@@ -282,10 +282,10 @@ class Grouper {
     add_dependencies(g, at(id));
   }
 
-  constexpr void add_dependencies(int g, const Place& own) {
+  constexpr void add_dependencies(int g, const NodeState& own) {
     const std::int32_t* const reads = reads_.data();
     for (std::int32_t r = own.first_read; r < own.last_read; ++r)
-      if (const int other = place_[reads[r]].group; other >= 0 && other != g && !dependencies_.reaches(g, other))
+      if (const int other = state_[reads[r]].group; other >= 0 && other != g && !dependencies_.reaches(g, other))
         dependencies_.depend(g, other);
   }
   /// Whether group a depends on group b through a third group. Looks at the operands of a's members or at the readers
@@ -296,27 +296,27 @@ class Grouper {
     const std::size_t words = dependencies_.words(), word = count(b) / 64;
     if (group_[a].count <= group_[b].count) {
       const std::int32_t* const reads = reads_.data();
-      for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
-        for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
-          if (const int t = place_[reads[r]].group;
+      for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next)
+        for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
+          if (const int t = state_[reads[r]].group;
               t >= 0 && t != a && t != b && (sets[words * static_cast<std::size_t>(t) + word] >> (b % 64) & 1) != 0)
             return true;
       return false;
     }
     const std::uint64_t* const from_a = dependencies_.of(a);
     const std::int32_t* const readers = readers_.data();
-    for (std::int32_t id = group_[b].first; id >= 0; id = place_[id].next)
-      for (std::int32_t r = place_[id].first_reader; r < place_[id].last_reader; ++r)
-        if (const int t = place_[readers[r]].group; t >= 0 && t != a && t != b && (from_a[t / 64] >> (t % 64) & 1) != 0)
+    for (std::int32_t id = group_[b].first; id >= 0; id = state_[id].next)
+      for (std::int32_t r = state_[id].first_reader; r < state_[id].last_reader; ++r)
+        if (const int t = state_[readers[r]].group; t >= 0 && t != a && t != b && (from_a[t / 64] >> (t % 64) & 1) != 0)
           return true;
     return false;
   }
   /// Whether a member of a reads a member of b that has the form `reduced`.
   constexpr bool reads_reduced(int a, int b) const {
     const std::int32_t* const reads = reads_.data();
-    for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next)
-      for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r)
-        if (const Place& operand = place_[reads[r]]; operand.group == b && operand.form == SpaceForm::reduced)
+    for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next)
+      for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
+        if (const NodeState& operand = state_[reads[r]]; operand.group == b && operand.form == SpaceForm::reduced)
           return true;
     return false;
   }
@@ -324,12 +324,12 @@ class Grouper {
   /// elementwise operation behind them: in x / sum<1>(x) of a square x, row i would be divided by the sum of column i.
   constexpr bool reads_misaligned(int a, int b) const {
     const std::int32_t* const reads = reads_.data();
-    for (std::int32_t id = group_[a].first; id >= 0; id = place_[id].next) {
-      if (place_[id].kind == OpKind::reduction) continue;
+    for (std::int32_t id = group_[a].first; id >= 0; id = state_[id].next) {
+      if (state_[id].kind == OpKind::reduction) continue;
       const Node& node = graph_.nodes[id];
-      for (std::int32_t r = place_[id].first_read; r < place_[id].last_read; ++r) {
+      for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r) {
         const Node& operand = graph_.nodes[reads[r]];
-        if (place_[reads[r]].group == b && operand.rank < node.rank && operand.unit != (1u << operand.rank) - 1)
+        if (state_[reads[r]].group == b && operand.rank < node.rank && operand.singletons != (1u << operand.rank) - 1)
           return true;
       }
     }
@@ -391,13 +391,13 @@ class Grouper {
     }
     if (a.row_reductions + b.row_reductions >= max_row_passes && row_passes(own, other) > max_row_passes) return false;
     if (a_form != SpaceForm::element)
-      for (std::int32_t id = a.first; id >= 0; id = place_[id].next) place_[id].form = a_form;
+      for (std::int32_t id = a.first; id >= 0; id = state_[id].next) state_[id].form = a_form;
     if (b_form != SpaceForm::element)
-      for (std::int32_t id = b.first; id >= 0; id = place_[id].next) place_[id].form = b_form;
+      for (std::int32_t id = b.first; id >= 0; id = state_[id].next) state_[id].form = b_form;
     // The older group is kept, so that groups stay in the order of their creation.
     const int kept = own < other ? own : other, gone = own < other ? other : own;
     Group &to = group_[kept], &from = group_[gone];
-    for (std::int32_t id = from.first; id >= 0; id = place_[id].next) place_[id].group = kept;
+    for (std::int32_t id = from.first; id >= 0; id = state_[id].next) state_[id].group = kept;
     to.space = space;
     to.has_reduced = to.has_reduced || from.has_reduced;
     to.all_elements = whole;
@@ -437,16 +437,16 @@ class Grouper {
     for (int g = 0; g < dependencies_.count(); ++g) {
       if (!dependencies_.is_alive(g) || !group_[g].fused) continue;
       int members = 0;
-      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) list[members++] = id;
+      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) list[members++] = id;
       for (int m = 0; m < members; ++m) {
-        const Place& place = place_[list[m]];
-        for (std::int32_t r = place.first_read; r < place.last_read; ++r) {
+        const NodeState& state = state_[list[m]];
+        for (std::int32_t r = state.first_read; r < state.last_read; ++r) {
           const int operand = reads[r];
-          if (place_[operand].group == place.group || !(place_[operand].space == group_[place.group].space)) continue;
+          if (state_[operand].group == state.group || !(state_[operand].space == group_[state.group].space)) continue;
           std::int32_t& first = first_reader[operand];
-          if (first > 0 && place_[first - 1].group != place.group &&
-              group_[place_[first - 1].group].space == group_[place.group].space)
-            merge(place.group, place_[first - 1].group);
+          if (first > 0 && state_[first - 1].group != state.group &&
+              group_[state_[first - 1].group].space == group_[state.group].space)
+            merge(state.group, state_[first - 1].group);
           if (first == 0) first = list[m] + 1;
         }
       }
@@ -466,22 +466,22 @@ class Grouper {
     const auto members = [&](bool count) {
       for (int g : {own, other}) {
         const SpaceForm joint = g == own ? a_form : b_form;
-        for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) {
-          const Place& place = place_[id];
+        for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) {
+          const NodeState& state = state_[id];
           const Node& node = graph_.nodes[id];
           const std::int32_t* const operands = graph_.operands + node.first;
           for (int i = node.arity - 1; i >= 0; --i) {
             const int operand = operands[i];
-            if (operand < 0 || has_operand(place.shape_only, i)) continue;
-            const Place& from = place_[operand];
+            if (operand < 0 || has_operand(state.shape_only, i)) continue;
+            const NodeState& from = state_[operand];
             if (!from.host && (from.group == own || from.group == other)) continue;
             if (!count) {
               seen[operand] = 0;
               continue;
             }
-            const bool squeezed = place.kind == OpKind::reduction
+            const bool squeezed = state.kind == OpKind::reduction
                                       ? graph_.nodes[operand].rank != rank
-                                      : (joint == SpaceForm::element ? place.form : joint) == SpaceForm::squeezed;
+                                      : (joint == SpaceForm::element ? state.form : joint) == SpaceForm::squeezed;
             const int bit = squeezed ? 2 : 1;
             if ((seen[operand] & bit) != 0) continue;
             (from.host ? needs.uniforms : needs.loads) += from.host && seen[operand] != 0 ? 0 : 1;
@@ -502,11 +502,11 @@ class Grouper {
     int outside = 0;
     const std::int32_t* const readers = readers_.data();
     for (int g : {own, other})
-      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) {
-        const Place& place = place_[id];
-        bool read = place.is_output;
-        for (std::int32_t r = place.first_reader; r < place.last_reader && !read; ++r) {
-          const int by = place_[readers[r]].group;
+      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) {
+        const NodeState& state = state_[id];
+        bool read = state.is_output;
+        for (std::int32_t r = state.first_reader; r < state.last_reader && !read; ++r) {
+          const int by = state_[readers[r]].group;
           read = by != own && by != other;
         }
         outside += read ? 1 : 0;
@@ -530,7 +530,7 @@ class Grouper {
       if (own_passes > most) most = own_passes;
     }
     for (int g : {own, other})
-      for (std::int32_t id = group_[g].first; id >= 0; id = place_[id].next) passes[id] = 0;
+      for (std::int32_t id = group_[g].first; id >= 0; id = state_[id].next) passes[id] = 0;
     return most + 1;
   }
 };

@@ -66,7 +66,7 @@ class FusedWriter {
   constexpr SpaceForm form(int id) const {
     const Node& node = graph_[id];
     const Node& space = graph_[unit_.space];
-    if (node.rank == space.rank && node.unit == space.unit) return SpaceForm::element;
+    if (node.rank == space.rank && node.singletons == space.singletons) return SpaceForm::element;
     return node.rank == space.rank ? SpaceForm::row : SpaceForm::squeezed;
   }
   constexpr SpaceForm operand_form(int id, int operand) const {
@@ -156,7 +156,7 @@ class FusedWriter {
       store.reduction = row_of(graph_[output.node]).reduction;
       // The reduction is along the row if the operand extends there and the result does not.
       store.along_row = operand_form(output.node, operand) == SpaceForm::element && unit_.rank > 0 &&
-                        !graph_[operand].is_unit(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
+                        !graph_[operand].is_singleton(unit_.rank - 1) && output.dim_at[unit_.rank - 1] < 0;
     } else {
       store.kind = form_of_output(output.node) == SpaceForm::element ? StoreKind::element : StoreKind::row;
     }

@@ -76,7 +76,7 @@ struct Reduced {
   constexpr bool has(int dim) const { return (dims >> dim & 1) != 0; }
 };
 
-/// The dim along which slice, pad, concat, extent, iota, windows, scans and sorts work.
+/// The dim along which slice, pad, concat, extent, iota, windows, cumulative operations and sorts work.
 constexpr int dim_of(const Node& node) { return node.labels[0]; }
 constexpr Labels pack_dim(int dim) {
   Labels labels{};
@@ -101,12 +101,12 @@ constexpr bool keeps(NumberRule rule, DType type, double number) {
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
 }
 
-/// Attributes of a scan such as cumsum.
-struct Scan {
+/// Options of cumsum and cumprod, and attributes of their nodes.
+struct CumulativeOptions {
   bool reverse = false;    ///< from the last element to the first
   bool exclusive = false;  ///< each result combines the elements before it, without the element itself
 
-  static constexpr Scan of(const Node& node) { return {node.labels[1] != 0, node.labels[2] != 0}; }
+  static constexpr CumulativeOptions of(const Node& node) { return {node.labels[1] != 0, node.labels[2] != 0}; }
   constexpr Labels pack(int dim) const {
     Labels labels = pack_dim(dim);
     labels[1] = reverse ? 1 : 0;
@@ -170,7 +170,7 @@ constexpr Node projection_node(int output, const Node& type) {
   return {.op = Op::project,
           .dtype = type.dtype,
           .rank = type.rank,
-          .unit = type.unit,
+          .singletons = type.singletons,
           .value = static_cast<double>(output)};
 }
 
@@ -179,18 +179,18 @@ constexpr bool is_stacked_argument(const Node& node) { return node.is_argument()
 constexpr void set_stacked(Node& argument, bool stacked) { argument.labels[0] = stacked ? 1 : 0; }
 
 /// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
-enum class CotangentLayout : std::int8_t { alike, free, own_spec };
+enum class CotangentSharding : std::int8_t { alike, free, own_spec };
 
 /// A constraint: the index of its spec, how its cotangent is sharded, and the axes that it fixes, which another spec
 /// lists. Over all other axes the partitioner chooses.
 struct Constraint {
   std::int32_t spec = 0;
-  CotangentLayout cotangent = CotangentLayout::alike;
-  std::int8_t cotangent_spec = 0;  ///< for CotangentLayout::own_spec
+  CotangentSharding cotangent = CotangentSharding::alike;
+  std::int8_t cotangent_spec = 0;  ///< for CotangentSharding::own_spec
   std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
 
   static constexpr Constraint of(const Node& node) {
-    return {node.index(), static_cast<CotangentLayout>(node.labels[0]), node.labels[1],
+    return {node.index(), static_cast<CotangentSharding>(node.labels[0]), node.labels[1],
             static_cast<std::int8_t>(node.labels[2] - 1)};
   }
   constexpr void write(Node& node) const {

@@ -37,7 +37,7 @@ class Graph {
     const Words words = std::bit_cast<Words>(node.labels);
     const auto value = std::bit_cast<std::uint64_t>(node.value);
     std::uint64_t h = static_cast<std::uint64_t>(node.op) << 24 | static_cast<std::uint64_t>(node.dtype) << 16 |
-                      static_cast<std::uint64_t>(node.rank) << 8 | node.unit;
+                      static_cast<std::uint64_t>(node.rank) << 8 | node.singletons;
     // One expression a word: compilers count statements towards the limit on constant expressions.
     h = ((h * mix ^ value) * mix ^ words.a) * mix ^ (words.b * 31 + words.c);
     for (int i = 0; i < arity; ++i) h = (h ^ h >> 29 ^ static_cast<std::uint64_t>(begin[i] + 2)) * mix;
@@ -76,7 +76,8 @@ class Graph {
 
   constexpr bool same(const Node& x, const Node& y, const Words& words, std::uint64_t value,
                       const std::int32_t* begin) const {
-    if (x.op != y.op || x.dtype != y.dtype || x.rank != y.rank || x.unit != y.unit || x.arity != y.arity) return false;
+    if (x.op != y.op || x.dtype != y.dtype || x.rank != y.rank || x.singletons != y.singletons || x.arity != y.arity)
+      return false;
     const Words other = std::bit_cast<Words>(x.labels);
     if (other.a != words.a || other.b != words.b || other.c != words.c ||
         std::bit_cast<std::uint64_t>(x.value) != value)

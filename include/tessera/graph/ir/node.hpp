@@ -24,17 +24,17 @@ struct Node {
   Op op = Op::constant;  ///< by default a constant
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
-  std::uint8_t unit = 0;    ///< bit d: dim d has extent 1 in every call
-  std::uint16_t arity = 0;  ///< number of operands
-  bool derived = false;     ///< made by a gradient rule, not by the user's code
-  std::int32_t first = 0;   ///< index of the first operand in the graph's operand list; an absent operand is -1
+  std::uint8_t singletons = 0;  ///< bit d: dim d has extent 1 in every call
+  std::uint16_t arity = 0;      ///< number of operands
+  bool derived = false;         ///< made by a gradient rule, not by the user's code
+  std::int32_t first = 0;       ///< index of the first operand in the graph's operand list; an absent operand is -1
   Labels labels{};
   double value = 0;  ///< the value of a constant; the index of an argument, of a spec or of a body
   Source source{};
   std::uint64_t hash = 0;
   const OpRow* row = nullptr;  ///< the operation's row; set when the node is added to a graph
 
-  constexpr bool is_unit(int dim) const { return (unit >> dim & 1) != 0; }
+  constexpr bool is_singleton(int dim) const { return (singletons >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
 
   // Passes know these operations by name; everything else about an operation they read from its row.
@@ -47,11 +47,11 @@ struct Node {
 };
 
 /// An argument: a tensor leaf of the program's arguments, or in a body an operand of its repeat.
-constexpr Node argument_node(int index, DType dtype, int rank, unsigned unit = 0) {
+constexpr Node argument_node(int index, DType dtype, int rank, unsigned singletons = 0) {
   return {.op = Op::argument,
           .dtype = dtype,
           .rank = static_cast<std::uint8_t>(rank),
-          .unit = static_cast<std::uint8_t>(unit),
+          .singletons = static_cast<std::uint8_t>(singletons),
           .value = static_cast<double>(index)};
 }
 constexpr Node dim_node(int index) { return {.op = Op::dim, .dtype = DType::i64, .value = static_cast<double>(index)}; }
@@ -59,7 +59,9 @@ constexpr Node scalar_node(int index) {
   return {.op = Op::scalar, .dtype = DType::f64, .value = static_cast<double>(index)};
 }
 
-constexpr bool same_static_shape(const Node& x, const Node& y) { return x.rank == y.rank && x.unit == y.unit; }
+constexpr bool same_static_shape(const Node& x, const Node& y) {
+  return x.rank == y.rank && x.singletons == y.singletons;
+}
 
 /// A read-only graph: nodes in topological order.
 struct GraphView {

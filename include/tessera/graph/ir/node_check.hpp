@@ -40,7 +40,7 @@ constexpr bool same_type(const Node& x, const Node& y) { return same_static_shap
 /// Whether `stacked` has the type of x with a dim of layers in front.
 constexpr bool stacks(const Node& stacked, const Node& x) {
   return stacked.dtype == x.dtype && stacked.rank == x.rank + 1 &&
-         stacked.unit == static_cast<std::uint8_t>(x.unit << 1);
+         stacked.singletons == static_cast<std::uint8_t>(x.singletons << 1);
 }
 
 }  // namespace tessera

@@ -18,7 +18,7 @@ namespace detail {
 /// The type of a node, such as "f32[?,1]": a static extent of 1 is printed, other extents are not known yet.
 inline std::string type_text(const Node& node) {
   std::string text(name_of(node.dtype));
-  for (int d = 0; d < node.rank; ++d) text += concat_text(d == 0 ? "[" : ",", node.is_unit(d) ? "1" : "?");
+  for (int d = 0; d < node.rank; ++d) text += concat_text(d == 0 ? "[" : ",", node.is_singleton(d) ? "1" : "?");
   return node.rank == 0 ? text : text + "]";
 }
 inline std::string operation_text(const ProgramView& program, const GraphView& graph, int id) {

@@ -29,17 +29,17 @@ enum class OpKind : std::uint8_t {
 /// Kinds of units. A unit is what runs as one step: a fused group of nodes, or a single node.
 enum class UnitKind : std::uint8_t {
   fused,
-  contraction,  ///< an einsum, and an addition to its result
-  layout,       ///< moves elements: reshape, slice, pad, concat, ...
-  indexed,      ///< reads or adds rows at integer indices: embedding, index_add
+  contraction,    ///< an einsum, and an addition to its result
+  data_movement,  ///< moves elements: reshape, slice, pad, concat, ...
+  indexed,        ///< reads or adds rows at integer indices: embedding, index_add
   random,
   constraint,
   repeat,
-  attention,  ///< softmax(q k) v computed by tiles, and its gradients: up to three results, see attention_form.hpp
-  scan,       ///< cumulative sum and others along one dim
-  sort,       ///< the indices that sort one dim
-  fold,       ///< adds windows into one dim
-  along,      ///< reads or adds elements along one dim at integer indices: gather, scatter_add
+  attention,   ///< softmax(q k) v computed by tiles, and its gradients: up to three results, see attention_form.hpp
+  cumulative,  ///< cumulative sum and others along one dim
+  sort,        ///< the indices that sort one dim
+  fold,        ///< adds windows into one dim
+  along,       ///< reads or adds elements along one dim at integer indices: gather, scatter_add
 };
 inline constexpr int unit_kinds = 12;
 
@@ -123,8 +123,9 @@ using ViewRule = Shape (*)(const ShapeContext&, const Shape& strides);
 /// How the operand of a view has to be sharded so that the view has the sharding `result`; false where that is
 /// impossible.
 using UnderViewRule = bool (*)(const Node&, const Sharding& result, Sharding& operand);
-/// For a permutation of slices of one dim: the index of the slice that becomes slice `place` of the result; -1: zeros.
-using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t place, std::int64_t extent);
+/// For a permutation of slices of one dim: the index of the slice that becomes slice `position` of the result; -1:
+/// zeros.
+using PermutationRule = std::int64_t (*)(const ShapeContext&, std::int64_t position, std::int64_t extent);
 /// Whether two nodes of one operation with equal operands are computed in one unit.
 using JoinRule = bool (*)(const Node&, const Node&);
 using GradientRule = void (*)(Gradient&);
@@ -153,13 +154,13 @@ struct OpRow {
   ViewRule view = nullptr;             ///< null: the result is no view, or a view that `factor_extents` describes
   UnderViewRule under_view = nullptr;  ///< null: the result itself is resharded, not its operand
   PermutationRule permutation = nullptr;
-  /// of reductions and scans: what they compute; of others: how partial results combine
+  /// of reductions and cumulative operations: what they compute; of others: how partial results combine
   Reduction reduction = Reduction::sum;
   NumberFunction number = nullptr;     ///< of elementwise operations
   IntegerFunction integers = nullptr;  ///< null: integers are computed with `number`
   HostRule host = nullptr;             ///< null: host scalars are computed with `number` and `integers`
   HostSource host_source = HostSource::no;
-  bool folds = false;              ///< with constant operands, the compiler computes the result
+  bool folds_constants = false;    ///< with constant operands, the compiler computes the result
   bool simplifies = false;         ///< has a SimplifyRule: set where rows are collected
   bool predicate = false;          ///< results are bools
   bool fractional = false;         ///< integer and bool operands give f32

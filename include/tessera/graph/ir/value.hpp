@@ -24,7 +24,7 @@ struct Value {
   constexpr const Node& node() const { return module->graphs[static_cast<std::size_t>(graph)].nodes.data()[id]; }
   constexpr int rank() const { return node().rank; }
   constexpr DType dtype() const { return node().dtype; }
-  constexpr bool is_unit(int dim) const { return (node().unit >> dim & 1) != 0; }
+  constexpr bool is_singleton(int dim) const { return (node().singletons >> dim & 1) != 0; }
   /// How many dims the value has in front of the `typed_rank` dims of its static type: the layers of a stack, or the
   /// devices of a shard_map.
   constexpr int leading(int typed_rank) const { return rank() - typed_rank; }
@@ -54,24 +54,25 @@ namespace build {
 
 /// The dims along which x extends (is not broadcast), as bits of the dims of a result of the given rank.
 constexpr unsigned extending_dims(const Node& x, int rank) {
-  const unsigned own = ~unsigned{x.unit} & ((1u << x.rank) - 1);
+  const unsigned own = ~unsigned{x.singletons} & ((1u << x.rank) - 1);
   return rank >= x.rank ? own << (rank - x.rank) : own >> (x.rank - rank);
 }
 
-/// Sets the rank and static unit dims of `made` to those of x and y broadcast against each other, trailing dims
+/// Sets the rank and static singleton dims of `made` to those of x and y broadcast against each other, trailing dims
 /// aligned.
 constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
   made.rank = x.rank > y.rank ? x.rank : y.rank;
   // Dims of an operand that are not of static extent 1, shifted to their positions in the result.
-  const unsigned extends = (~x.unit & ((1u << x.rank) - 1)) << (made.rank - x.rank) | (~y.unit & ((1u << y.rank) - 1))
-                                                                                          << (made.rank - y.rank);
-  made.unit = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
+  const unsigned extends = (~x.singletons & ((1u << x.rank) - 1)) << (made.rank - x.rank) |
+                           (~y.singletons & ((1u << y.rank) - 1)) << (made.rank - y.rank);
+  made.singletons = static_cast<std::uint8_t>(~extends & ((1u << made.rank) - 1));
 }
 
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
-  return x.make({.op = op, .dtype = row_of(op).result_type(from.dtype), .rank = from.rank, .unit = from.unit}, &x.id,
-                1);
+  return x.make(
+      {.op = op, .dtype = row_of(op).result_type(from.dtype), .rank = from.rank, .singletons = from.singletons}, &x.id,
+      1);
 }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();

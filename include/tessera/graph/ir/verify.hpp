@@ -54,7 +54,8 @@ class GraphVerifier {
       if (operand >= 0 && graph_[operand].is_repeat() != node.is_projection())
         return "a repeat is read through its projections, and these read nothing else";
     }
-    if (!node.is_repeat() && (node.rank > max_rank || node.unit >> node.rank != 0)) return "a dim is one of the rank";
+    if (!node.is_repeat() && (node.rank > max_rank || node.singletons >> node.rank != 0))
+      return "a dim is one of the rank";
     return check_of(node.op)({program_, graph_, index_, id});
   }
 };

@@ -103,7 +103,7 @@ template <class T> constexpr ModelFault own_fault() {
 
 /// Reports once what is wrong with T; void: nothing. The assertions are in a lambda, since clang would reject every use
 /// of a class whose own assertion failed with a second error.
-template <class T> struct ExplainPart {
+template <class T> struct ExplainField {
   template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
   using Said = decltype([] {
     static_assert(!is<ModelFault::number>,
@@ -132,7 +132,7 @@ template <class T> struct ExplainPart {
   });
 };
 
-template <> struct ExplainPart<void> {};
+template <> struct ExplainField<void> {};
 
 /// Returns f(fields...) of a plain struct.
 template <class T, class F> constexpr auto with_fields(T& object, F&& f) {
@@ -179,7 +179,7 @@ template <class T, class F> constexpr void for_each_field(T& object, F&& f) {
 
 template <class... Ts> struct TypeList {};
 
-template <class T> struct PartsOf {
+template <class T> struct FieldsOf {
   static auto list() {
     if constexpr (own_fault<T>() != ModelFault::none || is_leaf_v<T> || std::is_empty_v<T>)
       return TypeList<>{};
@@ -190,36 +190,37 @@ template <class T> struct PartsOf {
   }
   using type = decltype(list());
 };
-template <class Block> struct PartsOf<Stack<Block>> {
+template <class Block> struct FieldsOf<Stack<Block>> {
   using type = TypeList<Block>;
 };
-template <class... Ts> struct PartsOf<std::tuple<Ts...>> {
+template <class... Ts> struct FieldsOf<std::tuple<Ts...>> {
   using type = TypeList<Ts...>;
 };
-template <class First, class Second> struct PartsOf<std::pair<First, Second>> {
+template <class First, class Second> struct FieldsOf<std::pair<First, Second>> {
   using type = TypeList<First, Second>;
 };
-template <class T, std::size_t Size> struct PartsOf<std::array<T, Size>> {
+template <class T, std::size_t Size> struct FieldsOf<std::array<T, Size>> {
   using type = TypeList<T>;
 };
 
 template <class List> struct AnyHoldsStack;
 template <class... Parts>
 struct AnyHoldsStack<TypeList<Parts...>> : std::bool_constant<(HoldsStack<Parts>::value || ...)> {};
-template <class T> struct HoldsStack : AnyHoldsStack<typename PartsOf<T>::type> {};
+template <class T> struct HoldsStack : AnyHoldsStack<typename FieldsOf<T>::type> {};
 template <class Block> struct HoldsStack<Stack<Block>> : std::true_type {};
 
-template <class T> struct FaultyPart;
+template <class T> struct FaultyField;
 template <class List> struct FirstFaulty {
   using type = void;
 };
 template <class First, class... Rest>
-struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyPart<First>::type>,
-                                                                  FirstFaulty<TypeList<Rest...>>, FaultyPart<First>> {};
+struct FirstFaulty<TypeList<First, Rest...>> : std::conditional_t<std::is_void_v<typename FaultyField<First>::type>,
+                                                                  FirstFaulty<TypeList<Rest...>>, FaultyField<First>> {
+};
 /// The first type in T, T itself included, that can't be part of a model; void where there is none.
 template <class T>
-struct FaultyPart : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename PartsOf<T>::type>,
-                                       std::type_identity<T>> {};
+struct FaultyField : std::conditional_t<own_fault<T>() == ModelFault::none, FirstFaulty<typename FieldsOf<T>::type>,
+                                        std::type_identity<T>> {};
 
 }  // namespace detail
 
@@ -227,7 +228,7 @@ struct FaultyPart : std::conditional_t<own_fault<T>() == ModelFault::none, First
 /// ts::Stack or plain struct of these. A plain struct has no constructor, private field, virtual function or base
 /// class.
 template <class T>
-concept Model = std::is_void_v<typename detail::FaultyPart<T>::type>;
+concept Model = std::is_void_v<typename detail::FaultyField<T>::type>;
 
 }  // namespace tessera
 

@@ -95,7 +95,7 @@ struct BindArguments {
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
-        type.unit = static_cast<std::uint8_t>(type.unit >> 1);
+        type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
       }
       const int id = module->graph(body).add(build::argument_node(type, next++));
       leaf = Leaf(Value{module, body, id, type.source});

@@ -74,7 +74,7 @@ template <bool Takes, class F, std::size_t Arguments>
 using Callable =
     std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
 /// Reports what is wrong with the type of an argument.
-template <class A> using ExplainArgument = ExplainPart<typename FaultyPart<typename TracedArgument<A>::type>::type>;
+template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
 
 /// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
 template <class Given> struct ResultOf {
@@ -88,7 +88,7 @@ template <class Given> struct ResultOf {
                   "tessera: the traced function does not take as many arguments as it is given here, or takes "
                   "other types");
     static_assert(is_returned, "tessera: the traced function returns nothing; it lacks a return");
-    (void)sizeof(ExplainPart<typename FaultyPart<settled>::type>);
+    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
   });
 };
 

@@ -66,7 +66,7 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
     for (auto& item : object) for_each_leaf(item, visitor);
   } else {
     if constexpr (detail::own_fault<U>() != detail::ModelFault::none)
-      (void)sizeof(detail::ExplainPart<U>);
+      (void)sizeof(detail::ExplainField<U>);
     else if constexpr (!std::is_empty_v<U>)
       detail::for_each_field(object, [&](auto& field) { for_each_leaf(field, visitor); });
   }

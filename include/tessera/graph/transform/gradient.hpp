@@ -29,7 +29,8 @@ class Gradient {
   /// The values of operand i and of the result.
   constexpr Value x(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   constexpr Value y() const { return value(id_); }
-  /// The cotangent of the result. It may have fewer dims than the result, or unit dims, and is then to be broadcast.
+  /// The cotangent of the result. It may have fewer dims than the result, or singleton dims, and is then to be
+  /// broadcast.
   constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
   /// The cotangent, broadcast to the shape of the result.
   constexpr Value full_g() const { return build::broadcast(g(), y()); }

@@ -21,11 +21,11 @@ constexpr Node stacked_type(Node inner) {
     fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
          max_rank - 1, " dims; the layers are one more");
   inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
-  inner.unit = static_cast<std::uint8_t>(inner.unit << 1);
+  inner.singletons = static_cast<std::uint8_t>(inner.singletons << 1);
   return inner;
 }
 constexpr Node argument_node(const Node& type, int index) {
-  Node made = tessera::argument_node(index, type.dtype, type.rank, type.unit);
+  Node made = tessera::argument_node(index, type.dtype, type.rank, type.singletons);
   made.source = type.source;
   return made;
 }

@@ -36,22 +36,22 @@ constexpr Growable<std::uint8_t> live_nodes(const GraphView& graph) {
 }
 
 /// Replaces a node whose operands are constants by a constant; -1 when it can't be computed.
-constexpr int fold_numbers(Graph& made, const OpRow& row, const Node& node, const std::int32_t* operands) {
+constexpr int fold_constants(Graph& made, const OpRow& row, const Node& node, const std::int32_t* operands) {
   if (node.arity == 0 || node.arity > 2) return -1;
   for (int i = 0; i < node.arity; ++i)
     if (!made[operands[i]].is_constant()) return -1;
   const HostNumber a = number_of(made[operands[0]]), b = node.arity > 1 ? number_of(made[operands[1]]) : HostNumber();
-  Node folded{.dtype = node.dtype};
+  Node constant{.dtype = node.dtype};
   if (is_floating(node.dtype) || is_floating(made[operands[0]].dtype)) {
-    folded.value = row.number(a.real(), b.real(), 0);
+    constant.value = row.number(a.real(), b.real(), 0);
   } else {
     // Overflow and division by zero stay, and are errors when shapes are inferred, with the user's line.
     std::int64_t exact = 0;
     if (row.divides || row.integers(a.integer(), b.integer(), exact) != IntegerResult::known) return -1;
-    folded = integer_node(exact, node.dtype);
+    constant = integer_node(exact, node.dtype);
   }
-  folded.source = node.source;
-  return made.add(folded);
+  constant.source = node.source;
+  return made.add(constant);
 }
 
 /// An empty graph with room for a copy of another.
@@ -89,8 +89,8 @@ constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
     for (int i = 0; i < node.arity; ++i) operands[i] = own[i] < 0 ? -1 : to[own[i]];
     const OpRow& row = row_of(node);
     int result = -1;
-    if (row.folds && node.rank == 0)
-      result = fold_numbers(made, row, node, operands);
+    if (row.folds_constants && node.rank == 0)
+      result = fold_constants(made, row, node, operands);
     else if (row.simplifies)
       result = simplify_rule_of(node.op)(made, node, operands);
     left_dead = left_dead || result >= 0;

@@ -49,7 +49,7 @@ template <int Size> struct Registers {
 template <DType Type> using lanes_of = lane_t<element_t<Type>>;
 
 /// Where element-level instructions of one iteration read.
-struct ElementPlace {
+struct ElementCursor {
   std::byte* const* operands;
   std::int64_t offset;  ///< from the window's first element
   std::int64_t index;   ///< global, along the row dim
@@ -72,7 +72,7 @@ struct ElementPlace {
 };
 
 /// Where uniform and row-level instructions read.
-struct RowPlace {
+struct RowCursor {
   const RowWalk& rows;
   const FusedCall& call;
 
@@ -115,21 +115,21 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   }
 }
 
-template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Place>
-TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Place& place,
+template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Cursor>
+TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Cursor& cursor,
                              const double* uniforms) {
   using T = lanes_of<To>;
   if constexpr (Kept == Keep::restore)
-    own.template get<T>(step.to) = load(place.template kept_row<T>(step.kept_offset));
+    own.template get<T>(step.to) = load(cursor.template kept_row<T>(step.kept_offset));
   else if constexpr (Kind == InstrKind::load)
-    own.template get<T>(step.to) = place.template read<element_t<To>>(step.a);
+    own.template get<T>(step.to) = cursor.template read<element_t<To>>(step.a);
   else if constexpr (Kind == InstrKind::uniform)
     own.template get<T>(step.to) = splat<T>(static_cast<T>(uniforms[step.a]));
   else if constexpr (Kind == InstrKind::index)
-    own.template get<T>(step.to) = place.template position<T>(step.a);
+    own.template get<T>(step.to) = cursor.template position<T>(step.a);
   else
     compute<O, To, From>(own, shared, step);
-  if constexpr (Kept == Keep::save) store(place.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
+  if constexpr (Kept == Keep::save) store(cursor.template kept_row<T>(step.kept_offset), own.template get<T>(step.to));
 }
 
 /// The type of a running total outside the lanes: double for floating point, otherwise an integer.

@@ -112,28 +112,28 @@ template <class P> struct FusedRun {
   template <int Pass, std::size_t... K>
   static TESSERA_INLINE void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
                                            [[maybe_unused]] const File& shared,
-                                           [[maybe_unused]] const ElementPlace& place) {
+                                           [[maybe_unused]] const ElementCursor& cursor) {
     constexpr const Steps& list = schedule.element[Pass];
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], place,
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], cursor,
                                                                                      nullptr),
      ...);
   }
 
   template <int Stage, std::size_t... K>
   static TESSERA_INLINE void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                       [[maybe_unused]] const RowPlace& place) {
+                                       [[maybe_unused]] const RowCursor& cursor) {
     constexpr const Steps& list = schedule.row[Stage];
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], place,
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
                                                                                  nullptr),
      ...);
   }
 
   template <std::size_t... K>
   static TESSERA_INLINE void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                           [[maybe_unused]] const RowPlace& place,
+                                           [[maybe_unused]] const RowCursor& cursor,
                                            [[maybe_unused]] const double* uniforms) {
     constexpr const Steps& list = schedule.uniform;
-    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], place,
+    (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
                                                                                  uniforms),
      ...);
   }

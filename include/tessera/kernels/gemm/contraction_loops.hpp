@@ -69,7 +69,7 @@ struct BlockAxis {
     return dim;
   }
 
-  /// Cuts into blocks of about `target` indices. The dim of out numbered `whole` stays in one piece, negative for none.
+  /// Cuts into blocks of about `target` indices. The dim of out numbered `whole` is not cut, negative for none.
   constexpr void cut(std::int64_t target, int whole) {
     level_ = 0, inner_ = chunk_ = parts_ = outer_ = 1;
     if (volume() == 0) {

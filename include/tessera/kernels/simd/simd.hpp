@@ -363,12 +363,13 @@ TESSERA_INLINE xsimd::batch<T> exchange(const xsimd::batch<T>& x, std::index_seq
   const part_vector<T> v = to_native<T>(x);
   return to_batch<T>(__builtin_shufflevector(v, v, (static_cast<int>(I) ^ Distance)...));
 }
-template <int Distance, class T, class F> TESSERA_INLINE xsimd::batch<T> fold_register(F f, const xsimd::batch<T>& x) {
+template <int Distance, class T, class F>
+TESSERA_INLINE xsimd::batch<T> reduce_register(F f, const xsimd::batch<T>& x) {
   if constexpr (Distance == 0) {
     return x;
   } else {
     constexpr auto lanes = std::make_index_sequence<Lanes<T>::part_width>{};
-    return fold_register<Distance / 2, T>(f, f(x, exchange<Distance, T>(x, lanes)));
+    return reduce_register<Distance / 2, T>(f, f(x, exchange<Distance, T>(x, lanes)));
   }
 }
 }  // namespace simd
@@ -377,7 +378,7 @@ template <int Distance, class T, class F> TESSERA_INLINE xsimd::batch<T> fold_re
 template <class F, class T> TESSERA_INLINE T horizontal(F f, const Lanes<T>& x) {
   xsimd::batch<T> all = x.part[0];
   if constexpr (Lanes<T>::parts == 2) all = f(all, x.part[1]);
-  return simd::to_native<T>(simd::fold_register<Lanes<T>::part_width / 2, T>(f, all))[0];
+  return simd::to_native<T>(simd::reduce_register<Lanes<T>::part_width / 2, T>(f, all))[0];
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

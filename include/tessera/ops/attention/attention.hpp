@@ -35,24 +35,24 @@ template <bool Causal> struct AttentionTag {
     const DType wide = computed_as(q.dtype());
     scale = build::cast(scale, wide);
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
-      unsigned unit = 0, bit = 1;
+      unsigned singletons = 0, bit = 1;
       for (int d : from) {
-        if (x.is_unit(d)) unit |= bit;
+        if (x.is_singleton(d)) singletons |= bit;
         bit <<= 1;
       }
-      return static_cast<std::uint8_t>(unit);
+      return static_cast<std::uint8_t>(singletons);
     };
     Node made{.op = Op::attention_lse,
               .dtype = wide,
               .rank = 3,
-              .unit = dims(q.node(), {0, 2, 1}),
+              .singletons = dims(q.node(), {0, 2, 1}),
               .labels = AttentionForm{Causal, AttentionResult::logarithms}.pack()};
     const Value lse = q.make(made, {q.id, k.id, scale.id});
     made.op = Op::attention;
     made.labels = AttentionForm{Causal, AttentionResult::output}.pack();
     made.dtype = q.dtype();
     made.rank = 4;
-    made.unit = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_unit(3) ? 1u << 3 : 0u));
+    made.singletons = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_singleton(3) ? 1u << 3 : 0u));
     return q.make(made, {q.id, k.id, v.id, lse.id, scale.id});
   }
 
@@ -60,7 +60,8 @@ template <bool Causal> struct AttentionTag {
   static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
     const Node& q = context.node();
     const unsigned shared = 1u << 0 | 1u << 2;
-    if (((q.unit ^ k.unit) & (shared | 1u << 3)) != 0 || ((k.unit ^ v.unit) & (shared | 1u << 1)) != 0)
+    if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
+        ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
       context.refuse(errc::unsupported,
                      "[attention] dims of static extent 1: queries, keys and values have them alike; "
                      "nothing is broadcast");

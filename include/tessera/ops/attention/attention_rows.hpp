@@ -12,8 +12,8 @@
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/ops/contraction/contraction_rows.hpp>
+#include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/elementwise/select.hpp>
-#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 #include <tessera/ops/source_rows.hpp>
@@ -56,7 +56,7 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
     DimFactors dims;
     int d = 0;
     for (std::int8_t factor : factors) {
-      if (!x.is_unit(d)) dims.dims[d].push_back(factor);
+      if (!x.is_singleton(d)) dims.dims[d].push_back(factor);
       ++d;
     }
     return dims;
@@ -101,7 +101,8 @@ struct DenseAttention {
   }
   /// exp(scores - lse), 0 where causal attention excludes a key: [b, h, t, s].
   constexpr Value weights(Value lse, bool causal) const {
-    Value shifted = build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_units(lse, 1u << 3, 4);
+    Value shifted =
+        build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_singletons(lse, 1u << 3, 4);
     if (causal) {
       const Value seen =
           build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
@@ -135,7 +136,7 @@ constexpr void attention_gradient(Gradient& r) {
 constexpr void attention_lse_gradient(Gradient& r) {
   const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
   const Value slopes =
-      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_units(r.full_g(), 1u << 3, 4);
+      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_singletons(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
     if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
 }
@@ -153,7 +154,7 @@ constexpr void attention_second_gradient(Gradient& r) {
     const Value each = build::einsum(g, v, DenseAttention::labels("bthe", "bshe", "bhts"));
     EinsumLabels rows = DenseAttention::labels("bthe", "bthe", "bhte");
     rows.out[3] = -1;
-    const Value mean = build::insert_units(build::einsum(g, out, rows), 1u << 3, 4);
+    const Value mean = build::insert_singletons(build::einsum(g, out, rows), 1u << 3, 4);
     written = dense.of_scores(weights * (each - mean), form.of());
   }
   Growable<std::int32_t> operands;
@@ -193,19 +194,22 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   if (!is_floating(type)) return "attention is of floating numbers";
   if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
   if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
-  const auto unit = [](const Node& a, int d) { return static_cast<unsigned>(a.is_unit(d)); };
-  const unsigned lse = unit(q, 0) | unit(q, 2) << 1 | unit(q, 1) << 2;
-  if (plain) return node.rank == 3 && node.unit == lse ? BrokenRule{} : "a row has one logarithm";
-  const unsigned out = (q.unit & 7u) | unit(c.x(2), 3) << 3;
-  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.unit != lse) return "a row has one logarithm";
+  const auto singleton = [](const Node& a, int d) { return static_cast<unsigned>(a.is_singleton(d)); };
+  const unsigned lse = singleton(q, 0) | singleton(q, 2) << 1 | singleton(q, 1) << 2;
+  if (plain) return node.rank == 3 && node.singletons == lse ? BrokenRule{} : "a row has one logarithm";
+  const unsigned out = (q.singletons & 7u) | singleton(c.x(2), 3) << 3;
+  if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.singletons != lse)
+    return "a row has one logarithm";
   if (!is_gradient)
-    return node.rank == 4 && node.unit == out ? BrokenRule{}
-                                              : "the result has the dims of the queries, and the width of the values";
+    return node.rank == 4 && node.singletons == out
+               ? BrokenRule{}
+               : "the result has the dims of the queries, and the width of the values";
   for (int i : {3, 5})
-    if (c.x(i).rank != 4 || c.x(i).unit != out)
+    if (c.x(i).rank != 4 || c.x(i).singletons != out)
       return "a result has the dims of the queries, and the width of the values";
   const Node& of = c.x(form.of());
-  return node.rank == of.rank && node.unit == of.unit ? BrokenRule{} : "a gradient has the dims of what it is of";
+  return node.rank == of.rank && node.singletons == of.singletons ? BrokenRule{}
+                                                                  : "a gradient has the dims of what it is of";
 }
 
 struct AttentionLseOp {

@@ -10,8 +10,8 @@
 #include <tessera/graph/transform/gradient.hpp>
 #include <tessera/graph/transform/simplify.hpp>
 #include <tessera/ops/contraction/split_product.hpp>
+#include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/elementwise/select.hpp>
-#include <tessera/ops/layout/layout_rows.hpp>
 #include <tessera/ops/operation.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -19,15 +19,15 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 /// The result dims of static extent 1: those with extent 1 in every operand that has their label.
-constexpr std::uint8_t einsum_units(const EinsumLabels& labels, const Node& a, const Node& b, int rank) {
-  unsigned units = (1u << rank) - 1;
+constexpr std::uint8_t einsum_singletons(const EinsumLabels& labels, const Node& a, const Node& b, int rank) {
+  unsigned singletons = (1u << rank) - 1;
   for (int d = 0; d < rank; ++d) {
     for (int i = 0; i < a.rank; ++i)
-      if (labels.a[i] == labels.out[d] && !a.is_unit(i)) units &= ~(1u << d);
+      if (labels.a[i] == labels.out[d] && !a.is_singleton(i)) singletons &= ~(1u << d);
     for (int i = 0; i < b.rank; ++i)
-      if (labels.b[i] == labels.out[d] && !b.is_unit(i)) units &= ~(1u << d);
+      if (labels.b[i] == labels.out[d] && !b.is_singleton(i)) singletons &= ~(1u << d);
   }
-  return static_cast<std::uint8_t>(units);
+  return static_cast<std::uint8_t>(singletons);
 }
 /// bf16 operands give an f32 result.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
@@ -36,7 +36,7 @@ constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision p
             .labels = labels.pack(),
             .value = static_cast<double>(static_cast<int>(precision))};
   while (made.rank < max_rank && labels.out[made.rank] >= 0) ++made.rank;
-  made.unit = einsum_units(labels, a.node(), b.node(), made.rank);
+  made.singletons = einsum_singletons(labels, a.node(), b.node(), made.rank);
   return a.make(made, {a.id, b.id});
 }
 
@@ -76,7 +76,7 @@ constexpr Shape einsum_shape(const ShapeContext& c) {
     const Node& x = c.graph.operand_node(c.id, i);
     const std::int8_t* own = i == 0 ? labels.a : labels.b;
     for (int d = 0; d < x.rank; ++d) {
-      if (x.is_unit(d)) continue;
+      if (x.is_singleton(d)) continue;
       const std::int64_t n = c.operand(i)[static_cast<std::size_t>(d)];
       if (known[own[d]] && extent[own[d]] != n) fail_einsum(c, labels, own[d]);
       extent[own[d]] = n;
@@ -97,7 +97,7 @@ constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule)
     const std::int8_t* own = i == 0 ? labels.a : labels.b;
     DimFactors& dims = rule.operands.emplace_back();
     for (int d = 0; d < x.rank; ++d) {
-      if (x.is_unit(d)) continue;
+      if (x.is_singleton(d)) continue;
       if (factor[own[d]] < 0) factor[own[d]] = static_cast<std::int8_t>(rule.add(FactorKind::reduction));
       dims.dims[d].push_back(factor[own[d]]);
     }
@@ -111,8 +111,8 @@ constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule)
 }
 
 /// The cotangent of one operand is the contraction of the result's cotangent with the other operand. Labels that only
-/// this operand has were summed, so they are broadcast. A unit dim was broadcast against the other operand's dim, so
-/// that dim is summed.
+/// this operand has were summed, so they are broadcast. A singleton dim was broadcast against the other operand's dim,
+/// so that dim is summed.
 constexpr void einsum_operand_gradient(Gradient& r, int operand) {
   if (!r.needs(operand)) return;
   const EinsumLabels labels = EinsumLabels::of(r.node());
@@ -129,14 +129,14 @@ constexpr void einsum_operand_gradient(Gradient& r, int operand) {
     bool found = false;
     for (int i = 0; i < g.rank(); ++i) found = found || made.a[i] == own[d];
     for (int i = 0; i < partner.rank(); ++i) found = found || made.b[i] == own[d];
-    if (found && !x.is_unit(d))
+    if (found && !x.is_singleton(d))
       made.out[out++] = own[d];
     else
       alone |= 1u << d;
   }
   const Value product =
       build::cast(build::einsum(g, partner, made, static_cast<Precision>(r.node().index())), x.dtype());
-  r.add(operand, build::broadcast(build::insert_units(product, alone, x.rank()), x));
+  r.add(operand, build::broadcast(build::insert_singletons(product, alone, x.rank()), x));
 }
 
 constexpr BrokenRule check_einsum(const NodeCheck& c) {
@@ -157,7 +157,7 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
       for (int e = 0; e < ranks[list]; ++e) found = found || lists[list][e] == labels.out[d];
     if (!found) return "a label of the result is one of an operand";
   }
-  if (node.unit != build::einsum_units(labels, a, b, node.rank))
+  if (node.singletons != build::einsum_singletons(labels, a, b, node.rank))
     return "a dim has static extent 1 when it has in every operand";
   return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
              ? BrokenRule{}

@@ -7,8 +7,8 @@
 
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
-#include <tessera/ops/layout/rearrange.hpp>
-#include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 
 namespace tessera {
 
@@ -157,8 +157,8 @@ template <int N> struct ConvTransposeTag {
     Value y = build::einsum(x, w, labels);
     if (grouped) y = merge_groups(y);
     for (int d = N - 1; d >= 0; --d) {
-      const bool is_unit = x.is_unit(1 + d) && taps[d].is_number(1);
-      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_unit);
+      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
+      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
     }
     for (int d = 0; d < N; ++d) {
       const Value longer = extents[d] + output_padding[d];

@@ -18,7 +18,11 @@ constexpr int split_product(Graph& made, const Node& node, const std::int32_t* o
   for (int k = 0; k < 2; ++k) {
     std::int32_t rest = operands[k];
     Node type = made[rest];
-    type = {.op = Op::cast, .rank = type.rank, .unit = type.unit, .derived = node.derived, .source = node.source};
+    type = {.op = Op::cast,
+            .rank = type.rank,
+            .singletons = type.singletons,
+            .derived = node.derived,
+            .source = node.source};
     for (int p = 0; p < count; ++p) {
       type.op = Op::cast;
       type.dtype = DType::bf16;
@@ -33,7 +37,7 @@ constexpr int split_product(Graph& made, const Node& node, const std::int32_t* o
   const Node add{.op = Op::add,
                  .dtype = node.dtype,
                  .rank = node.rank,
-                 .unit = node.unit,
+                 .singletons = node.singletons,
                  .derived = node.derived,
                  .source = node.source};
   std::int32_t sum = -1;

@@ -18,24 +18,24 @@ namespace tessera::build {
 /// [windows, size].
 constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
   const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 1);
-  const unsigned unit = (from.unit & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.singletons} >> (dim + 1);
+  const unsigned singletons = (from.singletons & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
   return x.make({.op = Op::windows,
                  .dtype = from.dtype,
                  .rank = static_cast<std::uint8_t>(from.rank + 1),
-                 .unit = static_cast<std::uint8_t>(unit),
+                 .singletons = static_cast<std::uint8_t>(singletons),
                  .labels = pack_dim(dim)},
                 {x.id, size.id, stride.id, dilation.id});
 }
-/// The transpose of windows: adds them into a dim of `extent`, which is statically 1 if `is_unit`.
-constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_unit) {
+/// The transpose of windows: adds them into a dim of `extent`, which is statically 1 if `is_singleton`.
+constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value extent, bool is_singleton) {
   const Node& from = x.node();
-  const unsigned before = (1u << dim) - 1, after = unsigned{from.unit} >> (dim + 2);
-  const unsigned unit = (from.unit & before) | (is_unit ? 1u << dim : 0u) | after << (dim + 1);
+  const unsigned before = (1u << dim) - 1, after = unsigned{from.singletons} >> (dim + 2);
+  const unsigned singletons = (from.singletons & before) | (is_singleton ? 1u << dim : 0u) | after << (dim + 1);
   return x.make({.op = Op::fold,
                  .dtype = from.dtype,
                  .rank = static_cast<std::uint8_t>(from.rank - 1),
-                 .unit = static_cast<std::uint8_t>(unit),
+                 .singletons = static_cast<std::uint8_t>(singletons),
                  .labels = pack_dim(dim)},
                 {x.id, stride.id, dilation.id, extent.id});
 }
@@ -85,13 +85,13 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
                                FactorRule& rule) {
   for (int d = 0; d < line.rank; ++d) {
     const int other = d > dim ? d + 1 : d;
-    if (!line.is_unit(d)) {
+    if (!line.is_singleton(d)) {
       of_line.dims[d].push_back(
           static_cast<std::int8_t>(rule.add(d == dim ? FactorKind::replicate : FactorKind::pass)));
       if (d != dim) of_runs.dims[other] = of_line.dims[d];
     }
     for (int r = dim; d == dim && r < dim + 2; ++r)
-      if (!runs.is_unit(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
+      if (!runs.is_singleton(r)) of_runs.dims[r].push_back(static_cast<std::int8_t>(rule.add(FactorKind::replicate)));
   }
 }
 
@@ -99,16 +99,16 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
 constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
   const int dim = dim_of(c.node());
   if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
-  const unsigned before = (1u << dim) - 1, after = unsigned{line.unit} >> (dim + 1);
-  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.unit ^ line.unit) & before) != 0 ||
-      unsigned{runs.unit} >> (dim + 2) != after)
+  const unsigned before = (1u << dim) - 1, after = unsigned{line.singletons} >> (dim + 1);
+  if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.singletons ^ line.singletons) & before) != 0 ||
+      unsigned{runs.singletons} >> (dim + 2) != after)
     return "one dim is two of the other";
   return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
 }
 
 struct WindowsOp {
   static constexpr OpRow row{.name = "windows",
-                             .unit = UnitKind::layout,
+                             .unit = UnitKind::data_movement,
                              .arity = 4,
                              .linear = Linearity::first,
                              .shape = windows_shape,
@@ -124,7 +124,7 @@ struct WindowsOp {
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
     const int dim = dim_of(r.node());
-    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_unit(dim)), x.dtype()));
+    r.add(0, build::cast(build::fold(g, dim, r.x(2), r.x(3), build::extent(x, dim), x.is_singleton(dim)), x.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_windows(c, c.node(), c.x(0)); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;

@@ -4,11 +4,11 @@
 
 #include <type_traits>
 
+#include <tessera/ops/data_movement/pads_to_concat.hpp>
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 #include <tessera/ops/elementwise/select.hpp>
-#include <tessera/ops/layout/pads_to_concat.hpp>
 
 namespace tessera {
 
@@ -44,14 +44,14 @@ inline double pow(double x, double y) { return __builtin_pow(x, y); }
 struct NegOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "neg";
   static constexpr Linearity linear = Linearity::first;
-  static constexpr bool folds = true, of_integers = true, of_bools = false;
+  static constexpr bool folds_constants = true, of_integers = true, of_bools = false;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return -x; }
   static constexpr void gradient(Gradient& r) { r.add(0, -r.g()); }
 };
 
 struct AbsOp : ElementwiseOperation<1> {
   static constexpr std::string_view name = "abs";
-  static constexpr bool folds = true, of_integers = true, of_bools = false;
+  static constexpr bool folds_constants = true, of_integers = true, of_bools = false;
   static TESSERA_INLINE constexpr auto value(const auto& x) { return abs(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::unary(Op::sign, r.x(0))); }
 };
@@ -65,7 +65,7 @@ struct SignOp : ElementwiseOperation<1> {
 struct AddOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "add";
   static constexpr Linearity linear = Linearity::jointly;
-  static constexpr bool folds = true, of_integers = true, adds = true;
+  static constexpr bool folds_constants = true, of_integers = true, adds = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x + y; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
     return made[operands[1]].op == Op::pad ? PadsToConcat(made).sum(node, operands) : -1;
@@ -79,7 +79,7 @@ struct AddOp : ElementwiseOperation<2> {
 struct SubOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "sub";
   static constexpr Linearity linear = Linearity::jointly;
-  static constexpr bool folds = true, of_integers = true, of_bools = false;
+  static constexpr bool folds_constants = true, of_integers = true, of_bools = false;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x - y; }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g());
@@ -90,7 +90,7 @@ struct SubOp : ElementwiseOperation<2> {
 struct MulOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "mul";
   static constexpr Linearity linear = Linearity::each;
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool folds_constants = true, of_integers = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x * y; }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g() * r.x(1));
@@ -103,7 +103,7 @@ struct DivOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "div";
   static constexpr Linearity linear = Linearity::first;
   static constexpr std::uint8_t flops = 4, lane_cost = 8;
-  static constexpr bool folds = true, of_integers = true, fractional = true, divides = true;
+  static constexpr bool folds_constants = true, of_integers = true, fractional = true, divides = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return x / y; }
   static constexpr void gradient(Gradient& r) {
     r.add(0, r.g() / r.x(1));
@@ -144,14 +144,14 @@ constexpr void share_choice(Gradient& r, Op yields) {
 
 struct MinimumOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "minimum";
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool folds_constants = true, of_integers = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return minimum(x, y); }
   static constexpr void gradient(Gradient& r) { share_choice(r, Op::greater); }
 };
 
 struct MaximumOp : ElementwiseOperation<2> {
   static constexpr std::string_view name = "maximum";
-  static constexpr bool folds = true, of_integers = true;
+  static constexpr bool folds_constants = true, of_integers = true;
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto& y) { return maximum(x, y); }
   static constexpr void gradient(Gradient& r) { share_choice(r, Op::less); }
 };

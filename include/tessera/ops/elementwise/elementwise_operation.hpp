@@ -24,14 +24,14 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
     const Node& operand = c.graph.operand_node(c.id, i);
     const Shape& own = c.operand(i);
     for (int d = 0; d < operand.rank; ++d) {
-      if (operand.is_unit(d)) continue;
+      if (operand.is_singleton(d)) continue;
       const auto out = static_cast<std::size_t>(d + node.rank - operand.rank);
       const std::int64_t extent = own[static_cast<std::size_t>(d)];
       bool first = true;
       for (int j = 0; j < i; ++j) {
         const Node& other = c.graph.operand_node(c.id, j);
         const int at = static_cast<int>(out) - (node.rank - other.rank);
-        if (at >= 0 && !other.is_unit(at)) first = false;
+        if (at >= 0 && !other.is_singleton(at)) first = false;
       }
       if (first)
         shape[out] = extent;
@@ -46,18 +46,18 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
 constexpr void elementwise_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   for (int d = 0; d < node.rank; ++d)
-    if (!node.is_unit(d)) rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+    if (!node.is_singleton(d)) rule.result.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
   for (int i = 0; i < node.arity; ++i) {
     const Node& operand = graph.operand_node(id, i);
     DimFactors& dims = rule.operands.emplace_back();
     for (int d = 0; d < operand.rank; ++d)
-      if (!operand.is_unit(d)) dims.dims[d] = rule.result.dims[d + node.rank - operand.rank];
+      if (!operand.is_singleton(d)) dims.dims[d] = rule.result.dims[d + node.rank - operand.rank];
   }
 }
 
 /// Checks that the dims of the result are those of the operands, broadcast against each other.
 constexpr BrokenRule check_broadcast(const NodeCheck& c) {
-  Node made{.rank = c.x(0).rank, .unit = c.x(0).unit};
+  Node made{.rank = c.x(0).rank, .singletons = c.x(0).singletons};
   for (int i = 1; i < c.node().arity; ++i) {
     const Node before = made;
     build::broadcast_type(made, before, c.x(i));
@@ -86,16 +86,16 @@ struct AnyElementwiseOperation {};
 template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr std::int8_t arity = Arity;
   static constexpr Linearity linear = Linearity::no;
-  static constexpr std::uint8_t flops = 1;      ///< per element
-  static constexpr std::uint8_t lane_cost = 1;  ///< per element, in units of a vector addition
-  static constexpr bool folds = false;          ///< with constant operands, the compiler can compute `value`
-  static constexpr bool of_integers = false;    ///< integers are computed exactly: `value` takes ExactIntegers
-  static constexpr bool of_bools = true;        ///< operands may be bools
-  static constexpr bool fractional = false;     ///< integer and bool operands give f32
-  static constexpr bool predicate = false;      ///< results are bools
-  static constexpr bool divides = false;        ///< by the second operand
-  static constexpr bool adds = false;           ///< computes the sum of its operands
-  static constexpr bool converts = false;       ///< changes the element type of its operand
+  static constexpr std::uint8_t flops = 1;        ///< per element
+  static constexpr std::uint8_t lane_cost = 1;    ///< per element, in units of a vector addition
+  static constexpr bool folds_constants = false;  ///< with constant operands, the compiler can compute `value`
+  static constexpr bool of_integers = false;      ///< integers are computed exactly: `value` takes ExactIntegers
+  static constexpr bool of_bools = true;          ///< operands may be bools
+  static constexpr bool fractional = false;       ///< integer and bool operands give f32
+  static constexpr bool predicate = false;        ///< results are bools
+  static constexpr bool divides = false;          ///< by the second operand
+  static constexpr bool adds = false;             ///< computes the sum of its operands
+  static constexpr bool converts = false;         ///< changes the element type of its operand
   static constexpr CheckRule check = check_elementwise;
   /// `value` takes xsimd batches instead of lanes: for functions that xsimd has
   static constexpr bool by_part = false;
@@ -131,7 +131,7 @@ template <class Operation> constexpr OpRow elementwise_row() {
             .shape = broadcast_shape,
             .sharding = elementwise_sharding,
             .number = number_of<Operation>,
-            .folds = Operation::folds,
+            .folds_constants = Operation::folds_constants,
             .predicate = Operation::predicate,
             .fractional = Operation::fractional,
             .of_bools = Operation::of_bools,

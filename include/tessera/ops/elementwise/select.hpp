@@ -16,7 +16,7 @@ constexpr Value cast(Value x, DType type) {
   // x was widened from bf16 by a cast, so casting back gives the original.
   if (from.op == Op::cast && type == DType::bf16)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .unit = from.unit}, &x.id, 1);
+  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
 }
 [[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
   const bool prints_whole = number > -9e18 && number < 9e18;
@@ -81,8 +81,9 @@ constexpr Value shape_source(Value x) {
 constexpr Value broadcast(Value x, Value like) {
   if (same_static_shape(x.node(), like.node())) return x;
   like = shape_source(like);
-  return x.make({.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit},
-                {x.id, like.id});
+  return x.make(
+      {.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons},
+      {x.id, like.id});
 }
 
 }  // namespace tessera::build
@@ -121,13 +122,13 @@ struct CastOp : ElementwiseOperation<1> {
     const Node& from = made[operands[0]];
     if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
     const HostNumber number = number_of(from);
-    Node folded{.dtype = node.dtype, .value = number.real()};
+    Node constant{.dtype = node.dtype, .value = number.real()};
     if (node.dtype == DType::bool_)
-      folded.value = number.real() != 0;
+      constant.value = number.real() != 0;
     else if (!is_floating(node.dtype))
-      folded = integer_node(number.integer(), node.dtype);
-    folded.source = node.source;
-    return made.add(folded);
+      constant = integer_node(number.integer(), node.dtype);
+    constant.source = node.source;
+    return made.add(constant);
   }
   static constexpr HostNumber host(const HostContext& c) {
     const Node& node = c.node();

@@ -26,7 +26,7 @@ struct EmbeddingTag {
   static constexpr Value emit(Value context, Value table, Value indices) {
     const int lead = indices.rank();
     Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
-    made.unit = static_cast<std::uint8_t>(indices.node().unit | (table.node().unit >> 1) << lead);
+    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
     return table.at(context.source).make(made, {table.id, indices.id});
   }
 };

@@ -2,7 +2,7 @@
 #define TESSERA_OPS_INDEXING_GATHER_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 
 namespace tessera {
 
@@ -20,7 +20,7 @@ template <int Rank, int D> struct GatherTag {
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
     const int dim = x.shifted(D, Rank);
-    if (((x.node().unit ^ indices.node().unit) & ~(1u << dim)) != 0)
+    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
       context.refuse(errc::shape_mismatch,
                      "[gather] dims: one operand has static extent 1 where the other extends; broadcast "
                      "it first");
@@ -47,7 +47,8 @@ template <int Rank, int D> struct ScatterAddTag {
   static constexpr Value emit(Value context, Value x, Value indices, Value source) {
     const int dim = x.shifted(D, Rank);
     const unsigned along = 1u << dim;
-    if (((x.node().unit ^ indices.node().unit) & ~along) != 0 || source.node().unit != indices.node().unit)
+    if (((x.node().singletons ^ indices.node().singletons) & ~along) != 0 ||
+        source.node().singletons != indices.node().singletons)
       context.refuse(errc::shape_mismatch,
                      "[scatter_add] dims: one operand has static extent 1 where the other extends; broadcast it first");
     x = x.at(context.source);

@@ -29,13 +29,13 @@ constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule
   DimFactors table_dims, index_dims, row_dims;
   table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
   for (int d = 0; d < index.rank; ++d)
-    if (!index.is_unit(d)) {
+    if (!index.is_singleton(d)) {
       index_dims.dims[d].push_back(
           static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
       row_dims.dims[d] = index_dims.dims[d];
     }
   for (int d = 1; d < shape.rank; ++d)
-    if (!shape.is_unit(d)) {
+    if (!shape.is_singleton(d)) {
       table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
       row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
     }
@@ -55,7 +55,7 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
   const Node& index = c.x(1);
   if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
   if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
-      rows.unit != (index.unit | (table.unit >> 1) << index.rank))
+      rows.singletons != (index.singletons | (table.singletons >> 1) << index.rank))
     return "rows have the dims of the indices and of a row";
   return {};
 }
@@ -72,9 +72,9 @@ struct EmbeddingOp {
       .flops = 0};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
-    const Value sums =
-        g.make({.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .unit = table.node().unit},
-               {g.id, r.x(1).id, table.id});
+    const Value sums = g.make(
+        {.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .singletons = table.node().singletons},
+        {g.id, r.x(1).id, table.id});
     r.add(0, build::cast(sums, table.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
@@ -94,8 +94,10 @@ struct IndexAddOp {
       .scatters = true};
   static constexpr GradientRule gradient = [](Gradient& r) {
     const Value rows = r.x(0), g = r.full_g();
-    r.add(0, g.make({.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .unit = rows.node().unit},
-                    {g.id, r.x(1).id}));
+    r.add(0,
+          g.make(
+              {.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .singletons = rows.node().singletons},
+              {g.id, r.x(1).id}));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");

@@ -4,10 +4,10 @@
 
 #include <utility>
 
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
-#include <tessera/ops/layout/rearrange.hpp>
-#include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {
 
@@ -27,7 +27,7 @@ template <int Rank, class T> struct OneHotTag {
     const int rank = indices.rank() + 1;
     const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
     const DType type = promote(indices.dtype(), DType::i32);
-    const Value one = build::insert_units(build::cast(indices, type), 1u << (rank - 1), rank);
+    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
     return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
   }
 };

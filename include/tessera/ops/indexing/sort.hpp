@@ -2,8 +2,8 @@
 #define TESSERA_OPS_INDEXING_SORT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/indexing/gather.hpp>
-#include <tessera/ops/layout/shape.hpp>
 
 namespace tessera {
 

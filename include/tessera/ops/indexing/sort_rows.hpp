@@ -7,7 +7,7 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
-#include <tessera/ops/layout/layout_rows.hpp>
+#include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/operation.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -17,12 +17,15 @@ namespace tessera::build {
 /// The indices that sort a dim: all of them, or the first `count` if it is given.
 constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
   const bool all = count.module == nullptr;
-  Node made{
-      .op = Op::argsort, .dtype = type, .rank = x.node().rank, .unit = x.node().unit, .labels = pack_order(dim, order)};
+  Node made{.op = Op::argsort,
+            .dtype = type,
+            .rank = x.node().rank,
+            .singletons = x.node().singletons,
+            .labels = pack_order(dim, order)};
   if (!all && count.is_number(1))
-    made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+    made.singletons = static_cast<std::uint8_t>(made.singletons | 1u << dim);
   else if (!all)
-    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+    made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim));
   const std::int32_t operands[] = {x.id, count.id};
   return x.make(made, operands, all ? 1 : 2);
 }
@@ -30,7 +33,7 @@ constexpr Value gather(Value x, int dim, Value indices) {
   return x.make({.op = Op::gather,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
-                 .unit = indices.node().unit,
+                 .singletons = indices.node().singletons,
                  .labels = pack_dim(dim)},
                 {x.id, indices.id});
 }
@@ -38,7 +41,7 @@ constexpr Value scatter_add(Value x, int dim, Value indices, Value like) {
   return x.make({.op = Op::scatter_add,
                  .dtype = x.dtype(),
                  .rank = x.node().rank,
-                 .unit = like.node().unit,
+                 .singletons = like.node().singletons,
                  .labels = pack_dim(dim)},
                 {x.id, indices.id, like.id});
 }
@@ -77,7 +80,7 @@ constexpr Shape scatter_add_shape(const ShapeContext& c) {
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
   if (!c.has_dim()) return "the dim is one of the rank";
   for (int i = 0; i < operands; ++i)
-    if (c.x(i).rank != c.node().rank || ((c.x(i).unit ^ c.node().unit) & ~(1u << dim_of(c.node()))) != 0)
+    if (c.x(i).rank != c.node().rank || ((c.x(i).singletons ^ c.node().singletons) & ~(1u << dim_of(c.node()))) != 0)
       return "only the extent of one dim changes";
   return index == DType::i32 || index == DType::i64 ? BrokenRule{} : "indices are integers";
 }

@@ -7,11 +7,12 @@
 
 namespace tessera::build {
 
-/// Sets the rank and static unit dims of a reduction's result.
+/// Sets the rank and static singleton dims of a reduction's result.
 constexpr void reduced_dims(Node& made, const Node& from, const Reduced& reduced) {
   for (int d = 0; d < from.rank; ++d) {
     if (reduced.has(d) && !reduced.keep) continue;
-    if (reduced.has(d) || from.is_unit(d)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << made.rank);
+    if (reduced.has(d) || from.is_singleton(d))
+      made.singletons = static_cast<std::uint8_t>(made.singletons | 1u << made.rank);
     ++made.rank;
   }
 }
@@ -32,12 +33,13 @@ constexpr Value sum_to(Value x, Value like) {
   const Node &from = x.node(), &to = like.node();
   const int missing = from.rank - to.rank;
   const unsigned lead = missing > 0 ? (1u << missing) - 1 : 0u;
-  unsigned units = (missing >= 0 ? unsigned{to.unit} << missing : unsigned{to.unit} >> -missing) & ~unsigned{from.unit};
+  unsigned singletons = (missing >= 0 ? unsigned{to.singletons} << missing : unsigned{to.singletons} >> -missing) &
+                        ~unsigned{from.singletons};
   if (missing > 0) {
     x = sum_of(x, lead);
-    units >>= missing;
+    singletons >>= missing;
   }
-  return sum_of(x, units, true);
+  return sum_of(x, singletons, true);
 }
 
 }  // namespace tessera::build

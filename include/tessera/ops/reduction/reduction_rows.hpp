@@ -7,7 +7,7 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
-#include <tessera/ops/layout/layout_rows.hpp>
+#include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 
@@ -33,7 +33,7 @@ constexpr void reduction_sharding(const GraphView& graph, int id, FactorRule& ru
   DimFactors& dims = rule.operands.emplace_back();
   int out = 0;
   for (int d = 0; d < x.rank; ++d) {
-    if (!x.is_unit(d)) {
+    if (!x.is_singleton(d)) {
       const auto factor = static_cast<std::int8_t>(rule.add(reduced.has(d) ? FactorKind::reduction : FactorKind::pass));
       dims.dims[d].push_back(factor);
       if (!reduced.has(d)) rule.result.dims[out].push_back(factor);
@@ -53,11 +53,11 @@ constexpr OpRow reduction_row(std::string_view name, Reduction reduction, Linear
           .reduction = reduction};
 }
 
-/// v, in the shape of the result, with the reduced dims inserted again as unit dims.
+/// v, in the shape of the result, with the reduced dims inserted again as singleton dims.
 constexpr Value with_kept_dims(const Gradient& r, Value v) {
   const Reduced reduced = Reduced::of(r.node());
   if (reduced.keep || v.rank() == 0) return v;
-  return build::insert_units(v, reduced.dims, r.x(0).rank());
+  return build::insert_singletons(v, reduced.dims, r.x(0).rank());
 }
 
 /// Elements that share the extreme get equal parts of the cotangent.

@@ -35,7 +35,7 @@ namespace detail {
 /// A product with the leading dims as labels: of both operands, or of one.
 template <class Tag>
 constexpr Value local_product(Value context, unsigned all, const LocalValue& a, const LocalValue& b) {
-  const Value x = without_units(a), y = without_units(b);
+  const Value x = without_singletons(a), y = without_singletons(b);
   const unsigned in_x = extending(a), in_y = extending(b);
   const EinsumLabels local = Tag::labels(a.rank, b.rank);
   int rank_out = 0;

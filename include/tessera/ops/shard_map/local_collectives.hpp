@@ -9,7 +9,7 @@
 
 namespace tessera {
 
-/// A ppermute in which each device sends to the device `by` places further along the axis, cyclically.
+/// A ppermute in which each device sends to the device `by` positions further along the axis, cyclically.
 struct Shift {
   Dim by;
   constexpr explicit Shift(const Dim& places) : by(places) {}
@@ -94,9 +94,12 @@ constexpr auto permute_over(const X& x, const Here& at, const AddPlaces& add_pla
     const Node type = sent.node();
     Growable<std::int32_t> operands{sent.id};
     add_places(sent, operands);
-    return X(sent.make(
-        {.op = Op::permute, .dtype = type.dtype, .rank = type.rank, .unit = type.unit, .labels = pack_dim(lead)},
-        operands.data(), static_cast<int>(operands.size())));
+    return X(sent.make({.op = Op::permute,
+                        .dtype = type.dtype,
+                        .rank = type.rank,
+                        .singletons = type.singletons,
+                        .labels = pack_dim(lead)},
+                       operands.data(), static_cast<int>(operands.size())));
   }
 }
 

@@ -3,7 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/shape.hpp>
-#include <tessera/ops/layout/rearrange.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/shard_map/shard_map_text.hpp>
 
@@ -23,7 +23,7 @@ struct LocalValue {
 /// A value of this type in place of one whose computation does not compile.
 constexpr Value stand_in(const Value& context, DType dtype, int rank) {
   if (context.module == nullptr) return {};
-  return build::insert_units(context.number(0, dtype), (1u << rank) - 1, rank);
+  return build::insert_singletons(context.number(0, dtype), (1u << rank) - 1, rank);
 }
 
 /// The position of an axis's leading dim.
@@ -33,24 +33,24 @@ constexpr int lead_of(unsigned varying, int axis) { return bit_count(varying & (
 constexpr unsigned extending(const LocalValue& x) {
   unsigned axes = 0;
   for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis)
-    if ((x.varying >> axis & 1u) != 0 && !x.value.is_unit(at++)) axes |= 1u << axis;
+    if ((x.varying >> axis & 1u) != 0 && !x.value.is_singleton(at++)) axes |= 1u << axis;
   return axes;
 }
 
-/// x with a leading dim for each axis in `all`, of extent 1 where it has none, and then unit dims up to `rank`. Host
-/// scalars stay as they are.
+/// x with a leading dim for each axis in `all`, of extent 1 where it has none, and then singleton dims up to `rank`.
+/// Host scalars stay as they are.
 constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
   if ((x.varying == all && x.rank == rank) || x.value.rank() == 0) return x.value;
-  unsigned units = 0;
+  unsigned singletons = 0;
   int leads = 0;
   for (int axis = 0; axis < ShardMapText::max_names; ++axis) {
     if ((all >> axis & 1u) == 0) continue;
-    if ((x.varying >> axis & 1u) == 0) units |= 1u << leads;
+    if ((x.varying >> axis & 1u) == 0) singletons |= 1u << leads;
     ++leads;
   }
   if (leads + rank > max_rank) fail_local_rank();
-  for (int d = x.rank; d < rank; ++d) units |= 1u << (leads + d - x.rank);
-  return build::insert_units(x.value, units, leads + rank);
+  for (int d = x.rank; d < rank; ++d) singletons |= 1u << (leads + d - x.rank);
+  return build::insert_singletons(x.value, singletons, leads + rank);
 }
 
 /// x with leading dims only for axes in `kept`. Errors: structure if it differs along another axis.
@@ -58,13 +58,13 @@ constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
   if ((extending(x) & ~kept) != 0)
     x.value.refuse(errc::structure, "[shard_map] result: it differs between the devices of an axis that its out spec "
                                     "does not name; reduce it with ts::psum, ts::pmean or ts::pmax");
-  unsigned units = 0;
+  unsigned singletons = 0;
   for (int axis = 0, at = 0; axis < ShardMapText::max_names; ++axis) {
     if ((x.varying >> axis & 1u) == 0) continue;
-    if ((kept >> axis & 1u) == 0) units |= 1u << at;
+    if ((kept >> axis & 1u) == 0) singletons |= 1u << at;
     ++at;
   }
-  return {units != 0 ? build::drop_units(x.value, units) : x.value, x.varying & kept, x.rank};
+  return {singletons != 0 ? build::drop_singletons(x.value, singletons) : x.value, x.varying & kept, x.rank};
 }
 
 // A tensor in a struct holds a local value with leading dims for all axes. Its graph index is stored inverted (~graph),
@@ -83,15 +83,15 @@ constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, in
 }
 
 /// x without the leading dims of extent 1.
-constexpr Value without_units(const LocalValue& x) {
-  unsigned units = 0;
+constexpr Value without_singletons(const LocalValue& x) {
+  unsigned singletons = 0;
   const unsigned kept = extending(x);
   for (int axis = 0, at = 0; axis < ShardMapText::max_names && x.value.rank() > 0; ++axis) {
     if ((x.varying >> axis & 1u) == 0) continue;
-    if ((kept >> axis & 1u) == 0) units |= 1u << at;
+    if ((kept >> axis & 1u) == 0) singletons |= 1u << at;
     ++at;
   }
-  return build::drop_units(x.value, units);
+  return build::drop_singletons(x.value, singletons);
 }
 
 constexpr Value axis_size_of(const Value& context, const Name& axis) {
@@ -110,7 +110,8 @@ constexpr PartitionSpec lead_spec(const ShardMapText& text, const Value& x, unsi
   for (int d = 0; d < x.rank(); ++d) spec.entries.push_back(none);
   for (int a = 0, at = 0; a < text.axis_count; ++a) {
     if ((varying >> a & 1u) == 0) continue;
-    if ((named >> a & 1u) != 0 && !x.is_unit(at)) spec.entries[static_cast<std::size_t>(at)] = SpecEntry(text.axes[a]);
+    if ((named >> a & 1u) != 0 && !x.is_singleton(at))
+      spec.entries[static_cast<std::size_t>(at)] = SpecEntry(text.axes[a]);
     ++at;
   }
   if (dim >= 0) spec.entries[static_cast<std::size_t>(dim)] = SpecEntry(text.axes[axis]);
@@ -120,14 +121,14 @@ constexpr PartitionSpec lead_spec(const ShardMapText& text, const Value& x, unsi
 /// x with a constraint on the axes of the shard_map; over all other axes of the mesh the partitioner chooses.
 constexpr Value placed(const ShardMapText& text, const Value& x, const PartitionSpec& spec,
                        const PartitionSpec* cotangent = nullptr) {
-  Node made{.op = Op::constraint, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit};
+  Node made{.op = Op::constraint, .dtype = x.dtype(), .rank = x.node().rank, .singletons = x.node().singletons};
   PartitionSpec axes;
   for (int axis = 0; axis < text.axis_count; ++axis) axes.entries.push_back(SpecEntry(text.axes[axis]));
   const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
   const int about = x.module->add_spec(axes);
   if (own > 127 || of_cotangent > 127 || about > 126)
     x.refuse(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
-  Constraint{own, cotangent ? CotangentLayout::own_spec : CotangentLayout::alike,
+  Constraint{own, cotangent ? CotangentSharding::own_spec : CotangentSharding::alike,
              static_cast<std::int8_t>(of_cotangent), static_cast<std::int8_t>(about)}
       .write(made);
   return x.make(made, {x.id});
@@ -148,8 +149,8 @@ constexpr Value extended(const ShardMapText& text, const LocalValue& x, unsigned
   if (rank > max_rank) fail_local_rank();
   for (int axis = 0; axis < text.axis_count; ++axis) {
     if ((missing >> axis & 1u) == 0) continue;
-    const Value places = build::insert_units(arange(axis_size_of(value, text.axes[axis])),
-                                             ((1u << rank) - 1) & ~(1u << lead_of(all, axis)), rank);
+    const Value places = build::insert_singletons(arange(axis_size_of(value, text.axes[axis])),
+                                                  ((1u << rank) - 1) & ~(1u << lead_of(all, axis)), rank);
     like = like.module == nullptr ? places : like + places;
   }
   if (value.rank() > 0) like = like + build::iota(value, rank - 1, DType::i32);

@@ -134,7 +134,7 @@ class CutSearch {
   constexpr bool has_names(const AxisCuts& wanted) const {
     for (int i = 0; i < wanted.size(); ++i) {
       const Axis& axis = mesh_.given.axes()[static_cast<std::size_t>(wanted.axis(i))];
-      const AxisPart own = axis_part(axis.name.view());
+      const NamedSubAxis own = named_sub_axis(axis.name.view());
       const std::int64_t most = std::int64_t{own.before} * axis.size;
       std::size_t digits = 0;
       for (std::int64_t n = most; n > 0; n /= 10) ++digits;

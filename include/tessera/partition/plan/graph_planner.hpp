@@ -17,8 +17,8 @@
 #include <tessera/partition/propagation/implicit_reshards.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 #include <tessera/partition/propagation/solve.hpp>
+#include <tessera/partition/reshard/assign_memory.hpp>
 #include <tessera/partition/reshard/halo.hpp>
-#include <tessera/partition/reshard/place_values.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 #include <tessera/partition/reshard/step_collectives.hpp>
 #include <tessera/partition/reshard/views.hpp>
@@ -66,7 +66,7 @@ class GraphPlanner {
     Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
     scheduler.donate();
     if (options_.fuse_steps) scheduler.fuse_unstored();
-    place_values(made_, plans_);
+    assign_memory(made_, plans_);
     if (options_.fuse_steps) scheduler.fuse_epilogues();
     made_.numbers = found_.numbers;
     made_.shapes = found_.shapes;
@@ -256,7 +256,7 @@ class GraphPlanner {
   /// Whether the step of a unit walks over the layers of stacked operands.
   static constexpr bool walks_layers(UnitKind kind) {
     return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::layout;
+           kind != UnitKind::data_movement;
   }
   /// A value with all layers of a Stack in one block: itself, or a copy.
   constexpr int in_one_block(int v, Source source) {
@@ -286,7 +286,7 @@ class GraphPlanner {
     finish_output(node);
   }
 
-  /// Whether a layout unit's result can be a view: the operand's memory under other strides, which it returns.
+  /// Whether a data movement unit's result can be a view: the operand's memory under other strides, which it returns.
   constexpr bool is_view(int u, int source, Shape& strides) {
     const Node& node = graph_[units_[u].root];
     const bool stacked = value(source).stacked;
@@ -324,7 +324,7 @@ class GraphPlanner {
     step.inputs.reserve(size(unit.input_count));
     step.outputs.reserve(size(unit.output_count));
     for (int i = 0; i < unit.input_count; ++i) step.inputs.push_back(input_value(u, i));
-    if (unit.kind == UnitKind::layout && unit.input_count == 1) {
+    if (unit.kind == UnitKind::data_movement && unit.input_count == 1) {
       Shape strides;
       const int from = step.inputs[0];
       if (is_view(u, from, strides)) {
@@ -348,10 +348,10 @@ class GraphPlanner {
     step.factors = flow_.factors[size(u)];
     if (unit.kind == UnitKind::fused && unit.phase_reduces > 0 && unit.rank > 0)
       add_row_reductions(unit, shape(unit.space), graph_[unit.root].dtype, mesh_, step);
-    if (unit.kind == UnitKind::layout)
-      step.collectives = layout_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
-                                         flow_.produced[size(unit.root)], mesh_);
-    if (unit.kind == UnitKind::scan)
+    if (unit.kind == UnitKind::data_movement)
+      step.collectives = halo_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
+                                       flow_.produced[size(unit.root)], mesh_);
+    if (unit.kind == UnitKind::cumulative)
       add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
     std::int64_t parts = 1;  // how many parts of its inputs the unit computes on, one after another

@@ -39,7 +39,7 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
   for (int s = 0; s < program.spec_count; ++s)
     for (const SpecEntry& entry : program.specs[s].entries)
       for (const Name& name : entry.axes) {
-        if (axis_part_at(name.view()) == name.view().size() || mesh.has_axis(name.view())) continue;
+        if (sub_axis_at(name.view()) == name.view().size() || mesh.has_axis(name.view())) continue;
         const SubAxis part = sub_axis_named(mesh, name.view());
         SubAxisList list;
         if (part.size > 1) list.push_back(part);

@@ -13,7 +13,7 @@
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/plan/collective.hpp>
-#include <tessera/partition/reshard/parts.hpp>
+#include <tessera/partition/reshard/partial_parts.hpp>
 
 namespace tessera {
 

@@ -211,7 +211,8 @@ class Scheduler {
     for (int o = 0; o < unit.output_count; ++o) {
       const PlanValue& result = value(next.outputs[size(o)]);
       const Node& node = graph_[units_.output(next.unit, o).node];
-      if (units_.output(next.unit, o).accumulates || node.rank != space.rank || node.unit != space.unit) return false;
+      if (units_.output(next.unit, o).accumulates || node.rank != space.rank || node.singletons != space.singletons)
+        return false;
       if (result.stacked || !stored_everywhere(result) || !(result.parts == product.parts)) return false;
     }
     for (int d = 0; d < unit.rank; ++d)

@@ -140,7 +140,7 @@ struct NamedAxes {
         const Constraint own = Constraint::of(node);
         const bool shard_map = own.about >= 0;
         add(program.specs[own.spec], node.source.line, shard_map);
-        if (own.cotangent == CotangentLayout::own_spec)
+        if (own.cotangent == CotangentSharding::own_spec)
           add(program.specs[own.cotangent_spec], node.source.line, shard_map);
       }
   }

@@ -9,7 +9,7 @@
 #include <tessera/partition/plan/lifetimes.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/propagation/links.hpp>
-#include <tessera/partition/reshard/parts.hpp>
+#include <tessera/partition/reshard/partial_parts.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 
 TESSERA_PLANNING_BEGIN

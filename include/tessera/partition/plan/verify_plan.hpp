@@ -136,11 +136,11 @@ class PlanVerifier {
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
               "results have the shardings of the factors");
-    if (unit.kind != UnitKind::layout) return;
+    if (unit.kind != UnitKind::data_movement) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
-    require(tessera::wire_bytes(layout_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
+    require(tessera::wire_bytes(halo_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
                 tessera::wire_bytes(step.collectives),
-            "a layout operation lists what it sends");
+            "a data movement operation lists what it sends");
   }
 
   constexpr void verify_repeat(const GraphPlan& plan, const PlanStep& step) const {

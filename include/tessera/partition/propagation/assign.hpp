@@ -7,7 +7,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/partition/propagation/propagate.hpp>
-#include <tessera/partition/reshard/parts.hpp>
+#include <tessera/partition/reshard/partial_parts.hpp>
 
 TESSERA_PLANNING_BEGIN
 

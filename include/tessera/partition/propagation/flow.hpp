@@ -54,8 +54,8 @@ class Flow {
         factors[at(u)] = FactorAxes(static_cast<std::size_t>(link(u).factor_count));
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
-      if (deterministic && units[u].kind == UnitKind::scan) keep_whole(u, dim_of(graph[units[u].root]));
-      if (units[u].kind == UnitKind::layout) choose_halo(u);
+      if (deterministic && units[u].kind == UnitKind::cumulative) keep_whole(u, dim_of(graph[units[u].root]));
+      if (units[u].kind == UnitKind::data_movement) choose_halo(u);
       if (takes_row(u)) choose_row(u, deterministic);
       if (units[u].kind != UnitKind::constraint) run(u);
     }
@@ -127,10 +127,10 @@ class Flow {
     own = std::move(whole);
     avoids_halo[at(u)] = 1;
   }
-  /// Whether the unit is a layout unit that may leave its result partial: `x[3]` of a split dim is a row on one device
-  /// and zeros on all others.
+  /// Whether the unit is a data movement unit that may leave its result partial: `x[3]` of a split dim is a row on one
+  /// device and zeros on all others.
   constexpr bool takes_row(int u) const {
-    return units_[u].kind == UnitKind::layout && row_of(graph_[units_[u].root]).partial != nullptr;
+    return units_[u].kind == UnitKind::data_movement && row_of(graph_[units_[u].root]).partial != nullptr;
   }
   /// Chooses how to take one row of a split dim: an all_reduce of the row, or an all_gather of the dim, which all units
   /// that take a row of this dim share. The fewer bytes win.
@@ -156,7 +156,7 @@ class Flow {
       if (links_.factor(link(u), f).kind == FactorKind::reduction) return f;
     return -1;
   }
-  /// How many operands and results of a layout unit need a reshard, and the bytes that a device sends for these
+  /// How many operands and results of a data movement unit need a reshard, and the bytes that a device sends for these
   /// reshards.
   struct Reshards {
     int count = 0;

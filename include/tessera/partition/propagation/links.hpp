@@ -88,7 +88,7 @@ class Links {
     const Node& node = graph_[to];
     DimFactors own;
     for (int d = 0; d < node.rank; ++d)
-      if (!node.is_unit(d) && !graph_[from].is_unit(d))
+      if (!node.is_singleton(d) && !graph_[from].is_singleton(d))
         own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
     add_operand(from, own, false);
     add_operand(to, own, true);
@@ -102,7 +102,7 @@ class Links {
     begin(-1, UnitKind::repeat);
     DimFactors own;
     for (int d = 0; d < graph_[id].rank; ++d)
-      if (!graph_[id].is_unit(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
+      if (!graph_[id].is_singleton(d)) own.dims[d].push_back(static_cast<std::int8_t>(add_factor(FactorKind::pass)));
     add_operand(from, own, false);
     add_operand(other, own, false);
     if (row_of(graph_[other]).sharded_as >= 0) add_operand(graph_.operand(other, 0), own, false);

@@ -116,7 +116,7 @@ class ClaimList {
     sort();
   }
 
-  /// Whether units of this kind gather dims that are only stored split; elementwise and layout units don't.
+  /// Whether units of this kind gather dims that are only stored split; elementwise and data movement units don't.
   static constexpr bool reads_whole(UnitKind kind) {
     return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
   }
@@ -188,9 +188,8 @@ class ClaimList {
 
 /// Propagates shardings along links, forwards and backwards, until nothing changes. A weaker claim never takes an axis
 /// from a stronger claim. Order of strength: dims that are split for computing before dims that are only stored split;
-/// within these, elementwise and layout units before contractions, kept dims before summed dims, operands of full shape
-/// before broadcast operands.
-/// Source: the order follows Shardy's propagation strategy.
+/// within these, elementwise and data movement units before contractions, kept dims before summed dims, operands of
+/// full shape before broadcast operands. Source: the order follows Shardy's propagation strategy.
 class Propagation {
  public:
   constexpr Propagation(const Links& links, const Mesh& mesh, const ExplicitShardings& rules, ValueShardings& values)
@@ -215,8 +214,8 @@ class Propagation {
   }
 
  private:
-  // 0: kept factors of elementwise and layout units; 1: of all units; 2: also summed dims and halos; 3: also broadcast
-  // operands.
+  // 0: kept factors of elementwise and data movement units; 1: of all units; 2: also summed dims and halos; 3: also
+  // broadcast operands.
   static constexpr int stages = 4;
   const Links& links_;
   const Mesh& mesh_;

@@ -151,7 +151,7 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
     if (!c.has(i) || has_operand(row.shape_only, i) || c.graph.operand_node(c.id, i).rank != c.node().rank) continue;
-    if (c.graph.operand_node(c.id, i).is_unit(dim)) continue;  // unit dims are on every device
+    if (c.graph.operand_node(c.id, i).is_singleton(dim)) continue;  // singleton dims are on every device
     const std::int64_t offset = row.offset(c, i);
     halo.read({c.operand(i)[static_cast<std::size_t>(dim)], -offset, 1 - offset});
   }
@@ -161,9 +161,9 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
                          "bytes of a halo", c.node().source);
 }
 
-/// The collective of a layout operation along the dim that it works along: a permute of the rows that cross borders of
-/// shards. None where that dim is not split. `made` is the sharding of the result.
-constexpr Growable<CollectiveInfo> layout_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+/// The collective of a data movement operation along the dim that it works along: a permute of the rows that cross
+/// borders of shards. None where that dim is not split. `made` is the sharding of the result.
+constexpr Growable<CollectiveInfo> halo_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();
   const bool moves = row_of(node).offset != nullptr;

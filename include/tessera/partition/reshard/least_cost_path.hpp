@@ -30,12 +30,12 @@ class LeastCostPath {
       if (at < 0)
         fail(errc::graph_invalid,
              "[reshard] path: a value can't become partial, or the shardings have different ranks");
-      if (lies_alike(places_[size(at)].sharding, to_)) {
+      if (lies_alike(nodes_[size(at)].sharding, to_)) {
         collect(at);
         return;
       }
-      places_[size(at)].settled = true;
-      const Sharding here = places_[size(at)].sharding;  // a copy: places_ grows below
+      nodes_[size(at)].settled = true;
+      const Sharding here = nodes_[size(at)].sharding;  // a copy: nodes_ grows below
       slices(here, at);
       gathers_and_exchanges(here, at);
       reductions(here, at);
@@ -51,7 +51,7 @@ class LeastCostPath {
       return a.bytes < b.bytes || (a.bytes == b.bytes && a.collectives < b.collectives);
     }
   };
-  struct Place {
+  struct PathNode {
     Sharding sharding;
     Cost cost;
     int before = -1;
@@ -62,28 +62,28 @@ class LeastCostPath {
   DType dtype_;
   const Mesh& mesh_;
   Sharding to_;
-  Growable<Place> places_;
+  Growable<PathNode> nodes_;
 
   static std::size_t size(int i) { return static_cast<std::size_t>(i); }
   std::int64_t bytes(const Sharding& s) const { return local_bytes(shape_, s, mesh_, dtype_); }
 
   int cheapest() const {
     int best = -1;
-    for (std::size_t i = 0; i < places_.size(); ++i)
-      if (!places_[i].settled && (best < 0 || places_[i].cost < places_[size(best)].cost)) best = static_cast<int>(i);
+    for (std::size_t i = 0; i < nodes_.size(); ++i)
+      if (!nodes_[i].settled && (best < 0 || nodes_[i].cost < nodes_[size(best)].cost)) best = static_cast<int>(i);
     return best;
   }
   void reach(const Sharding& sharding, const Cost& cost, int before, const CollectiveInfo& step) {
-    for (Place& place : places_) {
-      if (!lies_alike(place.sharding, sharding)) continue;
-      if (!place.settled && cost < place.cost) {
-        place.cost = cost;
-        place.before = before;
-        place.step = step;
+    for (PathNode& node : nodes_) {
+      if (!lies_alike(node.sharding, sharding)) continue;
+      if (!node.settled && cost < node.cost) {
+        node.cost = cost;
+        node.before = before;
+        node.step = step;
       }
       return;
     }
-    places_.push_back({sharding, cost, before, step, false});
+    nodes_.push_back({sharding, cost, before, step, false});
   }
   void move(int at, const Sharding& sharding, Collective kind, unsigned axes, std::int64_t payload) {
     CollectiveInfo made;
@@ -92,7 +92,7 @@ class LeastCostPath {
     made.dtype = dtype_;
     made.payload_bytes = payload;
     made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
-    Cost cost = places_[size(at)].cost;
+    Cost cost = nodes_[size(at)].cost;
     cost.bytes += made.wire_bytes;
     // A slice sends nothing. It costs a little so that, of two paths with equal bytes, that without it wins.
     cost.collectives += kind == Collective::slice ? 1 : 1000;
@@ -100,7 +100,7 @@ class LeastCostPath {
   }
   void collect(int at) {
     Growable<CollectiveInfo> reversed;
-    for (; places_[size(at)].before >= 0; at = places_[size(at)].before) reversed.push_back(places_[size(at)].step);
+    for (; nodes_[size(at)].before >= 0; at = nodes_[size(at)].before) reversed.push_back(nodes_[size(at)].step);
     for (std::size_t i = reversed.size(); i > 0; --i) steps.push_back(reversed[i - 1]);
   }
 

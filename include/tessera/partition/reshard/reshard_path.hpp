@@ -178,8 +178,8 @@ class ReshardPath {
         if (to < 0 || to == from) continue;
         bool in_order = true;
         for (std::size_t i = first; i < list.size(); ++i) {
-          const std::size_t place = now_.dims[to].size() + i - first;
-          in_order = in_order && place < to_.dims[to].size() && to_.dims[to][place] == list[i];
+          const std::size_t position = now_.dims[to].size() + i - first;
+          in_order = in_order && position < to_.dims[to].size() && to_.dims[to][position] == list[i];
         }
         if (!in_order) continue;
         // Replicated axes that the target needs after them split the dim first: the all_to_all then sends less.

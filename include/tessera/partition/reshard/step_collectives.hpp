@@ -37,9 +37,9 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
   for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
 }
 
-/// Adds the all_gather of a scan along a split dim: each device sends the total of its chunk (one number for each line
-/// along the dim) to all others, which start from the total of all chunks before theirs. `made`: the sharding of the
-/// result.
+/// Adds the all_gather of a cumulative operation along a split dim: each device sends the total of its chunk (one
+/// number for each line along the dim) to all others, which start from the total of all chunks before theirs. `made`:
+/// the sharding of the result.
 constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
                                PlanStep& step) {
   CollectiveInfo sent;

@@ -14,7 +14,7 @@
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/strided.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
-#include <tessera/ops/layout/layout_rows.hpp>
+#include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/stored_grid.hpp>

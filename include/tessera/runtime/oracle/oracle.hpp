@@ -28,7 +28,7 @@ struct OracleElement {
 
 /// A value that differs between a program on its mesh and the same program on one device.
 struct OracleDifference {
-  std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, layout
+  std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, sharding
   std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
   Source source{};    ///< the line that made it
   std::int64_t count = 0, elements = 0;  ///< that differ, of all

@@ -200,8 +200,8 @@ class OracleComparer final : public StepObserver {
           operands.push_back({operand < 0 ? nullptr : known(layout, operand), operand < 0 ? 0.0 : number(operand), 0});
         }
         allowed = attention_allowed(made, operands, *result);
-      } else if (unit.kind == UnitKind::scan) {
-        allowed = scan_allowed(own_graph[node], inputs[0], *result);
+      } else if (unit.kind == UnitKind::cumulative) {
+        allowed = cumulative_allowed(own_graph[node], inputs[0], *result);
       } else if (unit.kind == UnitKind::fold) {
         const auto size = [&](int k) { return static_cast<std::int64_t>(number(own_graph.operand(node, k))); };
         allowed = fold_allowed(own_graph[node], inputs[0], size(1), size(2), *result);

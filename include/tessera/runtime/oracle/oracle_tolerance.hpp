@@ -177,13 +177,13 @@ inline Allowed scatter_add_allowed(const Node& node, const OracleOperand& operan
 }
 
 /// Of sums along a dim: as sums of what is before each element and itself.
-inline Allowed scan_allowed(const Node& node, const OracleOperand& operand, const WholeValue& result) {
+inline Allowed cumulative_allowed(const Node& node, const OracleOperand& operand, const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
   const double eps = rounding_of(result.dtype);
   if (operand.value == nullptr || (eps == 0 && operand.slack == 0)) return allowed;
   const auto dim = static_cast<std::size_t>(dim_of(node));
   const std::int64_t n = result.shape[dim], step = kernels::contiguous_strides(result.shape)[dim];
-  const Scan scan = Scan::of(node);
+  const CumulativeOptions scan = CumulativeOptions::of(node);
   const ReductionFacts& monoid = facts_of(row_of(node).reduction);
   for (std::int64_t line = 0; line < (n == 0 ? 0 : result.size() / n); ++line) {
     const std::int64_t first = line / step * step * n + line % step;

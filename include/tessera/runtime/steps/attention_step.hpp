@@ -49,13 +49,13 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
 
  private:
   /// One shard of an operand or a result: strides of batch, position, head and width; absent where nobody wants it.
-  struct Part {
+  struct ShardRows {
     std::int32_t pointer = -1;
     std::int64_t batch = 0, position = 0, head = 0, width = 1;
   };
   enum Role { q, k, v, out, lse, g, dq, dk, dv, roles };
   struct Place {
-    Part parts[roles];
+    ShardRows parts[roles];
     kernels::AttentionShape shape;
     std::int64_t batch = 0, heads = 0, first_item = 0, partial = 0;
   };
@@ -79,7 +79,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       const kernels::Strides& s = own.strides[static_cast<std::size_t>(shard)];
       const Box& box = own.boxes[static_cast<std::size_t>(shard)];
       const Shape extent = extents(box);
-      Part& part = place.parts[role];
+      ShardRows& part = place.parts[role];
       part.pointer = own.first + shard;
       if (role == lse) {
         part = {part.pointer, s[0], s[2], s[1], 1};
@@ -152,7 +152,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     return *std::prev(after);
   }
   template <class T>
-  kernels::HeadRows<T> rows(Frame& frame, const Part& part, std::int64_t batch, std::int64_t head) const {
+  kernels::HeadRows<T> rows(Frame& frame, const ShardRows& part, std::int64_t batch, std::int64_t head) const {
     if (part.pointer < 0) return {};
     T* data = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(part.pointer)]);
     return {data + batch * part.batch + head * part.head, part.position, part.width};

@@ -62,7 +62,7 @@ class IndexedStep final : public PreparedStep {
     const std::int64_t count = static_cast<std::int64_t>(parts_.size()) / terms_;
     parallel_for(count, Cost::bytes(part_bytes_ * terms_), [&](std::int64_t chain) {
       for (std::int64_t i = chain * terms_; i < (chain + 1) * terms_; ++i) {
-        const Part& part = parts_[static_cast<std::size_t>(i)];
+        const DimRange& part = parts_[static_cast<std::size_t>(i)];
         const Place& place = places_[static_cast<std::size_t>(part.place)];
         kernels::IndexedShape shape = place.shape;
         (gathers_ ? shape.index : shape.inner)[static_cast<std::size_t>(part.dim)] = part.extent;
@@ -94,7 +94,7 @@ class IndexedStep final : public PreparedStep {
     std::int32_t table = 0, rows = 0, index = 0;
   };
   /// A range of one dim: of the indices when gathering, of the row when adding, which keeps the order of additions.
-  struct Part {
+  struct DimRange {
     int place, dim;
     std::int64_t extent, rows_offset, table_offset, index_offset;
   };
@@ -104,7 +104,7 @@ class IndexedStep final : public PreparedStep {
   std::int64_t element_ = 4, index_element_ = 4;
   std::vector<Place> places_;
   mutable std::vector<std::uint8_t> long_sums_;  // by place, so that a run allocates nothing
-  std::vector<Part> parts_;
+  std::vector<DimRange> parts_;
   SumInPlace sum_;
   std::int64_t terms_ = 1;  // parts one after another that add to the same elements
   double part_bytes_ = 1;
@@ -182,7 +182,7 @@ class IndexedStep final : public PreparedStep {
     if (bytes == 0) return;
     const std::size_t dim = cut_dim(place);
     for (std::int64_t begin = 0; begin < whole; begin += range) {
-      Part part{static_cast<int>(p), static_cast<int>(dim), std::min(range, whole - begin), 0, 0, 0};
+      DimRange part{static_cast<int>(p), static_cast<int>(dim), std::min(range, whole - begin), 0, 0, 0};
       if (!cut_shape(place).empty()) {
         if (gathers_) {
           part.rows_offset = begin * place.shape.rows_strides[dim];
@@ -213,7 +213,7 @@ class IndexedStep final : public PreparedStep {
     }
     terms_ = std::max<std::int64_t>(terms_, 1);
     const std::size_t terms = static_cast<std::size_t>(terms_), ranges = parts_.size() / terms;
-    std::vector<Part> sorted;
+    std::vector<DimRange> sorted;
     sorted.reserve(parts_.size());
     for (std::size_t r = 0; r < ranges; ++r)
       for (std::size_t t = 0; t < terms; ++t) sorted.push_back(parts_[t * ranges + r]);

@@ -36,7 +36,7 @@ class RandomStep final : public PreparedStep {
     const PlanValue& value = layout_.value(value_);
     const ValueLayout& layout = layout_[value_];
     parallel_for(static_cast<std::int64_t>(parts_.size()), Cost{part_elements_ * 2}, [&](std::int64_t i) {
-      const Part& part = parts_[static_cast<std::size_t>(i)];
+      const ShardRow& part = parts_[static_cast<std::size_t>(i)];
       const Box& box = layout.boxes[static_cast<std::size_t>(part.shard)];
       Shape begin = box.begin, extent = extents(box);
       const kernels::Strides& strides = layout.strides[static_cast<std::size_t>(part.shard)];
@@ -52,14 +52,14 @@ class RandomStep final : public PreparedStep {
   }
 
  private:
-  struct Part {
+  struct ShardRow {
     int shard;
     std::int64_t row;
   };
   const FrameLayout& layout_;
   int value_, key_;
   RandomDraw draw_;
-  std::vector<Part> parts_;
+  std::vector<ShardRow> parts_;
   double part_elements_ = 1;
 };
 

@@ -19,12 +19,12 @@
 #include <tessera/runtime/steps/along_step.hpp>
 #include <tessera/runtime/steps/attention_step.hpp>
 #include <tessera/runtime/steps/contraction_step.hpp>
+#include <tessera/runtime/steps/cumulative_step.hpp>
+#include <tessera/runtime/steps/data_movement_step.hpp>
 #include <tessera/runtime/steps/fold_step.hpp>
 #include <tessera/runtime/steps/indexed_step.hpp>
-#include <tessera/runtime/steps/layout_step.hpp>
 #include <tessera/runtime/steps/random_step.hpp>
 #include <tessera/runtime/steps/repeat_step.hpp>
-#include <tessera/runtime/steps/scan_step.hpp>
 #include <tessera/runtime/steps/sort_step.hpp>
 #endif
 
@@ -32,8 +32,8 @@ namespace tessera::runtime {
 
 /// What steps are compiled for: the kinds of unit that a program has, each with the element types of first operands.
 struct StepNeeds {
-  DTypeSet types[unit_kinds]{};  ///< by UnitKind; 0: the program has no such unit
-  ReducedTypes scans, partial;   ///< by what they scan with, and by how partial values combine
+  DTypeSet types[unit_kinds]{};      ///< by UnitKind; 0: the program has no such unit
+  ReducedTypes cumulative, partial;  ///< of cumulative operations, and by how partial values combine
 
   constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
   constexpr void add(UnitKind kind, DType type) {
@@ -41,9 +41,9 @@ struct StepNeeds {
     own = static_cast<DTypeSet>(own | set_of(type));
   }
   static constexpr StepNeeds everything() {
-    StepNeeds all{.scans = all_scanned_types, .partial = all_partial_types};
+    StepNeeds all{.cumulative = all_cumulative_types, .partial = all_partial_types};
     for (DTypeSet& types : all.types) types = all_dtypes;
-    for (const UnitKind kind : {UnitKind::contraction, UnitKind::scan, UnitKind::fold})
+    for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold})
       all.types[static_cast<std::size_t>(kind)] = number_dtypes;
     all.types[static_cast<std::size_t>(UnitKind::attention)] = floating_dtypes;
     return all;
@@ -73,8 +73,8 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
     return &make_step<RandomStep>;
   else if constexpr (Kind == UnitKind::repeat)
     return &make_repeat;
-  else if constexpr (Kind == UnitKind::scan)
-    return &make_step<ScanStep<Needs.scans>>;
+  else if constexpr (Kind == UnitKind::cumulative)
+    return &make_step<CumulativeStep<Needs.cumulative>>;
   else if constexpr (Kind == UnitKind::fold)
     return &make_step<FoldStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::sort)
@@ -84,7 +84,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::attention)
     return &make_step<AttentionStep<Needs[Kind]>>;
   else
-    return &make_step<LayoutStep>;
+    return &make_step<DataMovementStep>;
 }
 
 template <StepNeeds Needs>

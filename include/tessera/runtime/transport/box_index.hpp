@@ -19,7 +19,7 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::runtime {
 
 /// Finds the boxes that overlap a given one. Shards of a sharding form a grid, in which a box is looked up dim by dim;
-/// boxes that form none are scanned.
+/// boxes that form none are searched one by one.
 class BoxIndex {
   using Cut = std::pair<std::int64_t, std::int64_t>;
 

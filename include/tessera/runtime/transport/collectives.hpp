@@ -21,7 +21,7 @@
 namespace tessera::runtime {
 
 /// A row-major array that takes part in a collective.
-struct Part {
+struct MemberArray {
   void* data = nullptr;
   Shape shape;
 };
@@ -30,8 +30,8 @@ struct Part {
 /// Members that end with equal values may share one array, so all_reduce, all_gather and broadcast fill as many
 /// outputs as there are: usually one, which is then that of all members. Inputs and outputs do not overlap.
 struct Group {
-  std::span<const Part> in;
-  std::span<const Part> out;
+  std::span<const MemberArray> in;
+  std::span<const MemberArray> out;
 };
 
 /// One step of a permutation: the member that sends and the one that receives.
@@ -52,9 +52,9 @@ TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups)
 /// Reduces the inputs, in the order of the members, and gives each member its range along `dim`: as long as its output.
 TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups);
 
-/// Splits each input along `split_dim`, sends piece j to member j, and joins what arrives along `concat_dim`, in the
-/// order of the members. Of different dims, piece j is as long as output j, and inputs may differ along `concat_dim`;
-/// of one dim, pieces are equal, and `not_divisible` is thrown when they can't be.
+/// Splits each input along `split_dim`, sends chunk j to member j, and joins what arrives along `concat_dim`, in the
+/// order of the members. Of different dims, chunk j is as long as output j, and inputs may differ along `concat_dim`;
+/// of one dim, chunks are equal, and `not_divisible` is thrown when they can't be.
 TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups);
 
 /// Copies along the routes, in every group; a member that no route leads to gets zeros.
@@ -76,19 +76,19 @@ class Moves {
     outputs_ = group.out.size();
   }
   /// Output `member` of the group.
-  int destination(const Part& part, const Box& box, std::size_t member) {
+  int destination(const MemberArray& part, const Box& box, std::size_t member) {
     require(extents(box) == part.shape, "an output has another shape than its place in the whole");
     destinations_.push_back(part.data);
     const auto held_by = outputs_ == 1 ? Holders::group(group_, members_) : held(member);
     return plan_.add_destination(box, kernels::contiguous_strides(part.shape), held_by);
   }
-  int source(const Part& part, const Box& box, std::size_t member) {
+  int source(const MemberArray& part, const Box& box, std::size_t member) {
     require(extents(box) == part.shape, "an input has another shape than its place in the whole");
     sources_.push_back(part.data);
     return plan_.add_source(box, kernels::contiguous_strides(part.shape), held(member));
   }
   /// The indices [begin, end) along `dim` of an array, as the box at [place, place + end - begin).
-  int source_range(const Part& part, std::size_t dim, std::int64_t begin, std::int64_t end, std::int64_t place,
+  int source_range(const MemberArray& part, std::size_t dim, std::int64_t begin, std::int64_t end, std::int64_t place,
                    std::size_t member) {
     const kernels::Strides strides = kernels::contiguous_strides(part.shape);
     Box box{Shape(part.shape.size(), 0), part.shape};
@@ -144,10 +144,10 @@ class Moves {
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
 /// The box of each part when they are joined along `dim`; the rest of each box is that of `shape`.
-inline std::vector<Box> joined(std::span<const Part> parts, Shape shape, std::size_t dim) {
+inline std::vector<Box> joined(std::span<const MemberArray> parts, Shape shape, std::size_t dim) {
   std::vector<Box> boxes;
   std::int64_t at = 0;
-  for (const Part& part : parts) {
+  for (const MemberArray& part : parts) {
     Box box = whole(shape);
     box.begin[dim] = at;
     at += dim < part.shape.size() ? part.shape[dim] : 0;
@@ -173,7 +173,7 @@ TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups)
   for (const Group& group : groups) {
     moves.begin(group);
     const auto from = static_cast<std::size_t>(moves.member(group, root));
-    const Part& in = group.in[from];
+    const MemberArray& in = group.in[from];
     const int source = moves.source(in, detail::whole(in.shape), from);
     for (std::size_t j = 0; j < group.out.size(); ++j)
       moves.copy(moves.destination(group.out[j], detail::whole(in.shape), j), source);
@@ -243,13 +243,13 @@ TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::spa
     const auto members = static_cast<std::int64_t>(group.in.size());
     if (split == concat) {
       if (shape[split] % members != 0)
-        fail(errc::not_divisible, "[all_to_all] equal pieces: ", shape[split], " along dim ", split_dim, " for ",
+        fail(errc::not_divisible, "[all_to_all] equal chunks: ", shape[split], " along dim ", split_dim, " for ",
              members, " members");
       const std::int64_t piece = shape[split] / members;
       for (std::int64_t j = 0; j < members; ++j) {
         std::vector<int> sources;
         for (std::int64_t i = 0; i < members; ++i) {
-          const Part& in = group.in[static_cast<std::size_t>(i)];
+          const MemberArray& in = group.in[static_cast<std::size_t>(i)];
           moves.require(in.shape == shape, "inputs differ");
           sources.push_back(
               moves.source_range(in, split, j * piece, (j + 1) * piece, i * piece, static_cast<std::size_t>(i)));

@@ -1,10 +1,10 @@
-#ifndef TESSERA_OPS_LAYOUT_DIAGONAL_HPP
-#define TESSERA_OPS_LAYOUT_DIAGONAL_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_DIAGONAL_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/layout/shape.hpp>
-#include <tessera/ops/layout/slicing.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
 
 // Matrices, the last two dims of a tensor, by the positions of their elements.
@@ -33,7 +33,7 @@ template <int Rank> struct DiagonalTag {
     const int row = x.rank() - 2, column = x.rank() - 1;
     const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
     const Value found = build::cast(build::sum_of(build::select(on, x, x.number(0)), 1u << column), x.dtype());
-    if (x.is_unit(row)) return found;
+    if (x.is_singleton(row)) return found;
     const Value size = build::binary(Op::minimum, build::extent(x, row), build::extent(x, column));
     return build::slice(found, row, x.number(0, DType::i64), size);
   }
@@ -44,8 +44,8 @@ template <int Rank> struct DiagTag {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const int rank = x.rank();
-    const Value across = build::insert_units(x, 1u << (rank - 1), rank + 1);
-    const Value down = build::insert_units(x, 1u << rank, rank + 1);
+    const Value across = build::insert_singletons(x, 1u << (rank - 1), rank + 1);
+    const Value down = build::insert_singletons(x, 1u << rank, rank + 1);
     const Value on =
         build::binary(Op::equal, build::iota(down, rank - 1, DType::i64), build::iota(across, rank, DType::i64));
     return build::select(on, across, x.number(0));

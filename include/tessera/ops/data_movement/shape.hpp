@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_LAYOUT_SHAPE_HPP
-#define TESSERA_OPS_LAYOUT_SHAPE_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_SHAPE_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_SHAPE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>
@@ -64,7 +64,7 @@ struct BroadcastTag {
   static constexpr Value emit(Value context, Value x, Value like) {
     const int lead = like.rank() - x.rank();
     for (int d = 0; d < x.rank(); ++d)
-      if (lead + d >= 0 && like.is_unit(lead + d) && !x.is_unit(d))
+      if (lead + d >= 0 && like.is_singleton(lead + d) && !x.is_singleton(d))
         context.refuse(errc::shape_mismatch,
                        "[broadcast_like] dims: a dim that extends would be spread over one of extent 1");
     return build::broadcast(x.at(context.source), like);

@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_LAYOUT_HPP
-#define TESSERA_NN_LAYOUT_HPP
+#ifndef TESSERA_NN_SHARDING_STRATEGY_HPP
+#define TESSERA_NN_SHARDING_STRATEGY_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
@@ -18,8 +18,8 @@ enum class Role : std::uint8_t {
   head,    ///< computes logits: [features, classes]
 };
 
-/// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A layout
-/// changes which device holds which elements and what is communicated, never the values.
+/// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A
+/// strategy changes which device holds which elements and what is communicated, never the values.
 ///
 /// Collectives of one transformer layer and one training step, each of the bytes of the named tensor:
 ///   single                nothing
@@ -32,9 +32,9 @@ enum class Role : std::uint8_t {
 /// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
-///     auto layout = ts::nn::fsdp_tensor_parallel(mesh);
-///     auto up = ts::nn::linear(key, 256, 1024, layout, ts::nn::Role::column);
-struct Layout {
+///     auto strategy = ts::nn::fsdp_tensor_parallel(mesh);
+///     auto up = ts::nn::linear(key, 256, 1024, strategy, ts::nn::Role::column);
+struct ShardingStrategy {
   Mesh mesh{};
   PartitionSpec column_weight{};  ///< [in, out]
   PartitionSpec column_bias{};    ///< [out]
@@ -51,52 +51,53 @@ struct Layout {
   constexpr const PartitionSpec& bias(Role role) const { return role == Role::row ? vector : column_bias; }
 };
 
-/// Everything replicated. Errors of all layouts: `mesh_axis` for an axis that the mesh lacks.
-constexpr Layout single(const Mesh& mesh) {
-  Layout layout;
-  layout.mesh = mesh;
-  return layout;
+/// Everything replicated. Errors of all strategies: `mesh_axis` for an axis that the mesh lacks.
+constexpr ShardingStrategy single(const Mesh& mesh) {
+  ShardingStrategy strategy;
+  strategy.mesh = mesh;
+  return strategy;
 }
 
 /// Parameters replicated, tokens sharded: each device computes the gradient of its shard of the batch.
-constexpr Layout data_parallel(const Mesh& mesh, std::string_view data = "data") {
+constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data") {
   mesh.axis_index(data);
-  Layout layout = single(mesh);
-  layout.batch = {data};
-  return layout;
+  ShardingStrategy strategy = single(mesh);
+  strategy.batch = {data};
+  return strategy;
 }
 
 /// Weights, and with them gradients and optimizer states, split over the devices that split the batch; a weight is
 /// whole only while it is used. Vectors stay whole: they are small, and one all-reduce is less than what splitting them
 /// costs.
-constexpr Layout fsdp(const Mesh& mesh, std::string_view data = "data") {
-  Layout layout = data_parallel(mesh, data);
-  layout.column_weight = layout.row_weight = layout.head_weight = PartitionSpec{data}.gathered_on_use();
+constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data") {
+  ShardingStrategy strategy = data_parallel(mesh, data);
+  strategy.column_weight = strategy.row_weight = strategy.head_weight = PartitionSpec{data}.gathered_on_use();
   // The features of a table divide evenly where its rows, as many as there are characters, seldom do.
-  layout.embedding = layout.positions = PartitionSpec{none, data}.gathered_on_use();
-  return layout;
+  strategy.embedding = strategy.positions = PartitionSpec{none, data}.gathered_on_use();
+  return strategy;
 }
 
 /// Heads and hidden features split over the model axis, and the rows of tables and logits by class. The batch is split
 /// too when the mesh has a data axis.
-constexpr Layout tensor_parallel(const Mesh& mesh, std::string_view model = "model", std::string_view data = "data") {
+constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view model = "model",
+                                           std::string_view data = "data") {
   mesh.axis_index(model);
-  Layout layout = mesh.has_axis(data) ? data_parallel(mesh, data) : single(mesh);
-  layout.column_weight = layout.head_weight = {none, model};
-  layout.column_bias = {model};
-  layout.row_weight = layout.embedding = {model, none};
-  return layout;
+  ShardingStrategy strategy = mesh.has_axis(data) ? data_parallel(mesh, data) : single(mesh);
+  strategy.column_weight = strategy.head_weight = {none, model};
+  strategy.column_bias = {model};
+  strategy.row_weight = strategy.embedding = {model, none};
+  return strategy;
 }
 
 /// Both: the model axis splits the computation, and the data axis the dim of each weight that is left, for storage.
-constexpr Layout fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
-                                      std::string_view model = "model") {
-  Layout layout = fsdp(mesh, data);
-  const Layout split = tensor_parallel(mesh, model, data);
-  layout.column_weight = layout.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
-  layout.column_bias = split.column_bias;
-  layout.row_weight = layout.embedding = PartitionSpec{model, data}.gathered_on_use(1);
-  return layout;
+constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
+                                                std::string_view model = "model") {
+  ShardingStrategy strategy = fsdp(mesh, data);
+  const ShardingStrategy split = tensor_parallel(mesh, model, data);
+  strategy.column_weight = strategy.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
+  strategy.column_bias = split.column_bias;
+  strategy.row_weight = strategy.embedding = PartitionSpec{model, data}.gathered_on_use(1);
+  return strategy;
 }
 
 }  // namespace tessera::nn

@@ -1,5 +1,5 @@
-#ifndef TESSERA_RUNTIME_STEPS_SCAN_STEP_HPP
-#define TESSERA_RUNTIME_STEPS_SCAN_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_CUMULATIVE_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_CUMULATIVE_STEP_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
@@ -7,8 +7,8 @@
 #include <vector>
 
 #include <tessera/base/shape.hpp>
+#include <tessera/kernels/cumulative.hpp>
 #include <tessera/kernels/isa.hpp>
-#include <tessera/kernels/scan.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/executor/work_grid.hpp>
@@ -19,12 +19,12 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Sums or products along one dim. Where it is split, each chunk is reduced first; the totals of the chunks before it
 /// are what each then starts from.
-template <ReducedTypes Types> class ScanStep final : public PreparedStep {
+template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
  public:
-  explicit ScanStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
+  explicit CumulativeStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
     const Node& node = c.graph[c.units[c.step.unit].root];
     const PlanValue& result = layout_.value(step_.outputs[0]);
-    scan_ = Scan::of(node);
+    options_ = CumulativeOptions::of(node);
     dim_ = static_cast<std::size_t>(dim_of(node));
     dtype_ = node.dtype;
     reduction_ = row_of(node).reduction;
@@ -56,14 +56,14 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
     with_monoid(reduction_, [&]<class M>() {
       dispatch<Types[M::kind]>(
           dtype_, [&]<class T>() { run_as<M, T>(frame); },
-          [&] { fail(errc::dtype_mismatch, "[scan] dtype: ", name_of(dtype_), " has no ", M::name); });
+          [&] { fail(errc::dtype_mismatch, "[cumulative] dtype: ", name_of(dtype_), " has no ", M::name); });
     });
   }
 
  private:
-  /// Some lines of one shard, from their first element in the order of the scan.
+  /// Some lines of one shard, from their first element in the order of the cumulative operation.
   struct Piece {
-    kernels::ScanShape shape;
+    kernels::CumulativeShape shape;
     std::int32_t from = 0, to = 0;
     std::int64_t from_offset = 0, to_offset = 0, totals = 0;  // in elements
   };
@@ -74,7 +74,7 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
   const FrameLayout& layout_;
   const PlanStep& step_;
   Growable<CollectiveInfo> sent_;
-  Scan scan_;
+  CumulativeOptions options_;
   std::size_t dim_ = 0;
   DType dtype_{};
   Reduction reduction_{};
@@ -120,7 +120,7 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
         piece.to_offset = l * out.strides[to][0];
         piece.totals += l * sums[0];
       }
-      if (scan_.reverse && count > 0) {
+      if (options_.reverse && count > 0) {
         piece.from_offset += (count - 1) * piece.shape.from_step;
         piece.to_offset += (count - 1) * piece.shape.to_step;
         piece.shape.from_step = -piece.shape.from_step;
@@ -140,7 +140,7 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
     const std::int64_t whole = lines[dim];
     const std::int64_t bytes =
         std::max<std::int64_t>(1, volume(lines) * piece.shape.count * static_cast<std::int64_t>(size_of(dtype_)));
-    // No fewer lines than are scanned side by side.
+    // No fewer lines than are accumulated side by side.
     const std::int64_t step = std::max<std::int64_t>(32, whole * (1 << 17) / bytes);
     for (std::int64_t begin = 0; begin < whole; begin += step) {
       Piece part = piece;
@@ -171,16 +171,17 @@ template <ReducedTypes Types> class ScanStep final : public PreparedStep {
         kernels::combine_lines<M, T>(piece.shape, operand(piece), totals + piece.totals);
       });
       for (const Group& group : groups_) {
-        const std::int64_t step = scan_.reverse ? -group.lines : group.lines;
-        T* const first = totals + group.totals + (scan_.reverse ? (chunks_ - 1) * group.lines : 0);
-        kernels::scan_lines<M, T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr, true);
+        const std::int64_t step = options_.reverse ? -group.lines : group.lines;
+        T* const first = totals + group.totals + (options_.reverse ? (chunks_ - 1) * group.lines : 0);
+        kernels::cumulative_lines<M, T>({{group.lines}, {1}, {1}, {1}, chunks_, step, step}, first, first, nullptr,
+                                        true);
       }
     }
     parallel_for(count, Cost::bytes(piece_bytes_), [&](std::int64_t i) {
       const Piece& piece = pieces_[static_cast<std::size_t>(i)];
       T* const to = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.to)]) + piece.to_offset;
-      kernels::scan_lines<M, T>(piece.shape, operand(piece), to, totals == nullptr ? nullptr : totals + piece.totals,
-                                scan_.exclusive);
+      kernels::cumulative_lines<M, T>(piece.shape, operand(piece), to,
+                                      totals == nullptr ? nullptr : totals + piece.totals, options_.exclusive);
     });
   }
 };

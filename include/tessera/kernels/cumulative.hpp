@@ -1,5 +1,5 @@
-#ifndef TESSERA_KERNELS_SCAN_HPP
-#define TESSERA_KERNELS_SCAN_HPP
+#ifndef TESSERA_KERNELS_CUMULATIVE_HPP
+#define TESSERA_KERNELS_CUMULATIVE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace tessera::kernels {
 
 /// Lines along one dim of an array: extents and strides of the other dims, and the steps along a line. A line that is
 /// walked from its end has negative steps.
-struct ScanShape {
+struct CumulativeShape {
   Shape lines;
   Strides from, to, sums;  ///< of operand, result, and the one number a line that it starts from or adds up to
   std::int64_t count = 0, from_step = 0, to_step = 0;
@@ -27,19 +27,20 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// What a line is scanned in. Of f32, sums are kept in runs; products in f64, which has room for those of which one
+/// What a line is accumulated in. Of f32, sums are kept in runs; products in f64, which has room for those of which one
 /// factor is large and the next is small.
-template <class M, class T> using scan_t = std::conditional_t<std::is_same_v<M, monoids::Product>, long_sum_t<T>, T>;
+template <class M, class T>
+using cumulative_t = std::conditional_t<std::is_same_v<M, monoids::Product>, long_sum_t<T>, T>;
 
-struct ScanSteps {
+struct CumulativeSteps {
   std::int64_t count, from_step, to_step, from_lane, to_lane, sum_lane;
 };
 
 /// `Width` lines side by side, each in its order. Of f32, runs are summed up on their own: to the sum of those before,
 /// which is kept in f64.
 template <class M, int Width, class T>
-void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
-  using Wide = scan_t<M, T>;
+void cumulative_side_by_side(const CumulativeSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
+  using Wide = cumulative_t<M, T>;
   constexpr bool by_runs = std::is_same_v<M, monoids::Sum> && !std::is_same_v<T, long_sum_t<T>>;
   constexpr Wide first = M::template identity<Wide>();
   Wide sums[Width], before[Width];
@@ -82,19 +83,19 @@ void scan_side_by_side(const ScanSteps& s, const T* from, T* to, const T* start,
 }
 
 template <class M, class T>
-void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T* total, bool exclusive) {
+void cumulative_lines(const CumulativeShape& shape, const T* from, T* to, const T* start, T* total, bool exclusive) {
   if (is_empty(shape.lines)) return;
   const Loops loops = make_loops(shape.lines, shape.to, [&](std::size_t outer, std::size_t inner) {
     return shape.from[outer] == shape.from[inner] * shape.lines[inner] &&
            shape.sums[outer] == shape.sums[inner] * shape.lines[inner];
   });
   const auto lanes = loops.from_inside(0);
-  const ScanSteps steps{shape.count,
-                        shape.from_step,
-                        shape.to_step,
-                        stride_of(shape.from, lanes),
-                        stride_of(shape.to, lanes),
-                        stride_of(shape.sums, lanes)};
+  const CumulativeSteps steps{shape.count,
+                              shape.from_step,
+                              shape.to_step,
+                              stride_of(shape.from, lanes),
+                              stride_of(shape.to, lanes),
+                              stride_of(shape.sums, lanes)};
   // What is left out, or empty, stays a null pointer.
   const auto past = [](auto* items, std::int64_t n) { return items == nullptr ? items : items + n; };
   // Lines that are not contiguous each take a line of the cache.
@@ -105,8 +106,9 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
     const std::int64_t sums = offset_of(loops, 1, index, shape.sums);
     const auto run = [&]<int Width>(std::int64_t lane) {
       const std::int64_t at = sums + lane * steps.sum_lane;
-      scan_side_by_side<M, Width>(steps, past(own_from, lane * steps.from_lane), past(own_to, lane * steps.to_lane),
-                                  past(start, at), past(total, at), exclusive);
+      cumulative_side_by_side<M, Width>(steps, past(own_from, lane * steps.from_lane),
+                                        past(own_to, lane * steps.to_lane), past(start, at), past(total, at),
+                                        exclusive);
     };
     std::int64_t lane = 0;
     for (; dense && lane + 32 <= lanes.extent; lane += 32) run.template operator()<32>(lane);
@@ -120,13 +122,13 @@ void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, T*
 /// to[line, i] = start[line], from[line, 0], ..., from[line, i] combined in this order whatever the strides are;
 /// without from[line, i] if `exclusive`. No `start`: the identity. `to` may be `from` with equal strides.
 template <class M, class T>
-void scan_lines(const ScanShape& shape, const T* from, T* to, const T* start, bool exclusive) {
-  detail::scan_lines<M, T>(shape, from, to, start, nullptr, exclusive);
+void cumulative_lines(const CumulativeShape& shape, const T* from, T* to, const T* start, bool exclusive) {
+  detail::cumulative_lines<M, T>(shape, from, to, start, nullptr, exclusive);
 }
 
 /// total[line] = from[line, 0], ..., from[line, count - 1] combined. Strides `to` say in which order lines are stored.
-template <class M, class T> void combine_lines(const ScanShape& shape, const T* from, T* total) {
-  detail::scan_lines<M, T>(shape, from, nullptr, nullptr, total, false);
+template <class M, class T> void combine_lines(const CumulativeShape& shape, const T* from, T* total) {
+  detail::cumulative_lines<M, T>(shape, from, nullptr, nullptr, total, false);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -1,13 +1,13 @@
-#ifndef TESSERA_OPS_LAYOUT_STACK_HPP
-#define TESSERA_OPS_LAYOUT_STACK_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tuple>
 #include <utility>
 
-#include <tessera/ops/layout/rearrange.hpp>
-#include <tessera/ops/layout/shape.hpp>
-#include <tessera/ops/layout/slicing.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
 
 // Tensors put together along a new dim, and taken apart along one.
 
@@ -24,7 +24,7 @@ template <int Rank, int D> struct StackTag {
   };
   static constexpr Value emit(Value context, auto... parts) {
     const auto with_dim = [&](Value x) {
-      return build::insert_units(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
+      return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
     };
     return ConcatTag<Rank + 1, D>::emit(context, with_dim(parts)...);
   }

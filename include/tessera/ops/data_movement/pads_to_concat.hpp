@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_LAYOUT_PADS_TO_CONCAT_HPP
-#define TESSERA_OPS_LAYOUT_PADS_TO_CONCAT_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_PADS_TO_CONCAT_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_PADS_TO_CONCAT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace tessera::ops {
 constexpr std::int64_t static_extent(const Graph& graph, int id, int dim) {
   for (;;) {
     const Node& node = graph[id];
-    if (node.is_unit(dim)) return 1;
+    if (node.is_singleton(dim)) return 1;
     if (node.op == Op::rearrange && node.arity > 1) {
       const Factors f = Factors::of(node);
       int at = -1, count = 0;
@@ -54,7 +54,7 @@ class PadsToConcat {
     return graph_.add({.op = Op::concat,
                        .dtype = node.dtype,
                        .rank = node.rank,
-                       .unit = node.unit,
+                       .singletons = node.singletons,
                        .labels = pack_dim(dim_),
                        .source = node.source},
                       ordered.data(), static_cast<int>(ordered.size()));

@@ -28,7 +28,7 @@ static_assert(nn::tensor_parallel(both).bias(nn::Role::row) == ts::PartitionSpec
 static_assert(nn::tensor_parallel(both).batch == ts::PartitionSpec{"data"});
 static_assert(nn::tensor_parallel(ts::Mesh({{"model", 4}})).batch == ts::PartitionSpec{});
 
-TEST(Layout, FsdpStoresWeightsSplitAndUsesThemWhole) {
+TEST(ShardingStrategy, FsdpStoresWeightsSplitAndUsesThemWhole) {
   EXPECT_EQ(nn::fsdp(both).column_weight.text(), "{data*}");
   EXPECT_EQ(nn::fsdp(both).row_weight.text(), "{data*}");
   EXPECT_EQ(nn::fsdp(both).head_weight.text(), "{data*}");
@@ -36,18 +36,18 @@ TEST(Layout, FsdpStoresWeightsSplitAndUsesThemWhole) {
   EXPECT_EQ(nn::fsdp(both).vector.text(), "{}");
 }
 
-TEST(Layout, BothAxesSplitTheTwoDimsOfAWeight) {
-  const nn::Layout layout = nn::fsdp_tensor_parallel(both);
-  EXPECT_EQ(layout.column_weight.text(), "{data*,model}");
-  EXPECT_EQ(layout.row_weight.text(), "{model,data*}");
-  EXPECT_EQ(layout.head_weight.text(), "{data*,model}");
-  EXPECT_EQ(layout.embedding.text(), "{model,data*}");
-  EXPECT_EQ(layout.positions.text(), "{-,data*}");
-  EXPECT_EQ(layout.column_bias.text(), "{model}");
-  EXPECT_EQ(layout.batch.text(), "{data}");
+TEST(ShardingStrategy, BothAxesSplitTheTwoDimsOfAWeight) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(both);
+  EXPECT_EQ(strategy.column_weight.text(), "{data*,model}");
+  EXPECT_EQ(strategy.row_weight.text(), "{model,data*}");
+  EXPECT_EQ(strategy.head_weight.text(), "{data*,model}");
+  EXPECT_EQ(strategy.embedding.text(), "{model,data*}");
+  EXPECT_EQ(strategy.positions.text(), "{-,data*}");
+  EXPECT_EQ(strategy.column_bias.text(), "{model}");
+  EXPECT_EQ(strategy.batch.text(), "{data}");
 }
 
-TEST(Layout, AnAxisThatTheMeshLacksIsAnError) {
+TEST(ShardingStrategy, AnAxisThatTheMeshLacksIsAnError) {
   expect_error(
       ts::errc::mesh_axis,
       [] {
@@ -74,16 +74,16 @@ TEST(Layout, AnAxisThatTheMeshLacksIsAnError) {
       "model");
 }
 
-/// All elements of all tensors of a block and two tables on a layout.
-std::vector<float> initial_values(const nn::Layout& layout) {
+/// All elements of all tensors of a block and two tables on a strategy.
+std::vector<float> initial_values(const nn::ShardingStrategy& strategy) {
   std::vector<float> values;
   const auto collect = [&](const std::string&, const auto& x) {
     const auto own = ts::to_host(x);
     values.insert(values.end(), own.begin(), own.end());
   };
-  auto block = nn::block(ts::Key{7}, 12, 3, 20, layout, 2);
-  auto table = nn::embedding(ts::Key{8}, 11, 12, layout);
-  auto positions = nn::positions(ts::Key{9}, 5, 12, layout);
+  auto block = nn::block(ts::Key{7}, 12, 3, 20, strategy, 2);
+  auto table = nn::embedding(ts::Key{8}, 11, 12, strategy);
+  auto positions = nn::positions(ts::Key{9}, 5, 12, strategy);
   nn::for_each_named_parameter(block, collect);
   nn::for_each_named_parameter(table, collect);
   nn::for_each_named_parameter(positions, collect);
@@ -154,13 +154,13 @@ struct Net {
 };
 
 TEST(Parameters, HaveNamesCountsAndBytes) {
-  const nn::Layout layout = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
-  const auto vector = [&](int n) { return ts::ones<float>({n}, layout.mesh, layout.vector); };
-  Net net{nn::embedding(ts::Key{1}, 7, 8, layout),
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const auto vector = [&](int n) { return ts::ones<float>({n}, strategy.mesh, strategy.vector); };
+  Net net{nn::embedding(ts::Key{1}, 7, 8, strategy),
           ts::Stack<nn::Block<>>(2,
                                  [&](int i) {
                                    return nn::block(ts::fold_in(ts::Key{1}, static_cast<std::uint64_t>(i)), 8, 2, 32,
-                                                    layout, 2);
+                                                    strategy, 2);
                                  }),
           {vector(3), {vector(4), vector(5)}}};
   std::vector<std::string> names;

@@ -6,16 +6,16 @@ using namespace programs;
 TEST(Programs, CumulativeSums) {
   constexpr auto f = [](const auto& floats, const auto& integers) {
     const auto& [x, y, w] = floats;  // [a, b, c], [m], [c, a]
-    const auto middle = ts::cumsum<1>(x), last = ts::cumsum<-1, ts::Scan{.reverse = true}>(x * 0.5);
-    const auto first = ts::cumsum<0, ts::Scan{.exclusive = true}>(ts::transpose<2, 0, 1>(x));
-    const auto both = ts::cumsum<2, ts::Scan{.reverse = true, .exclusive = true}>(middle);
+    const auto middle = ts::cumsum<1>(x), last = ts::cumsum<-1, ts::CumulativeOptions{.reverse = true}>(x * 0.5);
+    const auto first = ts::cumsum<0, ts::CumulativeOptions{.exclusive = true}>(ts::transpose<2, 0, 1>(x));
+    const auto both = ts::cumsum<2, ts::CumulativeOptions{.reverse = true, .exclusive = true}>(middle);
     const auto vector = ts::cumsum<0>(y);
     const auto partial = ts::cumsum<0>(ts::matmul(x, w)) * 0.5;
     const auto products = ts::cumprod<1>(x * 0.25 + 1.0),
-               zeros = ts::cumprod<0, ts::Scan{.exclusive = true}>(ts::relu(x));
+               zeros = ts::cumprod<0, ts::CumulativeOptions{.exclusive = true}>(ts::relu(x));
     return std::tuple(energy(middle, last, first, both, vector, partial, products, zeros), middle, last, first, both,
-                      vector, partial, ts::cumsum<1>(integers), ts::cumsum<0, ts::Scan{.reverse = true}>(integers),
-                      products, zeros);
+                      vector, partial, ts::cumsum<1>(integers),
+                      ts::cumsum<0, ts::CumulativeOptions{.reverse = true}>(integers), products, zeros);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<2>>, Tensor<2, std::int8_t>>(
       with_gradient(f),
@@ -79,7 +79,7 @@ TEST(Programs, Convolutions) {
       74);
 }
 
-TEST(ProgramsBf16, ScansSortsAndConvolutions) {
+TEST(ProgramsBf16, CumulativeSortsAndConvolutions) {
   constexpr auto f = [](const auto& floats) {
     const auto& [x, w] = floats;  // bf16 [n, h, c], [r, c, o]
     const auto sums = ts::cumsum<1>(x), first = ts::sort<0, ts::Order::descending>(x);

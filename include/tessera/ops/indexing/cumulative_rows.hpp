@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
-#define TESSERA_OPS_INDEXING_SCAN_ROWS_HPP
+#ifndef TESSERA_OPS_INDEXING_CUMULATIVE_ROWS_HPP
+#define TESSERA_OPS_INDEXING_CUMULATIVE_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/planning.hpp>
@@ -13,18 +13,20 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-/// A scan along a dim by the monoid of operation `op`.
-constexpr Value scan(Op op, Value x, int dim, Scan how) {
+/// A cumulative operation along a dim by the monoid of operation `op`.
+constexpr Value cumulative(Op op, Value x, int dim, CumulativeOptions how) {
   const Reduction reduction = row_of(op).reduction;
   const DType type = reduced_type(reduction, x.dtype());
-  if (x.is_unit(dim) && !how.exclusive) return cast(x, type);
+  if (x.is_singleton(dim) && !how.exclusive) return cast(x, type);
   const Value wide = cast(x, partial_type(reduction, x.dtype()));
   const Node& from = wide.node();
-  return cast(wide.make({.op = op, .dtype = from.dtype, .rank = from.rank, .unit = from.unit, .labels = how.pack(dim)},
-                        {wide.id}),
-              type);
+  return cast(
+      wide.make(
+          {.op = op, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons, .labels = how.pack(dim)},
+          {wide.id}),
+      type);
 }
-constexpr Value cumsum(Value x, int dim, Scan how) { return scan(Op::cumsum, x, dim, how); }
+constexpr Value cumsum(Value x, int dim, CumulativeOptions how) { return cumulative(Op::cumsum, x, dim, how); }
 
 }  // namespace tessera::build
 
@@ -34,10 +36,10 @@ constexpr BrokenRule check_scan(const NodeCheck& c) {
   return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
 }
 
-/// Every dim can be split; devices exchange the totals of their chunks where the scanned dim is.
-constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+/// Every dim can be split; devices exchange the totals of their chunks where that dim is.
+constexpr OpRow cumulative_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
   return {.name = name,
-          .unit = UnitKind::scan,
+          .unit = UnitKind::cumulative,
           .arity = 1,
           .linear = linear,
           .shape = like_shape,
@@ -45,19 +47,19 @@ constexpr OpRow scan_row(std::string_view name, Reduction reduction, Linearity l
           .reduction = reduction};
 }
 
-/// What all scans share besides their row and gradient.
-struct ScanOperation {
+/// What all cumulative operations share besides their row and gradient.
+struct CumulativeOperation {
   static constexpr CheckRule check = check_scan;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const Scan scan = Scan::of(graph[id]);
+    const CumulativeOptions scan = CumulativeOptions::of(graph[id]);
     return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
   };
 };
 
-struct CumsumOp : ScanOperation {
-  static constexpr OpRow row = scan_row("cumsum", Reduction::sum, Linearity::first);
+struct CumsumOp : CumulativeOperation {
+  static constexpr OpRow row = cumulative_row("cumsum", Reduction::sum, Linearity::first);
   static constexpr GradientRule gradient = [](Gradient& r) {
-    Scan scan = Scan::of(r.node());
+    CumulativeOptions scan = CumulativeOptions::of(r.node());
     scan.reverse = !scan.reverse;
     r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
   };
@@ -66,10 +68,10 @@ struct CumsumOp : ScanOperation {
 /// dL/dx of y = cumprod(x), by line: before the first zero, the sum of g y from that element on, divided by x; at the
 /// first zero, the sum of g times the products without it; behind it, that sum divided by x and multiplied by the zero.
 /// Zeros are counted as 1 + x: the count minus 1 is the single zero, with derivative 1, for second derivatives.
-struct CumprodOp : ScanOperation {
-  static constexpr OpRow row = scan_row("cumprod", Reduction::product);
+struct CumprodOp : CumulativeOperation {
+  static constexpr OpRow row = cumulative_row("cumprod", Reduction::product);
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const Scan how = Scan::of(r.node()), back{!how.reverse, how.exclusive};
+    const CumulativeOptions how = CumulativeOptions::of(r.node()), back{!how.reverse, how.exclusive};
     const int dim = dim_of(r.node());
     const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
     const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
@@ -77,14 +79,14 @@ struct CumprodOp : ScanOperation {
     const Value is_first =
         build::binary(Op::equal, zeros, one);  // the first zero, and what is behind it up to the next zero
     const Value first = build::binary(Op::logical_and, is_zero, is_first);
-    const Value passed = build::scan(r.node().op, build::select(first, one, x), dim, how);
+    const Value passed = build::cumulative(r.node().op, build::select(first, one, x), dim, how);
     const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
     const Value behind = build::select(is_first, (zeros - one) * at_first / safe, zero);
     r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, behind)));
   };
 };
 
-using ScanOperations = OperationList<CumsumOp, CumprodOp>;
+using CumulativeOperations = OperationList<CumsumOp, CumprodOp>;
 
 }  // namespace tessera::ops
 

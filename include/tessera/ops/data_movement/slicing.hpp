@@ -1,9 +1,9 @@
-#ifndef TESSERA_OPS_LAYOUT_SLICING_HPP
-#define TESSERA_OPS_LAYOUT_SLICING_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/ops/layout/layout_rows.hpp>
-#include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/data_movement/data_movement_rows.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 
 namespace tessera {
 
@@ -32,17 +32,20 @@ template <int Rank, int D> struct ConcatTag {
   static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
     const Value first = *parts.begin();
     const int dim = first.shifted(D, Rank);
-    Node made{
-        .op = Op::concat, .dtype = first.dtype(), .rank = first.node().rank, .unit = 0xff, .labels = pack_dim(dim)};
+    Node made{.op = Op::concat,
+              .dtype = first.dtype(),
+              .rank = first.node().rank,
+              .singletons = 0xff,
+              .labels = pack_dim(dim)};
     std::int32_t operands[16]{};
     int count = 0;
     for (const Value& part : parts) {
       operands[count++] = part.id;
-      made.unit = static_cast<std::uint8_t>(made.unit & part.node().unit);
+      made.singletons = static_cast<std::uint8_t>(made.singletons & part.node().singletons);
     }
-    made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim) & ((1u << made.rank) - 1));
+    made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim) & ((1u << made.rank) - 1));
     for (const Value& part : parts)
-      if ((part.node().unit & ~(1u << dim)) != made.unit)
+      if ((part.node().singletons & ~(1u << dim)) != made.singletons)
         first.at(source).refuse(errc::shape_mismatch,
                                 "[concat] dims: an operand has static extent 1 where another extends; "
                                 "broadcast it first");

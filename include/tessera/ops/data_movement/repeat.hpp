@@ -1,12 +1,12 @@
-#ifndef TESSERA_OPS_LAYOUT_REPEAT_HPP
-#define TESSERA_OPS_LAYOUT_REPEAT_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
-#include <tessera/ops/layout/rearrange.hpp>
-#include <tessera/ops/layout/shape.hpp>
-#include <tessera/ops/layout/slicing.hpp>
 
 namespace tessera {
 
@@ -19,10 +19,10 @@ template <int Rank, int D, bool EachElement> struct RepeatTag {
   static constexpr Value emit(Value context, Value x, Value count) {
     x = x.at(context.source);
     const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
-    const Value one = build::insert_units(x, 1u << copies, rank);
+    const Value one = build::insert_singletons(x, 1u << copies, rank);
     const Value places =
-        build::insert_units(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                            ((1u << rank) - 1) & ~(1u << copies), rank);
+        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                                 ((1u << rank) - 1) & ~(1u << copies), rank);
     // Of these the shape is read alone.
     const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
     Factors merge{};

@@ -1,5 +1,5 @@
-#ifndef TESSERA_PARALLEL_REDUCE_PIECES_HPP
-#define TESSERA_PARALLEL_REDUCE_PIECES_HPP
+#ifndef TESSERA_PARALLEL_REDUCE_LOCAL_ARRAYS_HPP
+#define TESSERA_PARALLEL_REDUCE_LOCAL_ARRAYS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
@@ -46,15 +46,15 @@ template <class T, class S> T reduced(S sum, std::int64_t parts, double scale) {
 /// A new array of f(element) for each element of another.
 template <class To, class From, int Rank, class F>
 LocalArray<To, Rank> transformed(const LocalArray<From, Rank>& from, const F& f) {
-  auto [piece, out] = LocalTensor<To, Rank>::allocate(from.shape);
-  const std::int64_t n = volume(piece.shape);
+  auto [array, out] = LocalTensor<To, Rank>::allocate(from.shape);
+  const std::int64_t n = volume(array.shape);
   constexpr std::int64_t block_size = 4096;
   parallel_for((n + block_size - 1) / block_size, Cost::bytes(double{block_size} * (sizeof(To) + sizeof(From))),
                [&, to = out](std::int64_t block) {
                  const std::int64_t end = std::min(n, (block + 1) * block_size);
                  for (std::int64_t i = block * block_size; i < end; ++i) to[i] = f(from.data[i]);
                });
-  return piece;
+  return array;
 }
 
 /// The arrays of all devices as sums are computed; arrays that neighbours share stay shared.

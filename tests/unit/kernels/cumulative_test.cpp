@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/kernels/scan.hpp>
+#include <tessera/kernels/cumulative.hpp>
 
 namespace {
 
@@ -24,16 +24,16 @@ template <class T> void expect_scans(std::int64_t n) {
         for (const bool exclusive : {false, true}) {
           tessera::Shape lines = shape;
           lines[dim] = 1;
-          k::ScanShape scan{lines,      rows,      to_strides,     k::contiguous_strides(lines),
-                            shape[dim], rows[dim], to_strides[dim]};
+          k::CumulativeShape scan{lines,      rows,      to_strides,     k::contiguous_strides(lines),
+                                  shape[dim], rows[dim], to_strides[dim]};
           std::int64_t from_at = 0, to_at = 0;
           if (reverse) {
             from_at = (scan.count - 1) * scan.from_step, to_at = (scan.count - 1) * scan.to_step;
             scan.from_step = -scan.from_step, scan.to_step = -scan.to_step;
           }
           std::vector<T> to(from.size(), T{77}), totals(from.size(), T{77});
-          k::scan_lines<tessera::monoids::Sum, T>(scan, from.data() + from_at, to.data() + to_at, start.data(),
-                                                  exclusive);
+          k::cumulative_lines<tessera::monoids::Sum, T>(scan, from.data() + from_at, to.data() + to_at, start.data(),
+                                                        exclusive);
           k::combine_lines<tessera::monoids::Sum, T>(scan, from.data() + from_at, totals.data());
           std::size_t line = 0;
           for (std::int64_t a = 0; a < lines[0]; ++a)
@@ -57,7 +57,7 @@ template <class T> void expect_scans(std::int64_t n) {
         }
 }
 
-TEST(Scan, EveryWayToWalk) {
+TEST(Cumulative, EveryWayToWalk) {
   for (const std::int64_t n : {1, 2, 9, 33, 70}) {
     expect_scans<float>(n);
     expect_scans<double>(n);
@@ -66,12 +66,12 @@ TEST(Scan, EveryWayToWalk) {
   }
 }
 
-TEST(Scan, LongLinesKeepTheirPrecision) {
+TEST(Cumulative, LongLinesKeepTheirPrecision) {
   constexpr std::int64_t count = 1'000'000;
   const std::vector<float> from(count, 0.1f);
   std::vector<float> to(count), total(1);
-  const k::ScanShape line{{1}, {1}, {1}, {1}, count, 1, 1};
-  k::scan_lines<tessera::monoids::Sum, float>(line, from.data(), to.data(), nullptr, false);
+  const k::CumulativeShape line{{1}, {1}, {1}, {1}, count, 1, 1};
+  k::cumulative_lines<tessera::monoids::Sum, float>(line, from.data(), to.data(), nullptr, false);
   k::combine_lines<tessera::monoids::Sum, float>(line, from.data(), total.data());
   for (std::int64_t i = 0; i < count; i += 997) {
     const double exact = static_cast<double>(i + 1) * static_cast<double>(0.1f);
@@ -80,19 +80,19 @@ TEST(Scan, LongLinesKeepTheirPrecision) {
   EXPECT_NEAR(total[0] / to.back(), 1, 1e-6);
 }
 
-TEST(Scan, Nothing) {
+TEST(Cumulative, Nothing) {
   float number = 3;
-  k::scan_lines<tessera::monoids::Sum, float>({{0, 1}, {1, 1}, {1, 1}, {1, 1}, 4, 1, 1}, &number, &number, nullptr,
-                                              false);
+  k::cumulative_lines<tessera::monoids::Sum, float>({{0, 1}, {1, 1}, {1, 1}, {1, 1}, 4, 1, 1}, &number, &number,
+                                                    nullptr, false);
   EXPECT_EQ(number, 3);
   k::combine_lines<tessera::monoids::Sum, float>({{1, 1}, {1, 1}, {1, 1}, {1, 1}, 0, 1, 1}, nullptr, &number);
   EXPECT_EQ(number, 0);
   // Lines of nothing, which lie nowhere.
   float totals[]{1, 2, 3};
-  const k::ScanShape none{{3}, {1}, {1}, {1}, 0, 3, 3};
+  const k::CumulativeShape none{{3}, {1}, {1}, {1}, 0, 3, 3};
   k::combine_lines<tessera::monoids::Sum, float>(none, nullptr, totals);
   EXPECT_EQ(totals[0] + totals[1] + totals[2], 0);
-  k::scan_lines<tessera::monoids::Sum, float>(none, nullptr, nullptr, totals, true);
+  k::cumulative_lines<tessera::monoids::Sum, float>(none, nullptr, nullptr, totals, true);
 }
 
 }  // namespace

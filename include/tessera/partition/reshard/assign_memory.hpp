@@ -1,5 +1,5 @@
-#ifndef TESSERA_PARTITION_RESHARD_PLACE_VALUES_HPP
-#define TESSERA_PARTITION_RESHARD_PLACE_VALUES_HPP
+#ifndef TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
+#define TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
@@ -29,7 +29,7 @@ constexpr void need_value(GraphPlan& plan, int v, int step) {
 
 /// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
 /// the plans of the bodies must be complete.
-constexpr void place_values(GraphPlan& plan, const Growable<GraphPlan>& plans) {
+constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) {
   const int count = static_cast<int>(plan.steps.size());
   for (int s = 0; s < count; ++s) {
     const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_LAYOUT_REARRANGE_ROWS_HPP
-#define TESSERA_OPS_LAYOUT_REARRANGE_ROWS_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REARRANGE_ROWS_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REARRANGE_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/planning.hpp>
@@ -14,12 +14,13 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::build {
 
-/// The result dims of static extent 1 of a rearrange: those without factors, or with factors of unit dims alone.
-constexpr std::uint8_t rearranged_units(const Factors& factors, const Node& from, int out_rank) {
-  unsigned units = (1u << out_rank) - 1;
+/// The result dims of static extent 1 of a rearrange: those without factors, or with factors of singleton dims alone.
+constexpr std::uint8_t rearranged_singletons(const Factors& factors, const Node& from, int out_rank) {
+  unsigned singletons = (1u << out_rank) - 1;
   for (int p = 0; p < factors.count; ++p)
-    if (!from.is_unit(factors.in_dim[static_cast<int>(factors.order[p])])) units &= ~(1u << factors.out_dim[p]);
-  return static_cast<std::uint8_t>(units);
+    if (!from.is_singleton(factors.in_dim[static_cast<int>(factors.order[p])]))
+      singletons &= ~(1u << factors.out_dim[p]);
+  return static_cast<std::uint8_t>(singletons);
 }
 /// `sizes[f]`: the node of factor f's extent, -1 where it follows from the others. Error messages leave out the first
 /// `hidden` dims.
@@ -36,19 +37,19 @@ constexpr Value rearrange(Value x, int out_rank, const Factors& factors, const s
     sized = sized || operands[f + 1] >= 0;
     in_order = in_order && factors.in_dim[f] == factors.out_dim[f];
   }
-  made.unit = rearranged_units(factors, x.node(), out_rank);
-  if (in_order && made.unit == x.node().unit) return x;
+  made.singletons = rearranged_singletons(factors, x.node(), out_rank);
+  if (in_order && made.singletons == x.node().singletons) return x;
   return x.make(made, operands, sized ? factors.count + 1 : 1);
 }
 
-/// Inserts unit dims at the positions (of the result) whose bits are set.
-constexpr Value insert_units(Value x, unsigned units, int out_rank) {
-  if (units == 0) return x;
+/// Inserts singleton dims at the positions (of the result) whose bits are set.
+constexpr Value insert_singletons(Value x, unsigned singletons, int out_rank) {
+  if (singletons == 0) return x;
   Factors f{};
   int d = 0;
   for (int out = 0; out < out_rank; ++out) {
-    if ((units >> out & 1) != 0) continue;
-    if (!x.is_unit(d)) {
+    if ((singletons >> out & 1) != 0) continue;
+    if (!x.is_singleton(d)) {
       f.in_dim[f.count] = static_cast<std::int8_t>(d);
       f.order[f.count] = f.count;
       f.out_dim[f.count++] = static_cast<std::int8_t>(out);
@@ -58,13 +59,13 @@ constexpr Value insert_units(Value x, unsigned units, int out_rank) {
   return rearrange(x, out_rank, f, nullptr);
 }
 
-constexpr Value drop_units(Value x, unsigned dims) {
+constexpr Value drop_singletons(Value x, unsigned dims) {
   if (dims == 0) return x;
   Factors f{};
   int out = 0;
   for (int d = 0; d < x.rank(); ++d) {
     if ((dims >> d & 1) != 0) continue;
-    if (!x.is_unit(d)) {
+    if (!x.is_singleton(d)) {
       f.in_dim[f.count] = static_cast<std::int8_t>(d);
       f.order[f.count] = f.count;
       f.out_dim[f.count++] = static_cast<std::int8_t>(out);
@@ -152,13 +153,14 @@ constexpr Shape rearrange_shape(const ShapeContext& c) {
 constexpr void rearrange_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Factors factors = Factors::of(graph[id]);
   DimFactors& dims = rule.operands.emplace_back();
-  auto in_unit = [&](int f) { return graph.operand_node(id, 0).is_unit(factors.in_dim[f]); };
+  auto in_singleton = [&](int f) { return graph.operand_node(id, 0).is_singleton(factors.in_dim[f]); };
   for (int f = 0; f < factors.count; ++f) {
     const int factor = rule.add(FactorKind::pass);
-    if (!in_unit(f)) dims.dims[static_cast<int>(factors.in_dim[f])].push_back(static_cast<std::int8_t>(factor));
+    if (!in_singleton(f)) dims.dims[static_cast<int>(factors.in_dim[f])].push_back(static_cast<std::int8_t>(factor));
   }
   for (int p = 0; p < factors.count; ++p)
-    if (!in_unit(factors.order[p])) rule.result.dims[static_cast<int>(factors.out_dim[p])].push_back(factors.order[p]);
+    if (!in_singleton(factors.order[p]))
+      rule.result.dims[static_cast<int>(factors.out_dim[p])].push_back(factors.order[p]);
   for (int i = 1; i < graph[id].arity; ++i) rule.operands.emplace_back();
 }
 
@@ -219,8 +221,8 @@ constexpr BrokenRule check_rearrange(const NodeCheck& c) {
     if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
   }
   if (placed != (1u << f.count) - 1) return "every part has one place in the result";
-  if ((factored | from.unit) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
-  return node.unit == build::rearranged_units(f, from, node.rank) && node.dtype == from.dtype
+  if ((factored | from.singletons) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
+  return node.singletons == build::rearranged_singletons(f, from, node.rank) && node.dtype == from.dtype
              ? BrokenRule{}
              : "the result has the type that its parts make";
 }
@@ -253,7 +255,7 @@ inline std::string rearrange_text(const ProgramView&, const GraphView& graph, in
 
 struct RearrangeOp {
   static constexpr OpRow row{.name = "rearrange",
-                             .unit = UnitKind::layout,
+                             .unit = UnitKind::data_movement,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = rearrange_shape,

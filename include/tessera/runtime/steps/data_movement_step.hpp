@@ -1,5 +1,5 @@
-#ifndef TESSERA_RUNTIME_STEPS_LAYOUT_STEP_HPP
-#define TESSERA_RUNTIME_STEPS_LAYOUT_STEP_HPP
+#ifndef TESSERA_RUNTIME_STEPS_DATA_MOVEMENT_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_DATA_MOVEMENT_STEP_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
@@ -19,9 +19,9 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
 /// Rows of shards of other places are read from there.
-class LayoutStep final : public PreparedStep {
+class DataMovementStep final : public PreparedStep {
  public:
-  explicit LayoutStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
+  explicit DataMovementStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_LAYOUT_SLICING_ROWS_HPP
-#define TESSERA_OPS_LAYOUT_SLICING_ROWS_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_ROWS_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_SLICING_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/base/planning.hpp>
@@ -15,19 +15,30 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 constexpr Value slice(Value x, int dim, Value start, Value size) {
-  Node made{.op = Op::slice, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
-  if (size.is_number(1)) made.unit = static_cast<std::uint8_t>(made.unit | 1u << dim);
+  Node made{.op = Op::slice,
+            .dtype = x.dtype(),
+            .rank = x.node().rank,
+            .singletons = x.node().singletons,
+            .labels = pack_dim(dim)};
+  if (size.is_number(1)) made.singletons = static_cast<std::uint8_t>(made.singletons | 1u << dim);
   return x.make(made, {x.id, start.id, size.id});
 }
 constexpr Value pad(Value x, int dim, Value start, Value like) {
-  return x.make(
-      {.op = Op::pad, .dtype = x.dtype(), .rank = like.node().rank, .unit = like.node().unit, .labels = pack_dim(dim)},
-      {x.id, start.id, like.id});
+  return x.make({.op = Op::pad,
+                 .dtype = x.dtype(),
+                 .rank = like.node().rank,
+                 .singletons = like.node().singletons,
+                 .labels = pack_dim(dim)},
+                {x.id, start.id, like.id});
 }
 /// Pads x with zeros along a dim: x begins at `start` of the padded `extent`.
 constexpr Value pad_to(Value x, int dim, Value start, Value extent) {
-  Node made{.op = Op::pad, .dtype = x.dtype(), .rank = x.node().rank, .unit = x.node().unit, .labels = pack_dim(dim)};
-  made.unit = static_cast<std::uint8_t>(made.unit & ~(1u << dim));
+  Node made{.op = Op::pad,
+            .dtype = x.dtype(),
+            .rank = x.node().rank,
+            .singletons = x.node().singletons,
+            .labels = pack_dim(dim)};
+  made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim));
   return x.make(made, {x.id, start.id, extent.id});
 }
 
@@ -62,7 +73,7 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
   const Node& node = graph[id];
   const int dim = dim_of(node);
   for (int d = 0; d < node.rank; ++d) {
-    if (d == dim || !node.is_unit(d)) {
+    if (d == dim || !node.is_singleton(d)) {
       const auto f = static_cast<std::int8_t>(rule.add(d == dim ? along : FactorKind::pass));
       rule.result.dims[d].push_back(f);
     }
@@ -72,7 +83,7 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
     DimFactors& dims = rule.operands.emplace_back();
     if (x.rank == node.rank)
       for (int d = 0; d < x.rank; ++d)
-        if (d == dim || !x.is_unit(d)) dims.dims[d] = rule.result.dims[d];
+        if (d == dim || !x.is_singleton(d)) dims.dims[d] = rule.result.dims[d];
   }
 }
 /// Sharding of an operation for which its dim has to be whole.
@@ -82,19 +93,20 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 /// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
-  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 && node.is_unit(dim_of(node)) &&
-         !graph.operand_node(id, 0).is_unit(dim_of(node));
+  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 &&
+         node.is_singleton(dim_of(node)) && !graph.operand_node(id, 0).is_singleton(dim_of(node));
 }
-/// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Unit dims can't be split: a
-/// slice of one row gives a partial value, and each device pads its own part of a result from one row.
+/// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Singleton dims can't be
+/// split: a slice of one row gives a partial value, and each device pads its own part of a result from one row.
 constexpr void moved_dim_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const Node& node = graph[id];
   const int dim = dim_of(node);
-  bool unit = node.is_unit(dim);
+  bool singleton = node.is_singleton(dim);
   for (int i = 0; i < node.arity; ++i)
-    unit = unit || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_unit(dim));
-  if (!unit) return along_dim_sharding(graph, id, rule, FactorKind::permutation);
-  const bool takes = takes_row(graph, id), pads = node.op == Op::pad && !node.is_unit(dim);
+    singleton =
+        singleton || (graph.operand_node(id, i).rank == node.rank && graph.operand_node(id, i).is_singleton(dim));
+  if (!singleton) return along_dim_sharding(graph, id, rule, FactorKind::permutation);
+  const bool takes = takes_row(graph, id), pads = node.op == Op::pad && !node.is_singleton(dim);
   along_dim_sharding(graph, id, rule, takes ? FactorKind::reduction : pads ? FactorKind::pass : FactorKind::replicate);
   if (takes) rule.result.dims[dim].clear();
   if (pads) rule.operands[0].dims[dim].clear();
@@ -134,17 +146,17 @@ constexpr void concat_gradient(Gradient& r) {
 constexpr Shape permute_shape(const ShapeContext& c) {
   const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
   for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
-    if (c.number(i) < 0 || c.number(i) >= extent) fail_shapes(c, "a place is outside the dim", "ppermute");
+    if (c.number(i) < 0 || c.number(i) >= extent) fail_shapes(c, "a position is outside the dim", "ppermute");
     for (int other = i + 2; other < c.node().arity; other += 2)
-      if (c.number(i) == c.number(other)) fail_shapes(c, "a place sends twice or receives twice", "ppermute");
+      if (c.number(i) == c.number(other)) fail_shapes(c, "a position sends twice or receives twice", "ppermute");
   }
   return c.operand(0);
 }
-/// The slice that becomes slice `place` of the result, -1: none.
-constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t place, std::int64_t extent) {
-  if (c.node().arity == 2) return (place - c.number(1) % extent + extent) % extent;
+/// The slice that becomes slice `position` of the result, -1: none.
+constexpr std::int64_t permuted_from(const ShapeContext& c, std::int64_t position, std::int64_t extent) {
+  if (c.node().arity == 2) return (position - c.number(1) % extent + extent) % extent;
   for (int i = 1; i < c.node().arity; i += 2)
-    if (c.number(i + 1) == place) return c.number(i);
+    if (c.number(i + 1) == position) return c.number(i);
   return -1;
 }
 constexpr void permute_gradient(Gradient& r) {
@@ -164,7 +176,8 @@ constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
   if (!c.has_dim()) return "the dim is one of the rank";
   const unsigned dim = 1u << dim_of(c.node());
   for (int i = 0; i < operands; ++i)
-    if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype || ((c.x(i).unit ^ c.node().unit) & ~dim) != 0)
+    if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype ||
+        ((c.x(i).singletons ^ c.node().singletons) & ~dim) != 0)
       return "only the extent of one dim changes";
   return {};
 }
@@ -183,13 +196,13 @@ constexpr BrokenRule check_concat(const NodeCheck& c) { return check_along_dim(c
 constexpr BrokenRule check_permute(const NodeCheck& c) {
   if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
   for (int i = 1; i < c.node().arity; ++i)
-    if (!c.is_size(i)) return "places are numbers";
-  return c.node().unit == c.x(0).unit ? BrokenRule{} : "the result has the type of the operand";
+    if (!c.is_size(i)) return "positions are numbers";
+  return c.node().singletons == c.x(0).singletons ? BrokenRule{} : "the result has the type of the operand";
 }
 
 struct SliceOp {
   static constexpr OpRow row{.name = "slice",
-                             .unit = UnitKind::layout,
+                             .unit = UnitKind::data_movement,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = slice_shape,
@@ -208,7 +221,7 @@ struct SliceOp {
 
 struct PadOp {
   static constexpr OpRow row{.name = "pad",
-                             .unit = UnitKind::layout,
+                             .unit = UnitKind::data_movement,
                              .arity = 3,
                              .linear = Linearity::first,
                              .shape = pad_shape,
@@ -225,7 +238,7 @@ struct PadOp {
 
 struct ConcatOp {
   static constexpr OpRow row{.name = "concat",
-                             .unit = UnitKind::layout,
+                             .unit = UnitKind::data_movement,
                              .arity = any_arity,
                              .linear = Linearity::jointly,
                              .shape = concat_shape,
@@ -239,7 +252,7 @@ struct ConcatOp {
 
 struct PermuteOp {
   static constexpr OpRow row{.name = "ppermute",
-                             .unit = UnitKind::layout,
+                             .unit = UnitKind::data_movement,
                              .arity = any_arity,
                              .linear = Linearity::first,
                              .shape = permute_shape,

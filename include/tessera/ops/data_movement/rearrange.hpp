@@ -1,19 +1,19 @@
-#ifndef TESSERA_OPS_LAYOUT_REARRANGE_HPP
-#define TESSERA_OPS_LAYOUT_REARRANGE_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <string_view>
 
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/shape.hpp>
-#include <tessera/ops/layout/rearrange_rows.hpp>
-#include <tessera/ops/layout/shape.hpp>
+#include <tessera/ops/data_movement/rearrange_rows.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
 
 namespace tessera {
 
 namespace detail {
 
-/// The text of a rearrange, such as "b t (h d) -> b h t d", parsed into factors at compile time. `1`: a unit dim.
+/// The text of a rearrange, such as "b t (h d) -> b h t d", parsed into factors at compile time. `1`: a singleton dim.
 struct RearrangeText {
   Factors factors{};
   std::string_view names[max_rank]{};
@@ -25,7 +25,7 @@ struct RearrangeText {
   static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
   static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-  constexpr void read(std::string_view side, int& rank, unsigned* units, auto&& name_of_dim) {
+  constexpr void read(std::string_view side, int& rank, unsigned* singletons, auto&& name_of_dim) {
     bool inside = false;
     int parts = 0;
     for (std::size_t i = 0; i < side.size() && valid;) {
@@ -49,7 +49,7 @@ struct RearrangeText {
       if (rank == max_rank)
         valid = false;
       else if (word == "1" && !inside) {
-        if (units != nullptr) *units |= 1u << rank;
+        if (singletons != nullptr) *singletons |= 1u << rank;
       } else if (!is_letter(word[0]) || !name_of_dim(word))
         valid = false;
       if (inside)
@@ -121,7 +121,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     bool alone = true;
     for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
     kept[f] = -1;
-    if (x.is_unit(factors.in_dim[f] + lead) && alone && !given) continue;  // unit dims have no factors
+    if (x.is_singleton(factors.in_dim[f] + lead) && alone && !given) continue;  // singleton dims have no factors
     if (made.count == max_rank) fail(errc::capacity, "[rearrange] parts: more than 8");
     kept[f] = made.count;
     made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
@@ -138,7 +138,7 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
 }
 
 constexpr void require_unit(Value x, int dim, const char* message) {
-  if (!x.is_unit(dim)) x.refuse(errc::shape_mismatch, message);
+  if (!x.is_singleton(dim)) x.refuse(errc::shape_mismatch, message);
 }
 
 template <FixedString Text, FixedString... Names> struct RearrangeTag {
@@ -227,7 +227,7 @@ template <int Rank, int D> struct UnsqueezeTag {
   template <class A> using result = Typed<typename A::type, Rank + 1>;
   static constexpr Value emit(Value context, Value x) {
     const int lead = x.leading(Rank);
-    return build::insert_units(x.at(context.source), 1u << (D + lead), x.rank() + 1);
+    return build::insert_singletons(x.at(context.source), 1u << (D + lead), x.rank() + 1);
   }
 };
 
@@ -238,7 +238,7 @@ template <int Rank, int D> struct SqueezeTag {
     x = x.at(context.source);
     require_unit(x, dim,
                  "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unsqueeze, can be dropped");
-    return build::drop_units(x, 1u << dim);
+    return build::drop_singletons(x, 1u << dim);
   }
 };
 

@@ -1,7 +1,7 @@
 #include "../../support/untyped.hpp"
 
 #include <tessera/graph/ir/print.hpp>
-#include <tessera/ops/indexing/scan.hpp>
+#include <tessera/ops/indexing/cumulative.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -14,10 +14,12 @@ template <class... Args, class F> Array apply(F, const std::vector<Array>& argum
   return run(trace<F, Args...>().view(), arguments).at(0);
 }
 
-TEST(Scan, Cumsum) {
+TEST(Cumulative, Cumsum) {
   const auto plain = [](const auto& v) { return ts::cumsum<-1>(v * v); };
-  const auto before = [](const auto& v) { return ts::cumsum<0, ts::Scan{.exclusive = true}>(v); };
-  const auto after = [](const auto& v) { return ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(v); };
+  const auto before = [](const auto& v) { return ts::cumsum<0, ts::CumulativeOptions{.exclusive = true}>(v); };
+  const auto after = [](const auto& v) {
+    return ts::cumsum<1, ts::CumulativeOptions{.reverse = true, .exclusive = true}>(v);
+  };
   const Array sums = apply<Float<2>>(plain, {x}), tops = apply<Float<2>>(before, {x}),
               rest = apply<Float<2>>(after, {x});
   for (std::int64_t i = 0; i < 3; ++i) {
@@ -37,10 +39,12 @@ TEST(Scan, Cumsum) {
   check_gradient<Float<2>>(after, {x});
 }
 
-TEST(Scan, Cumprod) {
+TEST(Cumulative, Cumprod) {
   const auto plain = [](const auto& v) { return ts::cumprod<-1>(v); };
-  const auto before = [](const auto& v) { return ts::cumprod<0, ts::Scan{.exclusive = true}>(v); };
-  const auto after = [](const auto& v) { return ts::cumprod<1, ts::Scan{.reverse = true, .exclusive = true}>(v); };
+  const auto before = [](const auto& v) { return ts::cumprod<0, ts::CumulativeOptions{.exclusive = true}>(v); };
+  const auto after = [](const auto& v) {
+    return ts::cumprod<1, ts::CumulativeOptions{.reverse = true, .exclusive = true}>(v);
+  };
   const Array products = apply<Float<2>>(plain, {x}), tops = apply<Float<2>>(before, {x}),
               rest = apply<Float<2>>(after, {x});
   for (std::int64_t i = 0; i < 3; ++i) {
@@ -60,7 +64,7 @@ TEST(Scan, Cumprod) {
 }
 
 // No zero, one in each place, and several: products are linear in each factor, so that differences are exact.
-TEST(Scan, GradientOfCumprodWithZeros) {
+TEST(Cumulative, GradientOfCumprodWithZeros) {
   const Array zeros({6, 4}, {2, -3, 4, 5, 0, 2, -7, 3, 2, 0, 5, 3, 3, 2, 4, 0, 2, 0, 3, 0, 0, 0, 0, 0});
   const Array single_zeros({4, 4}, {2, -3, 4, 5, 0, 2, -7, 3, 2, 0, 5, 3, 3, 2, 4, 0});
   const auto check = [&](auto f) {
@@ -69,9 +73,9 @@ TEST(Scan, GradientOfCumprodWithZeros) {
   };
   check([](const auto& v) { return ts::cumprod<1>(v); });
   check([](const auto& v) { return ts::cumprod<0>(v); });
-  check([](const auto& v) { return ts::cumprod<1, ts::Scan{.reverse = true}>(v); });
-  check([](const auto& v) { return ts::cumprod<1, ts::Scan{.exclusive = true}>(v); });
-  check([](const auto& v) { return ts::cumprod<0, ts::Scan{.reverse = true, .exclusive = true}>(v); });
+  check([](const auto& v) { return ts::cumprod<1, ts::CumulativeOptions{.reverse = true}>(v); });
+  check([](const auto& v) { return ts::cumprod<1, ts::CumulativeOptions{.exclusive = true}>(v); });
+  check([](const auto& v) { return ts::cumprod<0, ts::CumulativeOptions{.reverse = true, .exclusive = true}>(v); });
   // As torch.cumprod(x, 1).sum().backward() gives it.
   const auto rows = [](const auto& v) { return ts::cumprod<1>(v); };
   const Program program = trace<FirstGradient<decltype(rows)>, std::tuple<Float<2>>, Float<2>>();
@@ -79,19 +83,21 @@ TEST(Scan, GradientOfCumprodWithZeros) {
   EXPECT_EQ(out[1].data, (std::vector<double>{1, 42, 0, 0, 1, 8, 0, 0}));
 }
 
-TEST(Scan, Text) {
-  const auto f = [](const auto& v) { return ts::cumsum<1, ts::Scan{.reverse = true, .exclusive = true}>(v); };
+TEST(Cumulative, Text) {
+  const auto f = [](const auto& v) {
+    return ts::cumsum<1, ts::CumulativeOptions{.reverse = true, .exclusive = true}>(v);
+  };
   const Program program = trace<decltype(f), Float<2>>();
   EXPECT_NE(ts::text_of(program.view()).find("cumsum[1, reverse, exclusive] f32[?,?] (%0)"), std::string::npos)
       << ts::text_of(program.view());
 }
 
-TEST(Scan, OfOneElement) {
+TEST(Cumulative, OfOneElement) {
   const Array column = random_array({3, 1}, 2);
   const auto whole = [](const auto& v) { return ts::cumsum<1>(ts::sum<1>(v, ts::keepdims)); };
   EXPECT_EQ((trace<decltype(whole), Float<2>>().count(Op::cumsum)), 0);
   const auto before = [](const auto& v) {
-    return ts::cumsum<1, ts::Scan{.exclusive = true}>(ts::sum<1>(v, ts::keepdims)) + v;
+    return ts::cumsum<1, ts::CumulativeOptions{.exclusive = true}>(ts::sum<1>(v, ts::keepdims)) + v;
   };
   const Array out = apply<Float<2>>(before, {column});
   for (std::int64_t i = 0; i < 3; ++i) EXPECT_EQ(out.at({i, 0}), column.at({i, 0}));

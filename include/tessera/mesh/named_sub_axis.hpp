@@ -1,5 +1,5 @@
-#ifndef TESSERA_MESH_AXIS_PARTS_HPP
-#define TESSERA_MESH_AXIS_PARTS_HPP
+#ifndef TESSERA_MESH_NAMED_SUB_AXIS_HPP
+#define TESSERA_MESH_NAMED_SUB_AXIS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
@@ -20,17 +20,17 @@ namespace tessera {
 
 /// A sub-axis: `size` devices of an axis, after (more significant) sub-axes of `before` devices in all. Shardy writes
 /// `"x":(before)size`; a mesh that has this sub-axis as an axis calls it `x:(before)size`.
-struct AxisPart {
+struct NamedSubAxis {
   std::string_view axis;
   std::int32_t before = 1, size = 0;  ///< size 0: the whole axis
-  friend constexpr bool operator==(const AxisPart&, const AxisPart&) = default;
+  friend constexpr bool operator==(const NamedSubAxis&, const NamedSubAxis&) = default;
 };
 
 /// The sub-axis that an axis name of a mesh stands for; of size 0 for an ordinary name.
-constexpr AxisPart axis_part(std::string_view name) {
-  const std::size_t base = detail::axis_part_at(name);
+constexpr NamedSubAxis named_sub_axis(std::string_view name) {
+  const std::size_t base = detail::sub_axis_at(name);
   if (base == name.size()) return {name};
-  AxisPart part{name.substr(0, base)};
+  NamedSubAxis part{name.substr(0, base)};
   detail::TextReader reader{name.substr(base + 2)};
   (void)(reader.take(part.before) && reader.take(")") && reader.take(part.size));
   return part;
@@ -52,12 +52,12 @@ constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::in
       axes.push_back(mesh.axes()[static_cast<std::size_t>(a)]);
       continue;
     }
-    const AxisPart own = axis_part(mesh.axes()[static_cast<std::size_t>(a)].name.view());
+    const NamedSubAxis own = named_sub_axis(mesh.axes()[static_cast<std::size_t>(a)].name.view());
     std::int64_t before = own.before, product = 1;
     for (std::size_t i = 0; i < count; ++i) {
       product *= sizes[i] > 0 && sizes[i] <= mesh.axis_size(at) ? sizes[i] : 0;
       detail::check_axis_count(axes.size() + 1);
-      axes.push_back({detail::name_of_part(own.axis, before, sizes[i]), sizes[i]});
+      axes.push_back({detail::name_of_sub_axis(own.axis, before, sizes[i]), sizes[i]});
       before *= sizes[i];
     }
     if (product != mesh.axis_size(at))
@@ -72,7 +72,7 @@ constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, std::initiali
 /// The mesh with its axes cut where these sub-axes begin and end, so that each sub-axis consists of axes of the result.
 /// Errors: `mesh_axis` for an axis that the mesh lacks, `not_divisible` for sub-axes that don't divide their axis or
 /// overlap partly.
-constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t count) {
+constexpr Mesh refined_mesh(const Mesh& mesh, const NamedSubAxis* parts, std::size_t count) {
   Mesh refined = mesh;
   for (int a = 0; a < mesh.rank(); ++a) {
     const Axis axis = mesh.axes()[static_cast<std::size_t>(a)];
@@ -91,7 +91,7 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t
     for (std::size_t p = 0; p < count; ++p) {
       if (parts[p].axis != axis.name.view() || parts[p].size == 0) continue;
       if (parts[p].before < 1 || parts[p].size < 1 || axis.size % (std::int64_t{parts[p].before} * parts[p].size) != 0)
-        fail(errc::not_divisible, "[axis_part] \"", axis.name.view(), "\":(", parts[p].before, ")", parts[p].size,
+        fail(errc::not_divisible, "[sub_axis] \"", axis.name.view(), "\":(", parts[p].before, ")", parts[p].size,
              " of an axis of size ", axis.size);
       cut(parts[p].before);
       cut(std::int64_t{parts[p].before} * parts[p].size);
@@ -101,7 +101,7 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const AxisPart* parts, std::size_t
     Growable<std::int32_t> sizes;
     for (std::size_t i = 1; i < cuts.size(); ++i) {
       if (cuts[i] % cuts[i - 1] != 0)
-        fail(errc::not_divisible, "[axis_part] parts of '", axis.name.view(), "' cut across each other: ", cuts[i - 1],
+        fail(errc::not_divisible, "[sub_axis] parts of '", axis.name.view(), "' cut across each other: ", cuts[i - 1],
              " does not divide ", cuts[i]);
       sizes.push_back(cuts[i] / cuts[i - 1]);
     }

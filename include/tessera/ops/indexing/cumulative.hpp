@@ -1,0 +1,44 @@
+#ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
+#define TESSERA_OPS_INDEXING_CUMULATIVE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/indexing/cumulative_rows.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+template <class Operation, int Rank, int D, CumulativeOptions S> struct CumulativeTag {
+  template <class A>
+  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return build::cumulative(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
+  }
+};
+
+}  // namespace detail
+
+/// Cumulative sum along dim D: `cumsum<-1>(x)`. `ts::CumulativeOptions{.reverse = true}` sums from the last element on;
+/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 is summed in f32;
+/// bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
+/// all_gather of one total per line from each device.
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cumsum(const X& x, Here at = Here::current()) {
+  return call<detail::CumulativeTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+/// Cumulative product along dim D; options, shapes and communication as cumsum. f32 is multiplied in f64 and rounded
+/// when stored; along a split dim, the product of each device's elements has to be in the range of the element type.
+/// The gradient is exact where elements are 0, as in PyTorch; second derivatives where a line has at most one 0.
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cumprod(const X& x, Here at = Here::current()) {
+  return call<detail::CumulativeTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at),
+                                                                                                    x);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
