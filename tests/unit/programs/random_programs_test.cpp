@@ -192,8 +192,48 @@ void note(Seen& seen, const ts::CompiledProgram& compiled, const ts::Plan& plan)
   for (const std::int32_t donor : plan.main().donated) seen.donated += donor >= 0;
 }
 
+/// A mistake that is made on purpose, to see that it is found.
+enum class Mistake { none, lifetime, halo_row, operand_order };
+
+/// Frees a block a step too early: the block that is made next to the last reader takes its memory.
+bool free_too_early(ts::GraphPlan& plan) {
+  for (ts::PlanValue& early : plan.values)
+    for (const ts::PlanValue& late : plan.values)
+      if (early.role == ts::ValueRole::intermediate && late.role == ts::ValueRole::intermediate &&
+          late.first_step == early.last_step && early.first_step < late.first_step && early.stored_bytes > 0 &&
+          late.stored_bytes >= early.stored_bytes && early.offset != late.offset) {
+        early.offset = late.offset;
+        return true;
+      }
+  return false;
+}
+/// A slice of a split dim begins a row too early.
+bool move_halo(ts::GraphPlan& plan, const GraphView& graph, const ts::UnitsView& units) {
+  for (const ts::PlanStep& step : plan.steps) {
+    if (step.unit < 0 || step.collectives.empty()) continue;
+    const int id = units[step.unit].root;
+    if (id < 0 || graph[id].op != Op::slice) continue;
+    ts::HostNumber& start = plan.numbers[static_cast<std::size_t>(graph.operand(id, 1))];
+    if (start.integer() < 1) continue;
+    start = start.integer() - 1;
+    return true;
+  }
+  return false;
+}
+/// A subtraction or a division has its operands the other way round.
+bool swap_operands(tessera::Growable<ts::Fused>& kernels) {
+  for (ts::Fused& fused : kernels)
+    for (int i = 0; i < fused.instr_count; ++i)
+      if (ts::Instr& instr = fused.instrs[i];
+          instr.kind == ts::InstrKind::compute && (instr.op == Op::sub || instr.op == Op::div)) {
+        std::swap(instr.a, instr.b);
+        return true;
+      }
+  return false;
+}
+
 /// What is wrong with a run of a program; empty: nothing. `plan_text`: its plan.
-std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullptr) {
+std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullptr, Mistake mistake = Mistake::none) {
   const Program original(c.module, static_cast<int>(c.values.size()));
   std::vector<Array> want;
   try {
@@ -206,9 +246,10 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     ts::simplify(module);
     const Program program(std::move(module), static_cast<int>(c.values.size()));
     ts::verify(program.view());
-    const ts::tests::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
+    ts::tests::ProgramUnits owned(program.graphs.data(), static_cast<int>(program.graphs.size()));
     std::vector<ts::UnitsView> units;
     for (const ts::Units& graph : owned.graphs) units.push_back(graph.view());
+    if (mistake == Mistake::operand_order && !swap_operands(owned.kernels)) return {};
     const InterpretedKernels kernels(owned.kernels.data(), static_cast<int>(owned.kernels.size()));
     const ts::runtime::StepCode& code = ts::runtime::step_code<ts::runtime::StepNeeds::everything()>();
     const ts::ProgramView view = program.view();
@@ -221,6 +262,8 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
     if (plan_text != nullptr) *plan_text = ts::explain(plan, view, units.data());
     ts::verify_plan(plan, view, units.data());
     note(seen, compiled, plan);
+    if (mistake == Mistake::lifetime && !free_too_early(plan.graphs[0])) return {};
+    if (mistake == Mistake::halo_row && !move_halo(plan.graphs[0], view.main(), units[0])) return {};
     ts::runtime::Executable executable(compiled, std::move(plan));
     std::vector<ts::Leaf> copies;
     if (c.held) copies = leaves;
@@ -469,6 +512,19 @@ TEST(RandomPrograms, GiveWhatTheGraphSays) {
   EXPECT_EQ(missing(seen.roles, roles), "");
   EXPECT_EQ(missing(seen.collectives, collectives), "");
   EXPECT_EQ(missing(seen.steps, std::set<std::string>{"compute", "reshard", "repeat"}), "");
+}
+
+// A mistake in what a program is made of is found: each in the first programs that have it.
+TEST(RandomPrograms, FindMistakes) {
+  const std::pair<const char*, Mistake> mistakes[] = {
+      {"a lifetime", Mistake::lifetime}, {"a halo row", Mistake::halo_row}, {"operands", Mistake::operand_order}};
+  for (const auto& [name, mistake] : mistakes) {
+    Seen seen;
+    unsigned seed = 0;
+    while (seed < 1000 && defect_of(random_case(seed, seed % 3 == 0, false), seen, nullptr, mistake).empty()) ++seed;
+    EXPECT_LT(seed, 1000u) << name;
+    std::cout << name << ": found by program " << seed + 1 << "\n";
+  }
 }
 
 // The gradient in a random direction against central differences of the dense evaluation, and the run against both.
