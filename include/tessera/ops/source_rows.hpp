@@ -105,7 +105,8 @@ constexpr BrokenRule check_like_operand(const NodeCheck& c) {
   return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
 }
 constexpr BrokenRule check_random(const NodeCheck& c) {
-  return c.x(1).rank == 0 ? check_like_operand(c) : "a key is a number";
+  if (c.x(1).rank != 0) return "a key is a number";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_constraint(const NodeCheck& c) {
   return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";

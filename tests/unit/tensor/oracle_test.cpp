@@ -258,11 +258,11 @@ template <class F, class... Args> void expect_observed(ts::Fusion fusion, F, con
   EXPECT_TRUE(run.differences.empty()) << run.differences[0].text();
   EXPECT_EQ(run.unknown, 0);
 
-  WrongWhenFused::right = compiled.steps;
-  std::vector<rt::StepFactory> factories(compiled.steps, compiled.steps + ts::unit_kinds);
-  factories[static_cast<std::size_t>(ts::UnitKind::contraction)] = &wrong_when_fused<ts::UnitKind::contraction>;
-  factories[static_cast<std::size_t>(ts::UnitKind::indexed)] = &wrong_when_fused<ts::UnitKind::indexed>;
-  compiled.steps = factories.data();
+  WrongWhenFused::right = compiled.steps->factories.data();
+  rt::StepCode steps = *compiled.steps;
+  steps.factories[static_cast<std::size_t>(ts::UnitKind::contraction)] = &wrong_when_fused<ts::UnitKind::contraction>;
+  steps.factories[static_cast<std::size_t>(ts::UnitKind::indexed)] = &wrong_when_fused<ts::UnitKind::indexed>;
+  compiled.steps = &steps;
   rt::Executable wrong(compiled, plan());
   const rt::OracleRun found = rt::run_with_oracle(wrong, collect.leaves);
   ASSERT_FALSE(found.differences.empty());

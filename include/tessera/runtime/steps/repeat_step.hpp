@@ -80,6 +80,7 @@ class RepeatStep final : public PreparedStep {
       const kernels::Strides& a = inner.strides[static_cast<std::size_t>(s)];
       const kernels::Strides& b = outer.strides[static_cast<std::size_t>(s)];
       const Shape extent = extents(inner.boxes[static_cast<std::size_t>(s)]);
+      if (volume(extent) == 0) continue;  // the strides of an empty shard say nothing
       const std::size_t skip = b.size() - a.size();
       for (std::size_t d = 0; d < a.size(); ++d)
         if (a[d] != b[d + skip] && extent[d] > 1)
