@@ -2,7 +2,8 @@
 #define TESSERA_OPS_OPS_HPP
 #include <tessera/base/push_macros.hpp>
 
-// Every operation.
+// Every operation, and the tensor that they take.
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/convolution.hpp>

@@ -211,7 +211,7 @@ struct Softmax {
 
 TEST(MakePlan, SplitRowsAreCompletedBetweenPasses) {
   const Planned made(ts::Traced<Softmax, Matrix>::program(), mesh, {tensor(mesh, {32, 64}, {"data", "model"})});
-  EXPECT_EQ(made.collectives(), "all_reduce model 64\nall_reduce model 64\n");  // maxima and sums of 16 rows
+  EXPECT_EQ(made.collectives(), "all_reduce model 128\nall_reduce model 128\n");  // maxima and sums of 16 rows, in f64
   EXPECT_EQ(made.plan.main().steps.size(), 1u);
 }
 

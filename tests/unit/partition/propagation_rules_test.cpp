@@ -293,7 +293,7 @@ sum: ab -> a  b summed
   {x,-} -> {-} all_reduce(x) 64
   {-,x} -> {x}
   {x,-} -> {x,-}
-  {-,x} -> {-,x} all_reduce(x) 32 all_reduce(x) 32
+  {-,x} -> {-,x} all_reduce(x) 64 all_reduce(x) 64
 )");
 }
 

@@ -69,9 +69,9 @@ namespace tessera::ops {
 /// The extent of each label; checks that dims with the same label have the same extent.
 constexpr Shape einsum_shape(const ShapeContext& c) {
   const EinsumLabels labels = EinsumLabels::of(c.node());
-  std::int64_t extent[32];
+  std::int64_t extent[EinsumLabels::count];
   for (auto& n : extent) n = 1;
-  bool known[32]{};
+  bool known[EinsumLabels::count]{};
   for (int i = 0; i < 2; ++i) {
     const Node& x = c.graph.operand_node(c.id, i);
     const std::int8_t* own = i == 0 ? labels.a : labels.b;
@@ -90,7 +90,7 @@ constexpr Shape einsum_shape(const ShapeContext& c) {
 
 constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::int8_t factor[32];
+  std::int8_t factor[EinsumLabels::count];
   for (auto& f : factor) f = -1;
   for (int i = 0; i < 2; ++i) {
     const Node& x = graph.operand_node(id, i);
@@ -147,7 +147,8 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
   for (int list = 0; list < 3; ++list)
     for (int d = 0; d < max_rank; ++d) {
       const int label = lists[list][d];
-      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      if ((d < ranks[list]) != (label >= 0) || label >= EinsumLabels::count)
+        return "a dim has a label, and nothing else has one";
       for (int e = 0; e < d; ++e)
         if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
     }

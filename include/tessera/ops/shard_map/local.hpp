@@ -45,7 +45,7 @@ constexpr Value local_product(Value context, unsigned all, const LocalValue& a, 
   const auto write = [](std::int8_t* to, unsigned leads, const std::int8_t* own, int rank) {
     int at = 0;
     for (int axis = 0; axis < ShardMapText::max_names; ++axis)
-      if ((leads >> axis & 1u) != 0) to[at++] = static_cast<std::int8_t>(31 - axis);
+      if ((leads >> axis & 1u) != 0) to[at++] = static_cast<std::int8_t>(EinsumLabels::count - 1 - axis);
     if (at + rank > max_rank) fail_local_rank();
     for (int d = 0; d < rank; ++d) to[at++] = own[d];
   };
