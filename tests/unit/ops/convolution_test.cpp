@@ -81,8 +81,8 @@ TEST(ConvTranspose, Definition) {
 // <conv(x, w), g> = <x, conv_transpose(g, w with its features exchanged)>, for each x, is what makes it the transpose.
 TEST(ConvTranspose, IsTheGradientOfTheConvolution) {
   static constexpr auto gradient = [](const auto& a, const auto& b, const auto& g) {
-    const auto product = [&](const auto& v) {
-      return ts::sum(ts::conv2d(v, b, {.strides = {2, 3}, .padding = {1, 0}, .dilation = {1, 2}}) * g);
+    const auto product = [&](const auto& images) {
+      return ts::sum(ts::conv2d(images, b, {.strides = {2, 3}, .padding = {1, 0}, .dilation = {1, 2}}) * g);
     };
     return ts::grad(product)(a);
   };
