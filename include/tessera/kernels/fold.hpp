@@ -11,7 +11,7 @@
 
 namespace tessera::kernels {
 
-/// A fold: `runs` windows of `size` elements are added into a dim of `extent`, window r at r * stride + k * dilation.
+/// A fold: `runs` windows of `size` elements are added into a dim, element k of window r at r * stride + k * dilation.
 /// `lines`: extents of the result with 1 along the dim; `from`, `to`: strides along the lines of operand and result;
 /// `from_run`, `from_element`, `to_step`: strides between windows, within a window, and along the dim of the result.
 struct FoldShape {
