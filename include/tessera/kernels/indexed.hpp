@@ -94,8 +94,8 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
 }  // namespace detail
 
 /// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset. Rows of other shards give zeros,
-/// so that the results of all shards of the table sum to the full lookup. Returns the first index outside [0,
-/// window.global), if any, for which the caller throws dim_range. Any dim may be divided among threads.
+/// so that the results of all shards of the table sum to the full lookup. Does not write rows whose index is not below
+/// window.global, and returns the first such index: the caller throws dim_range. Threads may divide any dim.
 template <class T, class I>
 std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index, const IndexedShape& shape,
                                         const RowWindow& window) {
