@@ -19,8 +19,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Requests permission from Linux to use AMX, once per process. Linux then saves the registers of threads that use
-/// them.
+/// Requests permission from Linux to use AMX, once per process: each thread that uses AMX then needs memory to save it.
 inline bool ask_for_amx() {
 #if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
   constexpr long request_permission = 0x1023, tile_data = 18;

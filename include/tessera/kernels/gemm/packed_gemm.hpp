@@ -85,8 +85,8 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
 }
 
 /// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
-/// in the L2 cache. If A is contiguous along rows, a panel uses only part of a cache line per step, so that several
-/// panels are packed together.
+/// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
+/// several panels are packed together.
 template <class T>
 void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
   constexpr std::int64_t line = 64 / sizeof(T);
@@ -111,8 +111,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       }
   };
 
-  // Each tile prefetches a part of the next panel of A. With A contiguous along rows nothing is prefetched, since its
-  // cache lines would evict each other from the L1 cache.
+  // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
+  // would evict each other from the L1 cache.
   const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t told = 0;
   const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
