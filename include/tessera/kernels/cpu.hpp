@@ -19,7 +19,7 @@
 
 namespace tessera::kernels {
 
-/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
+/// Instruction sets of kernels that are chosen at run time, in ascending order: each includes all before it.
 enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
 
 /// "portable", "avx2", "avx512", "amx".
@@ -35,8 +35,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 #if defined(__x86_64__)
-/// Whether the processor multiplies bf16 in matrix registers, rounds to it in vectors, and the system saves them. The
-/// program still has to ask for them: bf16_level() does, when the first such product runs.
+/// Whether the processor has AMX with bf16 and AVX-512 BF16, and the operating system saves the AMX registers. The
+/// process must still request permission to use them: bf16_level() does so before the first bf16 product.
 inline bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
@@ -60,7 +60,7 @@ inline CpuLevel detect_cpu() {
 #endif
 }
 
-/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
+/// The lower of `has` and the level named `wanted`, the value of TESSERA_KERNELS; null means no limit.
 inline CpuLevel restricted(CpuLevel has, const char* wanted) {
   if (wanted == nullptr || *wanted == '\0') return has;
   for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
@@ -68,7 +68,7 @@ inline CpuLevel restricted(CpuLevel has, const char* wanted) {
   fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
 }
 
-/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
+/// Bytes of a core's L2 cache, or a typical size if the system does not report it.
 inline std::int64_t second_level_cache() {
 #if defined(_SC_LEVEL2_CACHE_SIZE)
   static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -79,8 +79,8 @@ inline std::int64_t second_level_cache() {
 
 }  // namespace detail
 
-/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
-/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
+/// The level of kernels chosen at run time, detected once. The environment variable TESSERA_KERNELS (portable, avx2,
+/// avx512, amx) can lower it, for tests and comparisons. Errors: errc::option for any other value.
 inline CpuLevel cpu_level() {
   static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
   return level;

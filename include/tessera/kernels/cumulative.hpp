@@ -13,11 +13,11 @@
 
 namespace tessera::kernels {
 
-/// Lines along one dim of an array: extents and strides of the other dims, and the steps along a line. A line that is
-/// walked from its end has negative steps.
+/// The lines of an operand and a result along one dim. `lines`: their shape, with extent 1 along that dim; `count`,
+/// `from_step`, `to_step`: the extent and strides along it, negative for a cumulative operation in reverse.
 struct CumulativeShape {
   Shape lines;
-  Strides from, to, sums;  ///< of operand, result, and the one number a line that it starts from or adds up to
+  Strides from, to, sums;  ///< of operand, result, and the array with one start value or total per line
   std::int64_t count = 0, from_step = 0, to_step = 0;
 };
 
@@ -27,8 +27,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// What a line is accumulated in. Of f32, sums are kept in runs; products in f64, which has room for those of which one
-/// factor is large and the next is small.
+/// The accumulator of a line: T for sums, which are split into runs. For f32 products f64, in which 1e30 * 1e30 * 1e-40
+/// does not overflow on the way.
 template <class M, class T>
 using cumulative_t = std::conditional_t<std::is_same_v<M, monoids::Product>, long_sum_t<T>, T>;
 
@@ -36,8 +36,8 @@ struct CumulativeSteps {
   std::int64_t count, from_step, to_step, from_lane, to_lane, sum_lane;
 };
 
-/// `Width` lines side by side, each in its order. Of f32, runs are summed up on their own: to the sum of those before,
-/// which is kept in f64.
+/// Accumulates `Width` lines side by side. An f32 sum is the f64 sum of all earlier runs plus the f32 sum of the
+/// current run of sum_run terms.
 template <class M, int Width, class T>
 void cumulative_side_by_side(const CumulativeSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
   using Wide = cumulative_t<M, T>;
@@ -69,7 +69,7 @@ void cumulative_side_by_side(const CumulativeSteps& s, const T* from, T* to, con
           sums[l] = first;
         }
     const T* const own = from + i * s.from_step;
-    Wide terms[Width];  // read before the result is written, which may be where the operand is
+    Wide terms[Width];  // read before the result is written, since the result may overwrite the operand
     if (s.from_lane == 1)
       for (int l = 0; l < Width; ++l) terms[l] = static_cast<Wide>(own[l]);
     else
@@ -96,9 +96,9 @@ void cumulative_lines(const CumulativeShape& shape, const T* from, T* to, const 
                               stride_of(shape.from, lanes),
                               stride_of(shape.to, lanes),
                               stride_of(shape.sums, lanes)};
-  // What is left out, or empty, stays a null pointer.
+  // Absent and empty arrays stay null: adding an offset to a null pointer is undefined behaviour.
   const auto past = [](auto* items, std::int64_t n) { return items == nullptr ? items : items + n; };
-  // Lines that are not contiguous each take a line of the cache.
+  // 32 lines side by side only if they are adjacent in memory: otherwise each needs a cache line of its own.
   const bool dense = steps.from_lane == 1 && steps.to_lane == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     const T* const own_from = past(from, offset_of(loops, 1, index, shape.from));
@@ -119,14 +119,14 @@ void cumulative_lines(const CumulativeShape& shape, const T* from, T* to, const 
 
 }  // namespace detail
 
-/// to[line, i] = start[line], from[line, 0], ..., from[line, i] combined in this order whatever the strides are;
-/// without from[line, i] if `exclusive`. No `start`: the identity. `to` may be `from` with equal strides.
+/// to[line, i] = start[line], from[line, 0], ..., from[line, i] combined in this order, for any strides; without
+/// from[line, i] if `exclusive`. A null `start` is the identity. `to` may be `from` if the strides are equal.
 template <class M, class T>
 void cumulative_lines(const CumulativeShape& shape, const T* from, T* to, const T* start, bool exclusive) {
   detail::cumulative_lines<M, T>(shape, from, to, start, nullptr, exclusive);
 }
 
-/// total[line] = from[line, 0], ..., from[line, count - 1] combined. Strides `to` say in which order lines are stored.
+/// total[line] = from[line, 0], ..., from[line, count - 1] combined. shape.to only determines the order of the loops.
 template <class M, class T> void combine_lines(const CumulativeShape& shape, const T* from, T* total) {
   detail::cumulative_lines<M, T>(shape, from, nullptr, nullptr, total, false);
 }

@@ -11,9 +11,9 @@
 
 namespace tessera::kernels {
 
-/// Runs that are added into a dim: extents of the other dims (that one counts as 1) and strides of both arrays along
-/// them; how many runs there are, of how many elements, and the steps from one to the next in the operand and along the
-/// dim.
+/// A fold: `runs` windows of `size` elements are added into a dim, element k of window r at r * stride + k * dilation.
+/// `lines`: extents of the result with 1 along the dim; `from`, `to`: strides along the lines of operand and result;
+/// `from_run`, `from_element`, `to_step`: strides between windows, within a window, and along the dim of the result.
 struct FoldShape {
   Shape lines;
   Strides from, to;
@@ -25,7 +25,7 @@ struct FoldShape {
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// to[line, i] = the sum of from[line, r, k] where r stride + k dilation = i, runs in their order.
+/// to[line, i] = sum of from[line, r, k] over r * stride + k * dilation == i, in the order of r.
 template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
   if (detail::is_empty(s.lines)) return;
   const detail::Loops loops = detail::make_loops(s.lines, s.to, s.from);

@@ -19,7 +19,7 @@
 
 namespace tessera::kernels {
 
-/// The rows of a table in this shard: [offset, offset + count) of `global` rows.
+/// The rows of a table that a shard holds: [offset, offset + count) of `global` rows.
 struct RowWindow {
   std::int64_t global = 0, offset = 0, count = 0;
 };
@@ -27,11 +27,11 @@ struct RowWindow {
 /// Extents and strides of a lookup, rows[i..., j...] = table[index[i...], j...].
 struct IndexedShape {
   Shape index, inner;     ///< extents of i... and of j...
-  Strides index_strides;  ///< of the dims i...
-  Strides rows_strides;   ///< of the dims i..., then j...
-  Strides table_strides;  ///< of the dim of rows, then j...
+  Strides index_strides;  ///< along i...
+  Strides rows_strides;   ///< along i..., then j...
+  Strides table_strides;  ///< along the rows of the table, then j...
 
-  /// All three arrays row-major and dense.
+  /// All three arrays are contiguous and row-major.
   static constexpr IndexedShape contiguous(const Shape& index, const Shape& inner) {
     IndexedShape shape{index, inner, kernels::contiguous_strides(index), {}, {}};
     Shape rows = index, table{1};
@@ -42,8 +42,8 @@ struct IndexedShape {
   }
 };
 
-/// Whether some row of a table gets more additions than are added up in f32 alone; and whether to zeros, or to what
-/// others have added before.
+/// Whether a row of the table receives more than sum_run additions, hence needs f64 sums; and whether the table starts
+/// with zeros or with the additions of an earlier place.
 enum class LongSums : std::uint8_t { none, on_zeros, on_others };
 
 }  // namespace tessera::kernels
@@ -58,15 +58,15 @@ constexpr Strides slice(const Strides& strides, std::size_t begin, std::size_t e
   return out;
 }
 
-/// Visits index positions in row-major order of i..., and in each the parts of a row: part(rows offset, table offset,
-/// row in the window or -1). Returns the first index outside the table.
+/// For each index in row-major order of i..., calls part(offset in rows, offset in table, row of the window or -1) for
+/// each contiguous part of the row. Returns the first index outside the table.
 template <class I, class Part>
 std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape& shape, const RowWindow& window,
                                              const Loops& row, const Strides& row_strides, const Strides& table_strides,
                                              Part part) {
   if (is_empty(shape.index)) return std::nullopt;
   const Strides outer_strides = slice(shape.rows_strides, 0, shape.index.size());
-  // Sums must not depend on the strides of arrays: the order is that of the dims.
+  // The order is that of the dims, not of the strides, so that sums don't depend on the memory layout.
   const Loops outer = make_loops(shape.index, contiguous_strides(shape.index), [&](std::size_t o, std::size_t i) {
     return shape.index_strides[o] == shape.index_strides[i] * shape.index[i] &&
            outer_strides[o] == outer_strides[i] * shape.index[i];
@@ -93,10 +93,9 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
 
 }  // namespace detail
 
-/// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset; indices of rows of other shards
-/// give zeros, so that the lookups of all shards of a table add up to the whole one. Returns an index outside
-/// [0, window.global) when there is one: its row is left as it was, for the caller to throw dim_range. To use several
-/// threads, cut any dim.
+/// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset. Rows of other shards give zeros,
+/// so that the results of all shards of the table sum to the full lookup. Does not write rows whose index is not below
+/// window.global, and returns the first such index: the caller throws dim_range. Threads may divide any dim.
 template <class T, class I>
 std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index, const IndexedShape& shape,
                                         const RowWindow& window) {
@@ -125,7 +124,7 @@ inline std::int64_t additions(const IndexedShape& shape) {
   return count;
 }
 
-/// Counts additions to each row of the window, and stops at one more than a run has: told(row) of each that gets there.
+/// Counts the additions to each row of the window up to sum_run + 1; calls told(row) for each row that reaches it.
 template <class I, class Told>
 void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
                      Told told) {
@@ -143,11 +142,11 @@ void count_additions(const I* index, const IndexedShape& shape, const RowWindow&
   });
 }
 
-/// Rows of a table that get more additions than a run has: after each run a row in f32 moves to sums in f64. All its
-/// memory is scratch of the thread.
+/// f64 sums for the rows of a table that receive more than sum_run additions: after each run of additions, the f32 row
+/// is added to its f64 sum and cleared. Uses the thread's scratch memory.
 class LongRowSums {
  public:
-  /// A row is moved after `run` additions at the least, so that of `additions` no more than a part can be.
+  /// Only rows with at least `run` additions get f64 sums, so that there are at most `additions` / `run` of them.
   LongRowSums(float* table, std::int64_t row_step, std::int64_t rows, std::int64_t count, std::int64_t step,
               std::int64_t additions, std::int64_t run)
       : table_(table), row_step_(row_step), rows_(rows), count_(count), step_(step) {
@@ -158,20 +157,20 @@ class LongRowSums {
     std::memset(terms_, 0, static_cast<std::size_t>(rows));
     std::fill_n(slot_, rows, -1);
   }
-  /// Additions to a row that is moved at the first one.
+  /// move_at_first() moves rows with more additions than this.
   static constexpr std::int64_t early_run = sum_run / 8;
 
-  /// Rows that get some additions are moved before the first one: what they hold is a long sum, too.
+  /// Makes rows with more than early_run additions move to f64 before the first: their f32 values may be long sums too.
   template <class I> void move_at_first(const I* index, const IndexedShape& shape, const RowWindow& window) {
     count_additions(index, shape, window, terms_, [](std::int64_t) {});
     for (std::int64_t row = 0; row < window.count; ++row)
       terms_[row] = terms_[row] > early_run ? static_cast<std::uint8_t>(sum_run) : std::uint8_t{0};
   }
-  /// Before one more addition to a row.
+  /// To be called before each addition to a row: ends the row's run after sum_run additions.
   void before_addition(std::int64_t row) {
     if (++terms_[row] > sum_run) move(row), terms_[row] = 1;
   }
-  /// Adds what was moved to the rows.
+  /// Adds the f64 sums to the rows.
   void finish() {
     for (std::int64_t row = 0; moved_ > 0 && row < rows_; ++row) {
       if (slot_[row] < 0) continue;
@@ -186,9 +185,9 @@ class LongRowSums {
  private:
   float* table_;
   std::int64_t row_step_, rows_, count_, step_;
-  std::uint8_t* terms_;  // by row, since it was moved
-  std::int32_t* slot_;   // by row: which of the rows that were moved; -1: it was not
-  double* sums_;         // of the rows that were moved
+  std::uint8_t* terms_;  // by row: additions in the current run
+  std::int32_t* slot_;   // by row: index of its f64 sums; -1: none
+  double* sums_;         // by slot: `count_` f64 sums
   std::int32_t moved_ = 0;
 
   void move(std::int64_t row) {
@@ -206,7 +205,7 @@ class LongRowSums {
 
 }  // namespace detail
 
-/// Whether some row of the window gets more additions than a run has.
+/// Whether some row of the window receives more than sum_run additions.
 template <class I> bool has_long_sums(const I* index, const IndexedShape& shape, const RowWindow& window) {
   if (detail::additions(shape) <= sum_run) return false;
   auto* const terms = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(window.count));
@@ -215,9 +214,9 @@ template <class I> bool has_long_sums(const I* index, const IndexedShape& shape,
   return found;
 }
 
-/// table[index[i...], j...] += rows[i..., j...], in row-major order of i..., so that equal indices always add up in the
-/// same order. Window and result as in gather_rows; rows of other shards are skipped. To use several threads, cut a dim
-/// of j..., which keeps the order.
+/// table[index[i...], j...] += rows[i..., j...], in row-major order of i..., so that sums are reproducible. Window and
+/// result as in gather_rows; rows of other shards are skipped. Only dims of j... may be divided among threads: dividing
+/// i... would change the order of additions.
 template <class T, class I>
 std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* index, const IndexedShape& shape,
                                              const RowWindow& window, LongSums long_sums = LongSums::none) {
@@ -237,7 +236,7 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
   };
   if constexpr (std::is_same_v<T, float>)
     if (long_sums != LongSums::none) {
-      // One part of all rows after the other, so that each has its own sums.
+      // Part by part: for each contiguous part of the columns all rows, so that f64 sums are as long as one part.
       detail::Loops part;
       part.loops.push_back(inner);
       std::optional<std::int64_t> wrong;

@@ -4,10 +4,9 @@
 
 #include <tessera/base/inline.hpp>
 
-// TESSERA_ISA names the instruction set of this translation unit. Kernels, and the steps that hold what kernels
-// prepare, live in `namespace tessera::kernels::inline TESSERA_ISA` and `tessera::runtime::inline TESSERA_ISA`: units
-// with different flags never share a class or a kernel of one name. What plans is shared, and so is a program that
-// several units trace: it runs with the kernels of one of them.
+// TESSERA_ISA names the instruction set of this translation unit. Kernels and steps are in inline namespaces of that
+// name, so that units compiled with different -m flags don't violate the one-definition rule. Planning code and traced
+// programs are shared: a program that several units trace runs with the kernels of one of these units.
 
 #if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define TESSERA_ISA_LEVEL avx512bw
@@ -59,14 +58,14 @@
 #define TESSERA_ISA_AMX
 #endif
 
-// Two steps, so that the parts are expanded before they are pasted.
+// Two macros, so that the arguments are expanded before they are pasted.
 #define TESSERA_ISA_PASTE(a, b, c, d, e, f) a##b##c##d##e##f
 #define TESSERA_ISA_JOIN(a, b, c, d, e, f) TESSERA_ISA_PASTE(a, b, c, d, e, f)
 #define TESSERA_ISA                                                                                           \
   TESSERA_ISA_JOIN(TESSERA_ISA_LEVEL, TESSERA_ISA_FMA, TESSERA_ISA_VBMI2, TESSERA_ISA_BF16, TESSERA_ISA_FP16, \
                    TESSERA_ISA_AMX)
 
-// g++ 12 warns of the operand that its own AVX-512 intrinsics leave undefined, wherever they are inlined.
+// g++ 12 warns where it inlines its own AVX-512 intrinsics, which have an undefined operand on purpose.
 #if defined(__GNUC__) && !defined(__clang__)
 #define TESSERA_KERNEL_CODE_BEGIN                                                      \
   _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wuninitialized\"") \

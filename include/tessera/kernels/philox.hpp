@@ -7,7 +7,7 @@
 
 namespace tessera::kernels {
 
-/// The random bits that Philox computes from one counter.
+/// The 128 random bits that Philox computes from one counter.
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
 namespace philox {
@@ -30,9 +30,9 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
   return counter;
 }
 
-/// An independent key for each n: of a step, a layer, a leaf of a model.
+/// A key derived from `key` and `n` (a training step, a layer, a parameter), as jax.random.fold_in.
 constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
-  // The last counter word tells these from the counters of elements, which leave it zero.
+  // The last counter word is 1 here and 0 for elements, so that keys and elements never share a counter.
   const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 1},
                                        {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
   return std::uint64_t{block[1]} << 32 | block[0];

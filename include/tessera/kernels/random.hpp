@@ -22,8 +22,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Counters whose elements are computed together. Elements always come in the same groups, through the same
-/// instructions, so an element does not depend on which others a shard holds.
+/// Counters that are computed together. Groups are aligned to the global index and always computed whole, by the same
+/// instructions, so that an element does not depend on the box that a shard holds.
 inline constexpr std::int64_t philox_lanes = 16;
 
 using PhiloxWords = std::uint32_t[4][philox_lanes];
@@ -31,7 +31,7 @@ using PhiloxWords = std::uint32_t[4][philox_lanes];
 inline void philox_group(std::uint64_t key, std::uint64_t first_counter, PhiloxWords& words) {
   const auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
   for (std::uint32_t i = 0; i < philox_lanes; ++i) {
-    // Groups begin at multiples of their size: only the low word differs inside one.
+    // A group begins at a multiple of its size, so only the low word of the counter differs within it.
     std::uint32_t a = static_cast<std::uint32_t>(first_counter) + i,
                   b = static_cast<std::uint32_t>(first_counter >> 32);
     std::uint32_t c = 0, d = 0, k0 = low, k1 = high;
@@ -53,7 +53,7 @@ inline void philox_group(std::uint64_t key, std::uint64_t first_counter, PhiloxW
   }
 }
 
-/// The constants of one precision. `Bits` is the unsigned integer of its size.
+/// Constants of a floating-point type T. `Bits` is the unsigned integer of the same size.
 template <class T> struct RandomReal;
 template <> struct RandomReal<float> {
   using Bits = std::uint32_t;
@@ -68,7 +68,7 @@ template <> struct RandomReal<double> {
   static constexpr double unit = 0x1p-53;
 };
 
-/// In [0, 1), a multiple of 2^-24 or 2^-53.
+/// Uniform in [0, 1): a multiple of 2^-24 for float, of 2^-53 for double.
 template <class T> TESSERA_INLINE T uniform_of(typename RandomReal<T>::Bits bits) {
   using R = RandomReal<T>;
   constexpr int unused = static_cast<int>(sizeof(T)) * 8 - R::mantissa - 1;
@@ -126,8 +126,8 @@ template <class T> inline constexpr std::int64_t per_counter = 16 / static_cast<
 /// Elements of one group of counters.
 template <class T> inline constexpr std::int64_t group_size = philox_lanes * per_counter<T>;
 
-/// The elements [group_size * group, group_size * (group + 1)) of the stream. Never inlined: the compiler could
-/// contract multiplications and additions differently at different places.
+/// Elements [group_size * group, group_size * (group + 1)) of the stream. Not inlined, since the compiler could
+/// contract multiplications and additions to FMA differently at each call.
 template <class T, Distribution D>
 __attribute__((noinline)) void random_group(std::uint64_t key, std::int64_t group, T* out) {
   using Bits = typename RandomReal<T>::Bits;
@@ -150,7 +150,7 @@ __attribute__((noinline)) void random_group(std::uint64_t key, std::int64_t grou
     for (std::int64_t part = 0; part < parts; ++part)
       for (std::int64_t i = 0; i < philox_lanes; ++i) values[part][i] = uniform_of<T>(bits[part][i]);
   } else {
-    // Box-Muller: neighbours share a radius and an angle.
+    // Box-Muller: two adjacent elements share a radius and an angle.
     constexpr int unused = size == 32 ? 1 : 12;
     constexpr T scale = T(0.5) / static_cast<T>(Bits{1} << (size - unused - 1));
     alignas(64) T radius[philox_lanes], cos[philox_lanes], sin[philox_lanes];
@@ -171,9 +171,9 @@ __attribute__((noinline)) void random_group(std::uint64_t key, std::int64_t grou
 
 }  // namespace detail
 
-/// Fills the box [begin, begin + extents) of an array of shape `global` with random numbers: uniform in [0, 1), or
-/// normal of mean 0 and variance 1. An element depends on the key and on its row-major index in the whole array alone,
-/// so that every mesh, and every split over threads, gives the same numbers bit for bit.
+/// Fills the box [begin, begin + extents) of a tensor of shape `global` with random values, uniform in [0, 1) or normal
+/// with mean 0 and variance 1. An element depends only on the key and its row-major index in the global tensor, so that
+/// results are bitwise equal for every mesh and number of threads.
 template <class T, Distribution D>
 void fill_random(T* dst, const Strides& strides, std::uint64_t key, const Shape& global, const Shape& begin,
                  const Shape& extents) {
@@ -182,7 +182,7 @@ void fill_random(T* dst, const Strides& strides, std::uint64_t key, const Shape&
   const detail::Loops loops = detail::make_loops(extents, global_strides, strides);
   const auto inner = loops.from_inside(0);
   const std::int64_t step = detail::stride_of(strides, inner);
-  // The innermost loop walks neighbours of the whole array, unless the last dims have one element here.
+  // Step of the innermost loop in the global index: 1, unless the last dims have extent 1 in this box.
   const std::int64_t index_step = detail::stride_of(global_strides, inner);
   std::int64_t first = 0;
   for (std::size_t d = 0; d < begin.size(); ++d) first += begin[d] * global_strides[d];
@@ -230,7 +230,7 @@ void fill_normal(T* dst, const Strides& strides, std::uint64_t key, const Shape&
   fill_random<T, Distribution::normal>(dst, strides, key, global, begin, extents);
 }
 
-/// The same for a dtype known at run time: f32 or f64.
+/// fill_random for a dtype known at run time: f32 or f64.
 inline void fill_random(DType type, Distribution distribution, void* dst, const Strides& strides, std::uint64_t key,
                         const Shape& global, const Shape& begin, const Shape& extents) {
   const auto fill = [&]<class T>(T* to) {

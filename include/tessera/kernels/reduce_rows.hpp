@@ -15,7 +15,7 @@
 
 #include <tessera/kernels/isa.hpp>
 
-// Rows that are combined or copied as whole cache lines, in vectors that do not depend on how a compiler takes loops.
+// Rows are combined and copied by whole cache lines, with vector extensions instead of relying on auto-vectorisation.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
@@ -39,20 +39,20 @@ template <class T> TESSERA_INLINE void store_line_past_caches(T* to, const typen
 #endif
 }
 
-/// Elements before the first whole line of `to`.
+/// Number of elements before the first aligned cache line of `to`.
 template <class T> std::int64_t before_line(const T* to, std::int64_t count) {
   const auto off = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64);
   if (off % static_cast<std::int64_t>(sizeof(T)) != 0) return count;
   return std::min(count, (64 - off) % 64 / static_cast<std::int64_t>(sizeof(T)));
 }
 
-/// The address a page ahead, which the processor does not fetch by itself. One past the end is no error to ask for.
+/// Prefetches the address a page ahead: hardware prefetch stops at the page. Prefetching past the end is harmless.
 template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
 }
 
-/// to[i] = from[0][i] combined with from[1][i], ..., from left to right, two lines of all sources at a time. `to` may
-/// be one of them. Past the caches, who calls it ends with a store fence.
+/// to[i] = from[0][i] combined with from[1][i], ..., in this order, two cache lines of all sources at a time. `to` may
+/// be one of the sources. After calls with `past_caches`, the caller calls fence_stores().
 template <class M, class T>
 void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
   using Vector = typename Line<T>::type;
@@ -90,7 +90,7 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
   for (; i < count; ++i) one(i);
 }
 
-/// Copies bytes past the caches. Who calls it ends with a store fence.
+/// Copies bytes with non-temporal stores. The caller calls fence_stores() afterwards.
 inline void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t bytes) {
   std::int64_t i = before_line(to, bytes);
   std::memcpy(to, from, static_cast<std::size_t>(i));

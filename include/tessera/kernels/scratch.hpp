@@ -8,7 +8,7 @@
 
 namespace tessera::kernels {
 
-/// Who uses a scratch buffer. Two buffers that are alive together have two names.
+/// The use of a scratch buffer. Each use has a buffer per thread; buffers in use at the same time need different names.
 enum class Scratch {
   packed_a,
   packed_b,
@@ -27,13 +27,13 @@ enum class Scratch {
   sort
 };
 
-/// Raw memory of one thread that only grows. Plain words: objects with static storage are destroyed after those of the
-/// main thread, and what they compute then still finds its scratch.
+/// Memory of one thread that only grows. Trivially destructible: destructors of static objects run after those of
+/// thread_local objects, and may still run kernels.
 struct ScratchBuffer {
   static constexpr std::align_val_t alignment{64};
   std::byte* bytes;
   std::size_t size;
-  ScratchBuffer* next;  // of the thread, once it is listed
+  ScratchBuffer* next;  // in the thread's list of buffers, if `listed`
   bool listed;
 
   inline void grow(std::size_t wanted);
@@ -43,7 +43,7 @@ struct ScratchBuffer {
   }
 };
 
-/// The buffers of a thread, which are freed when it ends.
+/// Frees the buffers of a thread when the thread ends.
 struct ThreadScratch {
   static ScratchBuffer*& first() {
     static constinit thread_local ScratchBuffer* buffer = nullptr;
@@ -62,8 +62,8 @@ inline void ScratchBuffer::grow(std::size_t wanted) {
   if (!std::exchange(listed, true)) next = std::exchange(ThreadScratch::first(), this);
 }
 
-/// Uninitialised room for `count` elements, aligned to a cache line, owned by the calling thread and valid until its
-/// next request under the same name. It only grows, so that kernels allocate nothing once warm.
+/// Uninitialised memory for `count` elements, aligned to a cache line, of the calling thread; valid until the thread's
+/// next call with the same `Use`. Buffers only grow, so that repeated kernels do not allocate.
 template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
   static constinit thread_local ScratchBuffer buffer{};
   if (const std::size_t size = count * sizeof(T); size > buffer.size) buffer.grow(size);

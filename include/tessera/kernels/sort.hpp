@@ -18,8 +18,9 @@
 
 namespace tessera::kernels {
 
-/// Elements that are taken or put along a dim of `extent`: extents of the indices, and strides of what is moved, of the
-/// indices, and of the array with the dim, where the stride of the dim itself is 0 and `step` stands for it.
+/// A gather or scatter_add along a dim. `index`: extents of the indices; `moved`, `indices`, `array`: strides of the
+/// gathered or added elements, of the indices, and of the indexed array. The dim has extent `extent` in the array and
+/// stride `step`; its entry in `array` is 0.
 struct AlongShape {
   Shape index;
   Strides moved, indices, array;
@@ -33,7 +34,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
-/// A number of the order of x: equal for 0 and -0, the largest for NaN, which comes last in both orders.
+/// An unsigned integer that compares as x does: equal for 0 and -0; the largest for NaN, which is last in both orders.
 template <class T> SortKey<T> sort_key(T x, bool descending) {
   using Key = SortKey<T>;
   if constexpr (std::is_same_v<T, bf16>) {
@@ -50,7 +51,7 @@ template <class T> SortKey<T> sort_key(T x, bool descending) {
   }
 }
 
-/// Sort key and index for types whose pair does not fit one integer: compared by key, then by index.
+/// A 64-bit sort key with its index, compared by key, then by index. (32-bit keys are packed with it into 64 bits.)
 struct KeyOfTwo {
   std::uint64_t key, index;
   friend bool operator<(const KeyOfTwo& x, const KeyOfTwo& y) {
@@ -60,12 +61,12 @@ struct KeyOfTwo {
 
 }  // namespace detail
 
-/// to[i] = the index of the element that comes i-th among from[0], ..., from[count - 1], for the first `kept` of them.
-/// Equal elements in their order, NaN last.
+/// argsort of from[0 .. count): to[i] = the index of the i-th element in sorted order, for i < `kept`. Stable; NaN
+/// last.
 template <class T, class I>
 void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_step, std::int64_t count,
                   std::int64_t kept, bool descending) {
-  constexpr bool fits = sizeof(detail::SortKey<T>) == 4;  // indices of more than 32 bits have no memory to be in
+  constexpr bool fits = sizeof(detail::SortKey<T>) == 4;  // with a 32-bit index: no line has 2^32 elements
   using Word = std::conditional_t<fits, std::uint64_t, detail::KeyOfTwo>;
   Word* const words = thread_scratch<Scratch::sort, Word>(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -85,8 +86,8 @@ void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_
   }
 }
 
-/// moved[.., k, ..] = array[.., indices[.., k, ..], ..], or with `Adds`, the other way, in row-major order of the
-/// indices. Returns an index outside of the dim where there is one: nothing is moved there.
+/// moved[.., k, ..] = array[.., indices[.., k, ..], ..]; with `Adds`, array[..] += moved[..], in row-major order of the
+/// indices. Skips indices outside of the dim, and returns the first of them.
 template <bool Adds, class T, class I>
 std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional_t<Adds, const T, T>* moved,
                                        std::conditional_t<Adds, T, const T>* array, const I* indices) {

@@ -22,8 +22,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// The loops over a strided box, outermost first. Each stands for a run of dims that every operand can walk as one:
-/// its extent is their product, and an operand's stride is that of `dim`, the innermost of the run.
+/// The loops over a strided box, outermost first. A loop covers adjacent dims that merge in every operand: its extent
+/// is the product of theirs, and its stride in an operand is that of `dim`, the innermost of these dims.
 struct Loops {
   struct Loop {
     std::int64_t extent = 1;
@@ -34,7 +34,7 @@ struct Loops {
 
   constexpr std::size_t size() const { return loops.size(); }
   constexpr const Loop& operator[](std::size_t i) const { return loops[i]; }
-  /// The loop `i` loops out from the innermost; one of extent 1 where there are fewer.
+  /// Loop `i` counted from the innermost; a loop of extent 1 if there are not so many.
   constexpr Loop from_inside(std::size_t i) const { return i < size() ? loops[size() - 1 - i] : Loop{1, -1}; }
 };
 
@@ -42,8 +42,8 @@ constexpr std::int64_t stride_of(const Strides& strides, const Loops::Loop& loop
   return loop.dim < 0 ? 0 : strides[static_cast<std::size_t>(loop.dim)];
 }
 
-/// Orders the dims by the strides of `major`, and merges those that all operands allow. `fits(outer, inner)` tells
-/// whether one step along dim `outer` equals extents[inner] steps along dim `inner` in the operands besides `major`.
+/// Orders the dims by descending stride in `major` and merges adjacent dims that are contiguous in all operands.
+/// `fits(outer, inner)`: whether stride[outer] == stride[inner] * extents[inner] in the operands besides `major`.
 template <class Fits> constexpr Loops make_loops(const Shape& extents, const Strides& major, Fits fits) {
   const auto magnitude = [&](std::size_t dim) { return major[dim] < 0 ? -major[dim] : major[dim]; };
   InlineVector<std::size_t, max_rank> dims;
@@ -74,7 +74,7 @@ constexpr Loops make_loops(const Shape& extents, const Strides& major, const Str
   });
 }
 
-/// Calls body(index) for every position of all loops but the `inner` innermost ones.
+/// Calls body(index) for every index of the loops outside of the `inner` innermost loops.
 template <class Body> void for_each_outer(const Loops& loops, std::size_t inner, Body body) {
   std::int64_t index[max_rank] = {};
   const std::size_t outer = loops.size() > inner ? loops.size() - inner : 0;
@@ -99,7 +99,7 @@ constexpr bool is_empty(const Shape& extents) {
   return false;
 }
 
-/// An element of N bytes, copied through memcpy so that any type may be stored there.
+/// An element of N bytes. It is loaded and stored through memcpy, since the array may be of any type of that size.
 template <std::size_t N>
 using Word = std::conditional_t<
     N == 1, std::uint8_t,
@@ -118,7 +118,7 @@ void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std
               std::int64_t count) {
   constexpr auto size = static_cast<std::int64_t>(N);
   if (dst_stride == 1 && src_stride == 1) {
-    // A call of memcpy costs more than a short loop.
+    // For a short row, calling memcpy costs more than a loop.
     if (count * size >= 64) {
       std::memcpy(dst, src, static_cast<std::size_t>(count * size));
     } else {
@@ -133,8 +133,8 @@ void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std
   }
 }
 
-/// dst[i, j] = src[i, j] in a square of a cache line, where dst is contiguous along j and src along i. Never inlined:
-/// with a constant stride g++ stores single elements where it shuffles registers otherwise.
+/// dst[i, j] = src[i, j] in a square tile with rows of one cache line; dst is contiguous along j, src along i. Not
+/// inlined: with a constant stride, g++ stores single elements instead of shuffling registers.
 template <std::size_t N>
 __attribute__((noinline)) void copy_transposed_line(std::byte* dst, std::int64_t dst_row, const std::byte* src,
                                                     std::int64_t src_col) {
@@ -149,8 +149,8 @@ __attribute__((noinline)) void copy_transposed_line(std::byte* dst, std::int64_t
   }
 }
 
-/// The same for any size. Groups of squares are turned in a buffer and leave it row by row: rows that are a power of
-/// two apart compete for the same places of the cache, so each should be written at once.
+/// copy_transposed_line for any size. Groups of tiles are transposed in a buffer, then written row by row: rows whose
+/// distance is a power of two map to the same cache sets, so each row should be written without interruption.
 template <std::size_t N>
 void copy_transposed(std::byte* dst, std::int64_t dst_row, const std::byte* src, std::int64_t src_col,
                      std::int64_t rows, std::int64_t cols) {
@@ -182,7 +182,7 @@ void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, 
   constexpr auto size = static_cast<std::int64_t>(N);
   Loops loops = make_loops(extents, dst_strides, src_strides);
   const auto inner = loops.from_inside(0);
-  // The dim along which src is contiguous, if that is another one than the innermost.
+  // The loop along which src is contiguous, if it is not the innermost loop: then the copy is a transposition.
   std::size_t turn = loops.size();
   if (loops.size() > 1 && stride_of(dst_strides, inner) == 1 && stride_of(src_strides, inner) != 1)
     for (std::size_t i = 0; i + 1 < loops.size(); ++i)
@@ -205,8 +205,8 @@ void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, 
 
 }  // namespace detail
 
-/// dst[i] = src[i] for every index of the box. Elements are moved as bytes, so one call serves every dtype of that size
-/// (1, 2, 4 or 8). The arrays do not overlap.
+/// dst[i] = src[i] for every index of the box, for any dtype of `element_size` 1, 2, 4 or 8 bytes. The arrays must not
+/// overlap.
 inline void strided_copy(void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
                          const Shape& extents, std::size_t element_size) {
   if (detail::is_empty(extents)) return;
@@ -226,7 +226,8 @@ inline void strided_copy(void* dst, const Strides& dst_strides, const void* src,
   }
 }
 
-/// The same for a dtype. With `past_caches` the arrays are too large for the caches: long rows are written to memory.
+/// strided_copy for a dtype. With `past_caches`, for arrays larger than the caches, long rows are written with
+/// non-temporal stores.
 inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
                          const Shape& extents, bool past_caches = false) {
   if (past_caches && !detail::is_empty(extents)) {
@@ -248,7 +249,7 @@ inline void strided_copy(DType type, void* dst, const Strides& dst_strides, cons
   strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
 }
 
-/// dst[i] = 0 for every index of the box. All dtypes spell zero as zero bytes.
+/// dst[i] = 0 for every index of the box: zero is all zero bytes in every dtype.
 inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape& extents, std::size_t element_size) {
   if (detail::is_empty(extents)) return;
   const auto size = static_cast<std::int64_t>(element_size);
@@ -266,7 +267,7 @@ inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape
   });
 }
 
-/// dst[i] = the element of these bytes, for every index of the box.
+/// dst[i] = the element with the bytes `element`, for every index of the box.
 inline void strided_fill(void* dst, const Strides& dst_strides, const Shape& extents, const std::byte* element,
                          std::size_t element_size) {
   if (std::all_of(element, element + element_size, [](std::byte b) { return b == std::byte{}; }))
@@ -322,13 +323,13 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
   const std::int64_t step = stride_of(dst_strides, inner);
   bool contiguous = step == 1;
   for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
-  constexpr std::size_t batch = 32;  // sources that are combined one after another
+  constexpr std::size_t batch = 32;  // sources combined sequentially; sums of batches are then combined
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     T* row = dst + offset_of(loops, 1, index, dst_strides);
     if constexpr (std::is_floating_point_v<T>)
       if (contiguous) {
-        // As many at once as fit a small array: to the sum of later ones what the earlier ones left is added, so that
-        // runs of additions stay short.
+        // Each batch is reduced by itself, and the result of the earlier batches is its last term: at most 33 f32 terms
+        // are added sequentially, which keeps the rounding error small.
         const T* from[batch + 1];
         for (std::size_t next = 0; next < sources.size();) {
           int count = 0;
@@ -342,8 +343,8 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         }
         return;
       }
-    // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
-    // written once, and may be one of them.
+    // Sources are combined in order, in a block that fits the L1 cache, so that each source is read once and dst is
+    // written once. dst may be a source: a block of it is written after all sources were read.
     constexpr std::int64_t block_size = 512;
     using Wide = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
     alignas(64) Wide block[block_size], earlier[block_size];
@@ -397,9 +398,9 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
 
 }  // namespace detail
 
-/// dst[i] = sources[0][i] combined with sources[1][i], ..., from left to right, in one pass; with `accumulate`, dst[i]
-/// comes first. dst may be one of the sources if the strides are equal. With `past_caches` all arrays are too large for
-/// the caches: dst is written to memory, and sources are fetched ahead.
+/// dst[i] = sources[0][i] combined with sources[1][i], ..., in this order; with `accumulate`, dst[i] is the first term.
+/// dst may be one of the sources if the strides are equal. `past_caches`, for arrays larger than the caches, writes dst
+/// with non-temporal stores.
 template <class T>
 void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
                     const Shape& extents, bool accumulate = false, bool past_caches = false) {
@@ -413,9 +414,8 @@ void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std
   });
 }
 
-/// The same for a dtype known at run time, among those that `Types` has for the reduction. A bool takes what a byte
-/// that is 0 or 1 does: the larger is "or", the smaller is "and".
-/// @throws error (dtype_mismatch) for others: f16, and sums and products of bools.
+/// strided_reduce for a dtype known at run time, among `Types` of the reduction. Bools are reduced as bytes 0 and 1, so
+/// that max is "or" and min is "and". Errors: dtype_mismatch for all other dtypes: f16, sums and products of bools.
 template <ReducedTypes Types = all_partial_types>
 void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
                        std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,

@@ -14,10 +14,10 @@
 
 namespace tessera::kernels {
 
-/// Distance in elements between neighbours along each dim. Zero repeats an element, negative walks backwards.
+/// Distance in elements between adjacent elements along each dim: 0 for a broadcast dim, negative for a reversed one.
 using Strides = InlineVector<std::int64_t, max_rank>;
 
-/// Strides of a row-major array of that shape.
+/// Strides of a contiguous row-major array.
 constexpr Strides contiguous_strides(const Shape& extents) {
   Strides strides(extents.size(), 1);
   for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
@@ -30,11 +30,11 @@ struct StridedSource {
   Strides strides;
 };
 
-/// How partial values are combined, as a value: a program carries the code for its own element types alone.
+/// A function that combines partial values. A pointer, so that only code for the program's element types is linked.
 using ReduceFunction = void (*)(DType, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
                                 bool accumulate, bool past_caches);
 
-/// For operations whose operands are never partial: no code to combine partial values is generated.
+/// For callers without partial values, so that no code to combine them is instantiated.
 inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
                          bool, bool) {
   fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));

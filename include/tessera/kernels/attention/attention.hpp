@@ -15,17 +15,17 @@ namespace tessera::kernels {
 /// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width].
 struct AttentionShape {
   std::int64_t queries = 0, keys = 0, width = 0, value_width = 0;
-  std::int64_t first_position = 0;  ///< of query 0 among the keys
-  bool causal = false;              ///< a query sees the keys up to its own position
-  double scale = 1;                 ///< of a query's product with a key
+  std::int64_t first_position = 0;  ///< position of query 0 among the keys
+  bool causal = false;              ///< a query attends to the keys up to its own position
+  double scale = 1;                 ///< factor of the product of a query and a key
 
-  /// Keys that the queries before `end` see.
+  /// Number of keys to which queries [0, end) attend.
   constexpr std::int64_t visible(std::int64_t end) const {
     return causal ? std::clamp<std::int64_t>(first_position + end, 0, keys) : keys;
   }
 };
 
-/// A matrix of one head inside a larger array: rows are positions.
+/// The matrix [position, width] of one head in a strided array.
 template <class T> struct HeadRows {
   T* data = nullptr;
   std::int64_t row = 0, col = 1;
@@ -33,18 +33,18 @@ template <class T> struct HeadRows {
   constexpr T* at(std::int64_t position) const { return data + position * row; }
 };
 
-/// Queries and keys of a tile. The same for every width: results then depend on the shape alone.
+/// Queries and keys of a tile. Constant, not by instruction set, so that results depend on the shape alone.
 inline constexpr std::int64_t attention_queries = 64, attention_keys = 64;
-/// Keys of a tile on the diagonal are taken in steps, each for the queries that see it.
+/// Keys of a tile on the causal diagonal are processed in steps, each for the queries that attend to it.
 inline constexpr std::int64_t attention_step = 16;
 
-/// A run of keys of a tile, and the queries that work on it: those from `begin` on, where a register begins.
+/// Keys [first, first + count) of a tile, and the queries that attend to them: from `begin`, the start of a register.
 struct KeyStep {
   std::int64_t first = 0, count = 0, begin = 0;
-  bool masked = false;  ///< some of those queries don't see all of the keys
+  bool masked = false;  ///< some of these queries don't attend to all of these keys
 };
 
-/// What `count` queries from `query` on see of `keys` keys from `key` on.
+/// The steps of a tile of queries [query, query + count) and keys [key, key + keys).
 struct KeySteps {
   KeyStep steps[attention_keys / attention_step];
   int size = 0;
@@ -63,7 +63,7 @@ struct KeySteps {
       steps[size++] = {first, own, behind / lanes * lanes, key + first + own - 1 > position};
     }
   }
-  /// How many keys the queries of the register that begins at `lane` work on.
+  /// Number of keys of the tile that the queries of the register at `lane` process.
   constexpr std::int64_t keys_seen_at(std::int64_t lane) const {
     std::int64_t seen = 0;
     for (int s = 0; s < size && steps[s].begin <= lane; ++s) seen = steps[s].first + steps[s].count;
@@ -78,7 +78,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Prefetches rows that are about to be read: they are too far apart for the processor's own prefetch.
+/// Prefetches the next rows: their stride is too large for hardware prefetch.
 template <class T>
 void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
   if (rows.col != 1) return;
@@ -87,8 +87,7 @@ void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64
       __builtin_prefetch(rows.at(i) + c);
 }
 
-/// Scores of a tile of keys (rows) and queries (lanes): `keys` times `queries`, minus infinity where a query does not
-/// see the key.
+/// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked.
 template <class T>
 void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& tile, std::int64_t query,
                       std::int64_t registers, std::int64_t key, const HeadRows<const T>& keys, const T* queries) {
@@ -107,10 +106,11 @@ void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& ti
   }
 }
 
-/// Running state of a tile of queries: largest scores, sums of exponentials, and sums of values weighted by these.
+/// The state of online softmax of a tile of queries: the maximum score, the sum of exponentials, and the sum of values
+/// weighted by the exponentials, by query.
 template <class T> struct RunningSoftmax {
   T *largest, *totals, *sums;
-  std::int64_t width;  ///< rows of the sums
+  std::int64_t width;  ///< width of the values: rows of `sums`
 
   void clear() const {
     std::fill(largest, largest + attention_queries, -std::numeric_limits<T>::infinity());
@@ -118,13 +118,13 @@ template <class T> struct RunningSoftmax {
     std::fill(sums, sums + width * attention_queries, T(0));
   }
 
-  /// Scores of `keys` rows, in the register at `c`, become exponentials over the largest score so far. Where that
-  /// grows, what was summed shrinks.
+  /// Replaces the scores of `keys` rows, in the register at `c`, by exp(score - maximum). If the maximum grows,
+  /// rescales the sums.
   void take(T* scores, std::int64_t keys, std::int64_t c) const {
     using Batch = xsimd::batch<T>;
     constexpr std::int64_t row = attention_queries;
     const auto score = [&](std::int64_t i) TESSERA_INLINE_LAMBDA { return scores + i * row + c; };
-    // Two chains at a time: one would wait for itself.
+    // Two independent chains, to hide the latency of each operation.
     const Batch before = Batch::load_aligned(largest + c);
     Batch even = before, odd = before;
     std::int64_t i = 0;
@@ -155,7 +155,7 @@ template <class T> struct RunningSoftmax {
     (total + other).store_aligned(totals + c);
   }
 
-  /// Divides the sums by the totals, and turns the totals into logarithms. Without any keys a sum is 0.
+  /// Divides the sums by the totals, and replaces the totals by logsumexp. A query without keys gets 0.
   void finish(std::int64_t c) const {
     using Batch = xsimd::batch<T>;
     constexpr std::int64_t row = attention_queries;
@@ -169,12 +169,12 @@ template <class T> struct RunningSoftmax {
 
 }  // namespace detail
 
-/// softmax(q k^T) v for `count` <= attention_queries queries from `first` on, and the logarithm of each row's sum of
-/// exponentials (`row_lse`, a stride apart, null where nobody asks). Scores exist a tile at a time: a running maximum
-/// and sum go along. Source: Milakov, Gimelshein, 1805.02867; Dao et al., 2205.14135.
+/// softmax(q k^T) v for queries [first, first + count), count <= attention_queries, and the logsumexp of each row of
+/// scores (`row_lse`, may be null), by tiles of keys with online softmax. Source: Milakov, Gimelshein, 1805.02867; Dao
+/// et al., FlashAttention, 2205.14135.
 ///
-/// Everything is held transposed, queries along lanes: maxima and sums need no exchange between lanes, and keys and
-/// values are read in place, element by element. Results have unit stride along the width.
+/// All tiles are transposed, queries along lanes: maxima and sums need no shuffles, and keys and values are read in
+/// place, element by element. Results have stride 1 along the width.
 template <class T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,

@@ -11,14 +11,14 @@
 #include <tessera/kernels/gemm/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/bf16_pack.hpp>
 
-// Attention of bf16: products in AMX registers, with scores, exponentials and sums in float. Else operands are widened,
-// and attended to as floats are.
+// Attention of bf16. With AMX, products are bf16, and scores, exponentials and sums are float. Otherwise operands are
+// converted to float and use the attention of float.
 namespace tessera::kernels {
 
-/// Queries of one call of attend() for bf16, at most: keys and values are packed once for all of them.
+/// Most queries of one call of attend() for bf16, which packs keys and values once for all of them.
 inline constexpr std::int64_t bf16_attention_queries = 4 * attention_queries;
 
-/// What the gradient of attention of bf16 reads and makes for one head: gradients are floats, for they may be summed.
+/// Operands and results of the gradient of bf16 attention for one head. Gradients are float, since they may be summed.
 struct Bf16AttentionGradient {
   HeadRows<const bf16> q, k, v, out;
   HeadRows<const float> row_lse;
@@ -33,7 +33,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Rows [first, end) widened, without gaps.
+/// Rows [first, end) converted to a contiguous float matrix.
 inline HeadRows<const float> widened_rows(const HeadRows<const bf16>& rows, std::int64_t first, std::int64_t end,
                                           std::int64_t width, float*& room) {
   if (rows.data == nullptr) return {};
@@ -78,7 +78,7 @@ inline void widened_gradient(const AttentionShape& shape, const Bf16AttentionGra
 #if defined(__x86_64__)
 constexpr std::int64_t whole_blocks(std::int64_t count) { return (count + amx_block - 1) / amx_block * amx_block; }
 
-/// Packed operands, each of panels of 32 lanes, so many elements long.
+/// A packed operand: panels of 32 lanes, each `length` elements long.
 struct AmxPanels {
   bf16* data = nullptr;
   std::int64_t length = 0;
@@ -102,8 +102,8 @@ inline void amx_tile(const AmxPanels& a, const AmxPanels& b, std::int64_t rows, 
 }
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-/// A tile of floats [rows, cols], rows attention_queries apart, both whole blocks, as the right operand of a product
-/// over its rows.
+/// Rounds a float tile [rows, cols] to bf16 and packs it as the right operand of a product that contracts its rows.
+/// Rows have stride attention_queries; rows and cols are multiples of a block.
 TESSERA_TARGET inline AmxPanels round_to_pairs(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
   const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                               6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -117,7 +117,7 @@ TESSERA_TARGET inline AmxPanels round_to_pairs(const float* from, std::int64_t r
     }
   return {to, rows};
 }
-/// The same as the left operand of a product over its columns.
+/// round_to_pairs() for the left operand of a product that contracts its columns.
 TESSERA_TARGET inline AmxPanels round_to_rows(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < cols; c += amx_step) {
@@ -137,7 +137,7 @@ TESSERA_TARGET inline void round_rows(const float* from, std::int64_t from_row, 
       _mm256_mask_storeu_epi16(to.at(first + i) + c, mask, row);
     }
 }
-/// Products of rows of two matrices, each with its own.
+/// to[i] = dot product of row i of x and row i of y.
 TESSERA_TARGET inline void row_products(const HeadRows<const bf16>& x, const HeadRows<const bf16>& y,
                                         std::int64_t first, std::int64_t count, std::int64_t cols, float* to) {
   for (std::int64_t i = first; i < first + count; ++i) {
@@ -156,7 +156,7 @@ TESSERA_TARGET inline void row_products(const HeadRows<const bf16>& x, const Hea
 }
 #undef TESSERA_TARGET
 
-/// Room for the parts of a kernel, taken one after the other.
+/// Scratch memory of a kernel, from which it allocates its arrays one after the other.
 class AttentionRoom {
  public:
   explicit AttentionRoom(std::int64_t floats)
@@ -171,7 +171,7 @@ class AttentionRoom {
   float* next_;
 };
 
-/// Scores of a tile, multiplied by the scale; what a query does not see gets `unseen`.
+/// Multiplies the scores of a tile by the scale; masked scores become `unseen`.
 inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int64_t query, std::int64_t cols,
                            std::int64_t key, std::int64_t keys, float unseen) {
   using Batch = xsimd::batch<float>;
@@ -244,7 +244,7 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
   }
 }
 
-/// As attend_gradient() does. Gradients of keys and values are summed apart, in whole blocks.
+/// attend_gradient() with AMX. Gradients of keys and values are accumulated in scratch memory, in whole blocks.
 inline void amx_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
                                 std::int64_t end_key) {
   using Batch = xsimd::batch<float>;
@@ -306,7 +306,7 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
         for (std::int64_t c = 0; c < cols; c += lanes) {
           float *const w = weights + i * row + c, *const s = slopes + i * row + c;
           Batch p(0.0f), slope(0.0f);
-          // Queries that there are not would make numbers of any size.
+          // Padding queries and keys get weight 0: computed, their weights could be arbitrarily large.
           if (i < seen && c < count) {
             p = simd::fading_exp<float>(Batch::load_aligned(w) - Batch::load_aligned(logarithms + c));
             slope = p * (Batch::load_aligned(s) - Batch::load_aligned(products + c)) * scale;
@@ -339,7 +339,7 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
 
 }  // namespace detail
 
-/// As attend() for floats, of at most bf16_attention_queries queries. Logarithms are floats.
+/// attend() for bf16, with count <= bf16_attention_queries. row_lse is float.
 inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const bf16>& q,
                    const HeadRows<const bf16>& k, const HeadRows<const bf16>& v, const HeadRows<bf16>& out,
                    const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
@@ -349,7 +349,7 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
   detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
 }
 
-/// As attend_gradient() for floats; weights and their slopes are rounded to bf16 for the products that follow.
+/// attend_gradient() for bf16; softmax weights and their gradients are rounded to bf16 for the products that follow.
 inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
                             std::int64_t end_key, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)

@@ -10,8 +10,8 @@
 
 namespace tessera::kernels {
 
-/// What the gradient of attention reads and makes for one head. Gradients that nobody asks for are null; the others
-/// have unit stride along the width.
+/// Operands and results of the gradient of attention for one head. Gradients that are not needed are null; the others
+/// have stride 1 along the width.
 template <class T> struct AttentionGradient {
   HeadRows<const T> q, k, v, out, row_lse, cotangent;
   HeadRows<T> q_gradient, k_gradient, v_gradient;
@@ -29,7 +29,7 @@ template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
   return (columns + lanes - 1) / lanes * lanes;
 }
 
-/// Rows with zeros after them, next to each other.
+/// Copies rows to a matrix with row stride `to_row`, padded with zeros.
 template <class T>
 void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::int64_t first, std::int64_t count,
                std::int64_t columns) {
@@ -43,7 +43,8 @@ void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::i
   }
 }
 
-/// Rows that sums are collected in: those of the result where whole registers fit them, else padded ones of scratch.
+/// Rows in which a gradient is accumulated: the result itself if its width is a multiple of a register, otherwise
+/// padded rows in scratch memory.
 template <class T> struct GradientRows {
   HeadRows<T> result, sums;
   std::int64_t first = 0, count = 0, row_width = 0;
@@ -64,9 +65,9 @@ template <class T> struct GradientRows {
 
 }  // namespace detail
 
-/// Gradients with respect to the keys [first_key, end_key) and their values, and what these keys contribute to the
-/// gradient with respect to all queries. Weights are recomputed tile by tile from the logarithms that the forward pass
-/// left: five products a tile. Tiles are taken in one order, so that equal inputs give equal sums.
+/// Gradients with respect to keys [first_key, end_key) and their values, and the contribution of these keys to the
+/// gradient with respect to all queries. Softmax weights are recomputed tile by tile from row_lse of the forward pass,
+/// with five products per tile. The order of the tiles is fixed, so that results are reproducible.
 template <class T>
 void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
                      std::int64_t end_key) {

@@ -13,15 +13,15 @@
 #include <tessera/kernels/fused/fused_schedule.hpp>
 #include <tessera/kernels/simd/lane_ops.hpp>
 
-// What the steps of fused kernels do: instances of a few templates over (kind, op, dtype), shared by all kernels of a
-// program, so that an instruction costs an inlined call and no instantiation of its own.
+// The instructions of fused kernels: a few templates over (kind, op, dtype). All kernels of a program share their
+// instances, which keeps compile time low.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Values of one kernel by instruction, an array for each type lanes have. Indices are constants after inlining, so all
-/// that remains of it is registers.
+/// The values of one kernel by instruction, one array per lane type. All indices are constants after inlining, so the
+/// compiler keeps the values in registers.
 template <int Size> struct Registers {
   Lanes<float> f32[Size];
   Lanes<double> f64[Size];
@@ -48,19 +48,19 @@ template <int Size> struct Registers {
 
 template <DType Type> using lanes_of = lane_t<element_t<Type>>;
 
-/// Where element-level instructions of one iteration read.
+/// The position from which per-element instructions of one iteration read.
 struct ElementCursor {
   std::byte* const* operands;
-  std::int64_t offset;  ///< from the window's first element
-  std::int64_t index;   ///< global, along the row dim
-  std::byte* kept;      ///< values that passes keep for each other, one row of `kept_capacity` elements after the other
+  std::int64_t offset;  ///< in elements from the start of the window
+  std::int64_t index;   ///< global index along the row dim
+  std::byte* kept;      ///< values kept between passes: one row of `kept_capacity` elements per value
   std::int64_t kept_index, kept_capacity;
-  std::int64_t ahead;  ///< bytes by which reads are fetched ahead
+  std::int64_t ahead;  ///< prefetch distance in bytes
 
   template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
     const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
-    // The processor's own prefetch ends at a page, and several operands ask more of it than it has:
-    // docs/decisions/0007. An address past the end is no error, which is why it is computed as a number.
+    // Hardware prefetch stops at a page and follows few streams: docs/decisions/0007. The address may be past the end
+    // of the array: prefetching there is harmless, but pointer arithmetic would be undefined behaviour.
     __builtin_prefetch(
         reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead)));
     return load(from);
@@ -71,7 +71,7 @@ struct ElementCursor {
   }
 };
 
-/// Where uniform and row-level instructions read.
+/// The position from which instructions per call and per row read.
 struct RowCursor {
   const RowWalk& rows;
   const FusedCall& call;
@@ -92,7 +92,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   const auto& b = step.b_varies ? own : shared;
   constexpr const OpRow& row = row_of(O);
   if constexpr (row.converts) {
-    // A cast in the program rounds here; a value that is merely computed as bf16 is rounded where it is stored.
+    // An explicit cast rounds to the target type; other bf16 values stay float until they are stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
   } else if constexpr (row.arity == 3) {
     const auto& c = step.c_varies ? own : shared;
@@ -145,15 +145,15 @@ struct Total {
   }
 };
 
-/// What lanes and totals of a reduction begin with: of narrow integers the identity of theirs, so that of no elements
-/// it is a value of the element type.
+/// The initial value of lanes and totals. For narrow integers the identity of the element type, not of the lane type,
+/// so that the reduction of no elements is representable: the max of no int8 values is -128.
 template <Reduction R, DType Type> constexpr auto first_value() {
   using E = element_t<Type>;
   using T = lanes_of<Type>;
   return static_cast<T>(monoid_of<R>::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
 }
 
-/// A row value as other shards read it: whole numbers keep all their bits.
+/// A row value as exchanged between shards, in 64 bits: integers are stored bit by bit, since double has only 53.
 template <class T> TESSERA_INLINE double to_slot(T value) {
   if constexpr (std::is_integral_v<T>)
     return std::bit_cast<double>(static_cast<std::int64_t>(value));
@@ -193,7 +193,7 @@ TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
   for (int u = 0; u < Count; ++u) clear_lanes<R, Type>(sums[u], to);
 }
 
-/// Combines a value into one element of an output.
+/// Combines `value` into the element at `at`.
 template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
   using M = monoid_of<R>;
   using E = element_t<Type>;
@@ -204,7 +204,7 @@ template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(
     *element = static_cast<E>(monoids::combined<M>(static_cast<T>(*element), value));
 }
 
-/// A store at every element, or the accumulation of one value in lanes.
+/// Runs an exit: stores the value of each element, or accumulates it in lanes.
 template <StoreKind Kind, Reduction R, bool Reduces, DType To, DType From, class File>
 TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
                           std::int64_t offset, bool past_caches) {
@@ -230,7 +230,6 @@ TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std:
   }
 }
 
-/// The first lane.
 template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
   if constexpr (std::is_same_v<T, bool>)
     return first_lane(convert<std::int32_t>(x)) != 0;

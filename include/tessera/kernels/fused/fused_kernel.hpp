@@ -15,7 +15,7 @@
 #include <tessera/kernels/long_sums.hpp>
 #include <tessera/kernels/scratch.hpp>
 
-// One fused kernel: a constexpr program turned into straight-line vector code.
+// Compiles a fused kernel: a constexpr list of instructions becomes straight-line vector code.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -32,7 +32,7 @@ template <const auto& Table, int I> struct Program {
     for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
     return reduces;
   }
-  /// Whether lanes hold sums from row to row.
+  /// Whether a pass accumulates in lanes across rows.
   static constexpr bool carries(int pass) {
     bool carries = false;
     for (int i = 0; i < schedule.exits[pass].size; ++i) {
@@ -50,7 +50,7 @@ template <const auto& Table, int I> struct Program {
     }
     return cost;
   }
-  /// Of the passes that read anything, the one that computes most.
+  /// The most expensive of the passes that read operands.
   static constexpr int busiest_pass = [] {
     int most = 0;
     for (int pass = 1; pass < fused.phases; ++pass)
@@ -65,7 +65,7 @@ template <const auto& Table, int I> struct Program {
 
   struct Layout {
     std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
-    std::uint32_t offsets[max_operands]{};  ///< of each operand in the staging buffer
+    std::uint32_t offsets[max_operands]{};  ///< offset of each operand in the staging buffer
     std::uint64_t in_row = 0;
     std::uint32_t bytes = 1;
   };
@@ -87,7 +87,7 @@ template <const auto& Table, int I> struct Program {
   using File = Registers<file_size>;
 };
 
-/// One call of one kernel. All members are inlined into `run`, whose local variables they work on.
+/// One call of one kernel. All members are inlined into fused_kernel, so that Values are registers.
 template <class P> struct FusedRun {
   using File = typename P::File;
   static constexpr const FusedSchedule& schedule = P::schedule;
@@ -98,15 +98,15 @@ template <class P> struct FusedRun {
   alignas(64) std::byte buffer[P::layout.bytes];
   std::byte* kept = nullptr;                 ///< values kept between passes over a row
   std::int64_t kept_capacity = 0;            ///< elements
-  std::byte* targets[Fused::max_outputs]{};  ///< where each accumulation along the row is going
+  std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
 
   explicit FusedRun(const FusedCall& c) : call(c) {}
 
   struct Values {
-    File shared;        ///< uniform and row level
+    File shared;        ///< values per call and per row
     File sums[unroll];  ///< lanes of reductions and of accumulations along the row
     Total totals[P::file_size];
-    std::int64_t pending[phases]{};  ///< by pass: terms added to one lane since its lanes were added to the totals
+    std::int64_t pending[phases]{};  ///< by pass: terms per lane since the lanes were last added to the totals
   };
 
   template <int Pass, std::size_t... K>
@@ -138,7 +138,7 @@ template <class P> struct FusedRun {
      ...);
   }
 
-  /// Calls `f` with the index of each item of a list as a constant.
+  /// Calls `f` with each index of a list as an integral_constant.
   template <std::size_t... K, class F>
   static TESSERA_INLINE void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
     (f(std::integral_constant<std::size_t, K>{}), ...);
@@ -154,7 +154,7 @@ template <class P> struct FusedRun {
      ...);
   }
 
-  /// Whether stores of this window bypass the caches: its results are contiguous and aligned.
+  /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
   template <int Pass> TESSERA_INLINE bool passes_caches(const Window& window) const {
     if (!call.past_caches || window.size != window.padded) return false;
     bool aligned = true;
@@ -169,8 +169,8 @@ template <class P> struct FusedRun {
     return aligned;
   }
 
-  /// How far ahead a pass fetches what it reads: a page, in the first pass over a long row. Short rows are still there
-  /// in later passes, and the next row is fetched during the pass that computes most, so that neither waits.
+  /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
+  /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
   template <int Pass> TESSERA_INLINE std::int64_t fetch_ahead() const {
     constexpr std::int64_t page = 4096, most = 4 * page;
     if constexpr (phases == 1) return page;
@@ -184,7 +184,7 @@ template <class P> struct FusedRun {
                                  const Window& window) {
     constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[Pass].size)>{};
     constexpr auto exits = std::make_index_sequence<static_cast<std::size_t>(schedule.exits[Pass].size)>{};
-    // Copied, so that the compiler sees that no store changes them.
+    // Local copies: the compiler cannot prove that stores don't change the members.
     std::byte* const operands[] = {window.at[Operand]..., nullptr};
     std::byte* const kept_rows = kept;
     const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
@@ -211,7 +211,7 @@ template <class P> struct FusedRun {
     clear_total<R, Type>(values.totals[exit.to]);
   }
 
-  /// No lane takes more terms in a window than a run has.
+  /// Longest window of a pass: a reducing pass adds at most sum_run terms to a lane per window.
   template <int Pass> static constexpr std::int64_t longest_window() {
     const std::int64_t run = sum_run * width * P::unroll(Pass);
     return P::reduces(Pass) && run < window_size ? run : window_size;
@@ -265,7 +265,7 @@ template <class P> struct FusedRun {
             for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
         });
       run_window<Pass>(lanes, operands, values, window);
-      // Lanes past the row's end take their old sums back.
+      // Restores the sums of the lanes past the end of the row.
       if (partial)
         each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
           constexpr Exit exit = list[k];
@@ -318,7 +318,7 @@ template <class P> struct FusedRun {
           combine_element<exit.reduction, exit.dtype>(at, value);
       });
     if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
-      // An earlier call made this pass, but what it kept is gone.
+      // A pass that an earlier call ran is repeated if it stores values for later passes: they were in scratch memory.
       if (mine || schedule.saves[Stage]) run_pass<Stage>(values);
   }
 
@@ -346,13 +346,13 @@ template <class P> struct FusedRun {
 
 }  // namespace detail
 
-/// Runs fused kernel `Table[I]` on a part of one shard.
+/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard.
 template <const auto& Table, int I> void fused_kernel(const FusedCall& call) {
   using P = detail::Program<Table, I>;
   if (call.row_begin >= call.row_end) return;
   detail::FusedRun<P> run(call);
   if constexpr (P::schedule.kept_bytes > 0) {
-    // A register more for each unrolled iteration: the last window of a row is computed whole.
+    // One more register per unrolled iteration, since the last window of a row is padded.
     run.kept_capacity = call.inner_end - call.inner_begin + width * P::most_unrolled;
     run.kept = thread_scratch<Scratch::kept_values, std::byte>(static_cast<std::size_t>(run.kept_capacity) *
                                                                P::schedule.kept_bytes);

@@ -9,17 +9,17 @@
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/simd/simd.hpp>
 
-// How a fused kernel walks over memory. Nothing here depends on the program, so all kernels share this code.
+// Memory access of fused kernels. Does not depend on the program, so that all kernels share the code.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 inline constexpr int max_operands = Fused::max_inputs + Fused::max_outputs;
 
-/// Elements in one window over contiguous operands, at most.
+/// Most elements of a window if all operands are contiguous.
 inline constexpr std::int64_t window_size = 4096;
-/// Elements in a window when an operand must be gathered or spread.
+/// Most elements of a window if a strided operand must be copied to or from a staging buffer.
 inline constexpr std::int64_t staged_window_size = 256;
 
-/// The operands (inputs, then outputs) of a call, positioned at one row after the other.
+/// Iterates over the rows of a call, with the address of the row in each operand (inputs, then outputs).
 struct RowWalk {
   std::byte* row[max_operands];        ///< element 0 of the current row of each operand
   std::int64_t stride[max_operands];   ///< along the row, in elements
@@ -27,9 +27,9 @@ struct RowWalk {
   std::int64_t extent[7];
   std::int64_t index[7];
   int rank, count;
-  bool contiguous;  ///< no operand with an extent along the row has a row stride other than 1
+  bool contiguous;  ///< every operand that is read or written along the row has row stride 1
 
-  /// `sizes` are the bytes of an element; `in_row` has a bit for each operand that is read or written along the row.
+  /// `sizes`: bytes of an element, by operand; `in_row`: bits of the operands that are read or written along the row.
   void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes, std::uint64_t in_row) {
     rank = call.outer_rank;
     count = inputs + outputs;
@@ -62,12 +62,12 @@ struct RowWalk {
   }
 };
 
-/// A part of a row, seen by a kernel as whole registers over contiguous elements.
+/// A range of a row in which all operands are contiguous, in place or in a staging buffer, padded to whole registers.
 struct Window {
   std::byte* at[max_operands];  ///< first element of each operand: in place, or in the staging buffer
   std::int64_t begin;           ///< index along the row
   std::int64_t size;            ///< elements
-  std::int64_t padded;          ///< elements rounded up to what one iteration computes
+  std::int64_t padded;          ///< elements rounded up to those of one iteration
 };
 
 namespace detail {
@@ -98,7 +98,8 @@ template <class T> inline void scatter(std::byte* to, const std::byte* from, std
 
 }  // namespace detail
 
-/// The windows of one pass over the current row. `sizes` and `offsets`: of each operand in memory and in the buffer.
+/// The windows of one pass over the current row. `sizes`: bytes of an element by operand; `offsets`: of each operand in
+/// the staging buffer.
 class WindowWalk {
  public:
   WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
@@ -106,7 +107,7 @@ class WindowWalk {
       : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
         granularity_(granularity), longest_(longest) {}
 
-  /// Opens the window at `begin`, at most up to `end`. A rest smaller than the granularity is a window of its own.
+  /// Opens the window at `begin`, which ends at `end` or before. A remainder below the granularity is a padded window.
   void open(Window& window, std::int64_t begin, std::int64_t end) const {
     const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
     const std::int64_t left = end - begin, whole = left - left % granularity_;
@@ -169,7 +170,7 @@ class WindowWalk {
   std::byte* buffer_;
   std::uint64_t reads_, writes_;
   int granularity_;
-  std::int64_t longest_;  // window over contiguous operands
+  std::int64_t longest_;  // most elements of a window over contiguous operands
 };
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

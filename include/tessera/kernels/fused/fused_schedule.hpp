@@ -12,31 +12,31 @@
 
 namespace tessera::kernels {
 
-/// Whether the elements of a row that a pass computed are kept for a later pass.
+/// Whether an instruction stores its value for a later pass over the row, or loads what an earlier pass stored.
 enum class Keep : std::uint8_t { no, save, restore };
 
-/// One instruction as a kernel runs it: everything a template needs to know stands in the first five fields.
+/// One instruction of a pass. The first five fields are template arguments of run_step; the others are run-time data.
 struct Step {
   InstrKind kind = InstrKind::uniform;
   Op op = Op::constant;
-  DType dtype = DType::f32;   ///< of the result
-  DType source = DType::f32;  ///< of the operands; of the last one for select
+  DType dtype = DType::f32;   ///< type of the result
+  DType source = DType::f32;  ///< type of the operands; for select, of the two values
   Keep keep = Keep::no;
   std::uint8_t to = 0, a = 0, b = 0, c = 0;
-  bool a_varies = false, b_varies = false, c_varies = false;  ///< at element level, not hoisted out of the pass
-  std::uint8_t kept_offset = 0;  ///< bytes that values kept before this one take for each element of a row
+  bool a_varies = false, b_varies = false, c_varies = false;  ///< the operand differs by element; else hoisted
+  std::uint8_t kept_offset = 0;                               ///< offset of the kept value in FusedSchedule::kept_bytes
 };
 
-/// One value that leaves a pass: a reduction or a store.
+/// A result of a pass: a reduction or a store.
 struct Exit {
   StoreKind kind = StoreKind::element;
   Reduction reduction = Reduction::sum;
-  bool reduces = false;  ///< kept in lanes and combined across them, along the row or along rows
+  bool reduces = false;  ///< accumulated in vector lanes, which are combined at the end of the row or of the call
   DType dtype = DType::f32, source = DType::f32;
-  std::uint8_t instr = 0;  ///< the value
-  std::uint8_t slot = 0;   ///< the reduction's number or the output's
-  std::uint8_t to = 0;     ///< the register that accumulates; for a reduce its own instruction
-  bool varies = false;     ///< the value is at element level
+  std::uint8_t instr = 0;  ///< index of the instruction that computes the value
+  std::uint8_t slot = 0;   ///< index of the reduction or of the output
+  std::uint8_t to = 0;     ///< the accumulating register; for a reduction, that of its own instruction
+  bool varies = false;     ///< the value differs by element
 };
 
 template <class T, int Capacity> struct StepList {
@@ -49,22 +49,23 @@ template <class T, int Capacity> struct StepList {
 using Steps = StepList<Step, Fused::max_instrs>;
 using Exits = StepList<Exit, Fused::max_instrs>;
 
-/// What each stage of a fused kernel does. Stage s is what happens once a row when s passes have ended; pass s follows.
+/// The instructions of a fused kernel by stage and pass: for each row stage 0, pass 0, stage 1, pass 1, and so on. A
+/// stage runs once per row, a pass once per element. softmax: pass 0 finds the maximum, pass 1 the sum, pass 2 divides.
 struct FusedSchedule {
   static constexpr int max_phases = Fused::max_phases;
   static constexpr int registers = Fused::max_instrs + Fused::max_outputs;
 
-  Steps uniform;              ///< once a call
-  Steps row[max_phases + 1];  ///< once a row, at each stage
+  Steps uniform;              ///< once per call
+  Steps row[max_phases + 1];  ///< once per row, by stage
   Exits row_exits[max_phases + 1];
-  Exits reduces[max_phases + 1];       ///< reductions whose result is there at the stage; pass s - 1 computes them
-  Steps element[max_phases];           ///< at every element, in each pass
-  Exits exits[max_phases];             ///< stores and reductions of each pass
-  Exits accumulations;                 ///< stores that reduce along the row, of all passes
-  bool saves[max_phases]{};            ///< passes that keep values for later ones
-  std::uint8_t kept_bytes = 0;         ///< of kept values, for each element of a row
-  std::uint64_t reads[max_phases]{};   ///< operands (inputs, then outputs) that each pass reads
-  std::uint64_t writes[max_phases]{};  ///< operands that each pass writes
+  Exits reduces[max_phases + 1];       ///< by stage s: the reductions that pass s - 1 computes
+  Steps element[max_phases];           ///< by pass, once per element
+  Exits exits[max_phases];             ///< stores and reductions by pass
+  Exits accumulations;                 ///< stores of all passes that reduce along the row
+  bool saves[max_phases]{};            ///< by pass: whether it stores values for later passes
+  std::uint8_t kept_bytes = 0;         ///< bytes stored between passes per element of a row
+  std::uint64_t reads[max_phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
+  std::uint64_t writes[max_phases]{};  ///< by pass: bits of the operands that it writes
 };
 
 constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
@@ -123,17 +124,18 @@ constexpr Exit make_exit(const Fused& fused, int output) {
           value.level == Level::element};
 }
 
-/// Where values worth keeping were first computed, in passes that can be run again: those that only reduce.
+/// By instruction: the step that first computed an expensive value, and its pass, which later passes may reuse. Only
+/// for passes that do nothing but reduce: they can be repeated when a call begins at a later pass.
 struct Kept {
   Step* computed[Fused::max_instrs]{};
   int pass[Fused::max_instrs]{};
 };
 
-/// Bytes of a value while it is computed with.
+/// Bytes of a value in a register: bf16 is computed as float.
 constexpr std::size_t lane_bytes(DType type) { return type == DType::bf16 ? size_of(DType::f32) : size_of(type); }
 
-/// Adds to pass `p` the element-level instructions that its exits need, in order. What an earlier pass paid a lot for
-/// is kept by that pass and read here.
+/// Adds to pass `p` the per-element instructions that its exits need, in order. An expensive value (exp, say) that an
+/// earlier pass computed is stored by that pass and loaded here.
 constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Kept& kept) {
   const Exits& exits = schedule.exits[p];
   Steps& pass = schedule.element[p];
@@ -175,7 +177,7 @@ constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Ke
 
 }  // namespace detail
 
-/// Orders the instructions of a fused kernel by how often they run.
+/// Assigns the instructions of a fused kernel to stages and passes, each at the least frequent level that is correct.
 constexpr FusedSchedule make_schedule(const Fused& fused) {
   FusedSchedule schedule;
   if (fused.phases < 1 || fused.phases > FusedSchedule::max_phases)

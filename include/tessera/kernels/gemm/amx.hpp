@@ -13,13 +13,13 @@
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/kernels/isa.hpp>
 
-// Intel's matrix registers, for products of bf16. All of it is inline assembly: g++ 12 miscompiles _tile_loadconfig,
-// and no flag of the program is needed this way.
+// Products of bf16 with Intel AMX. Inline assembly, since g++ 12 miscompiles _tile_loadconfig, and since it needs no
+// compiler flags of the user's program.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Asks Linux for the matrix registers, once for the process. Memory for them is added to each thread that uses them.
+/// Requests permission from Linux to use AMX, once per process: each thread that uses AMX then needs memory to save it.
 inline bool ask_for_amx() {
 #if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
   constexpr long request_permission = 0x1023, tile_data = 18;
@@ -31,8 +31,7 @@ inline bool ask_for_amx() {
 
 }  // namespace detail
 
-/// The level of the kernels that multiply bf16. It asks the system for AMX at the first call, and is one lower where it
-/// refuses.
+/// The CpuLevel of bf16 products. The first call requests AMX from the system; if refused, the level is avx512.
 inline CpuLevel bf16_level() {
   static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
   return level;
@@ -40,11 +39,11 @@ inline CpuLevel bf16_level() {
 
 namespace detail {
 
-/// Elements along k that one instruction multiplies, and rows and columns of a block of C.
+/// Elements along k of one AMX instruction, and rows and columns of a block of C.
 inline constexpr std::int64_t amx_step = 32, amx_block = 32;
 
 #if defined(__x86_64__)
-/// The matrix registers while a product runs: eight of 16 rows of 64 bytes.
+/// Configures the AMX tile registers, eight of 16 rows x 64 bytes, and releases them in the destructor.
 class AmxRegisters {
  public:
   AmxRegisters() {
@@ -60,9 +59,9 @@ class AmxRegisters {
   ~AmxRegisters() { asm volatile("tilerelease"); }
 };
 
-/// A block of 32 x 32: C = F + A B, or A B where F is null; the strides of rows of F and C are in floats. Every step
-/// along k has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B
-/// pair of rows after pair of rows, the two elements of a column together.
+/// A 32 x 32 block: C = F + A B, or A B if F is null; row strides of F and C are in floats. A step along k is 2 KiB of
+/// A and of B: rows (columns) 0 to 15, then 16 to 31. A step of A is stored row by row; a step of B by pairs of rows,
+/// the two elements of a column adjacent.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
                                                                       const float* f, std::int64_t f_row, float* c,
                                                                       std::int64_t c_row) {
@@ -75,8 +74,8 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
                  : "memory");
   else
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
-  // One register for each operand. To hold both halves of both takes a load less, and is slower by half where
-  // another thread shares the core: it leaves no registers to rename.
+  // One tile register per operand. Keeping both halves of A and B would save a load, but is slower by half with
+  // hyper-threading, since no register is left for renaming.
   for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
     asm volatile("tileloadd (%0,%2,1), %%tmm4\n\ttileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
                  "tileloadd 1024(%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm1\n\t"

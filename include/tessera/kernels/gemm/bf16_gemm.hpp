@@ -18,12 +18,12 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
 
-// Products of bf16, summed in float. In AMX registers where the processor has them; else operands are widened, a part
-// at a time, and multiplied by the kernels of float. Every path rounds nowhere but in its sums.
+// Products of bf16, accumulated in float: with AMX if the processor has it; otherwise operands are widened to float
+// block by block and multiplied by the f32 micro-kernels. Products of bf16 are exact in float: only sums round.
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// Where a product goes instead of C, rounded to bf16, with the strides of C; and a row that is added to each row
-/// before, or null.
+/// An epilogue: the product is rounded to bf16 and stored in `data`, with the strides of C, instead of in C. `bias`, if
+/// not null, is added to each row first.
 struct RoundedResult {
   bf16* data = nullptr;
   const float* bias = nullptr;
@@ -36,7 +36,7 @@ struct RoundedResult {
 
 namespace detail {
 
-/// Rounds a matrix of floats, row-major with rows `row` apart.
+/// Rounds a float matrix, whose rows are contiguous with stride `row`, to bf16.
 inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows, std::int64_t cols, bf16* to,
                          std::int64_t to_row, std::int64_t to_col) {
   for (std::int64_t i = 0; i < rows; ++i)
@@ -44,14 +44,14 @@ inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows,
 }
 
 #if defined(__x86_64__)
-/// Elements along k of a panel of B: 32 KiB, which the first-level cache keeps while all rows of a block of A pass.
+/// Extent along k of a panel of B: 32 KiB, which stay in the L1 cache while all rows of a block of A are multiplied.
 inline constexpr std::int64_t amx_depth = 512;
-/// Rows of A that are packed together, at most, over all of k, and how many bytes they fill. With the sums of as many
-/// columns they leave half of the second-level cache to B.
+/// Most rows of A that are packed together, over all of k, and their bytes. With their sums for amx_columns columns,
+/// they leave half of the L2 cache to B.
 inline constexpr std::int64_t amx_rows = 256, amx_columns = 256, amx_bytes = 1 << 20;
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-/// 32 x 32 sums, rounded; past the caches, or into them. As in the product, what is too small to be normal is zero.
+/// Stores a 32 x 32 block rounded to bf16; with `Past`, by non-temporal stores. Denormals become 0, as in AMX products.
 template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to, std::int64_t to_row) {
   for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
     const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from));
@@ -62,7 +62,7 @@ template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to
   }
 }
 
-/// 32 x 32 sums, past the caches.
+/// Stores a 32 x 32 block of floats with non-temporal stores.
 TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64_t to_row) {
   for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
     _mm512_stream_ps(to, _mm512_load_ps(from));
@@ -71,7 +71,7 @@ TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64
 }
 #undef TESSERA_TARGET
 
-/// A block of sums, or a part of one at the edge, to where it belongs.
+/// Stores a block of sums, or the part of it inside C, in C or in `rounded`.
 inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
                         std::int64_t col, bool past) {
   const std::int64_t rows = std::min(amx_block, g.m - row), cols = std::min(amx_block, g.n - col);
@@ -91,8 +91,8 @@ inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const
     }
 }
 
-/// Whether a result goes past the caches: it is large, nobody reads it at once, and its rows are whole cache lines. To
-/// fetch lines first, only to overwrite them, takes as long as a product of 256 steps.
+/// Whether to use non-temporal stores: for a large result that is not read at once, with rows of whole cache lines.
+/// Plain stores first read the lines from memory, which takes as long as a product with k = 256.
 inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, bool read_at_once) {
   constexpr std::int64_t least_bytes = 1 << 20, line = 64;
   const std::int64_t element = rounded ? 2 : 4;
@@ -101,13 +101,13 @@ inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, 
          at % line == 0 && g.c_row * element % line == 0;
 }
 
-/// Rows of A that are packed together when k has so many elements.
+/// Rows of A that are packed together, by the extent of k.
 inline std::int64_t amx_rows_of(std::int64_t k) {
   return std::clamp(amx_bytes / 2 / std::max<std::int64_t>(k, 1) / amx_block * amx_block, amx_block, amx_rows);
 }
 
-/// C (+)= alpha A B with B packed, or null: then it is packed where it is used, once for all rows that are packed
-/// together. Sums over blocks of k wait in the second-level cache, some columns at a time: what is stored is final.
+/// C (+)= alpha A B with packed B; if null, B is packed block by block, once per group of rows of A. Sums over blocks
+/// of k stay in the L2 cache, for some columns at a time, so that only final results are stored.
 inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
                      const RoundedResult& rounded) {
   const AmxRegisters registers;
@@ -143,7 +143,7 @@ inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16
             const bool last = block + 1 == blocks;
             const bool direct = plain && i + amx_block <= rows && col + amx_block <= g.n;
             float* const c = direct ? g.c + (row + i) * g.c_row + col : nullptr;
-            // The first block of k begins with zeros, with what is there, or with the bias in each row.
+            // The initial value of the sums at the first block of k: the bias, C if it accumulates, or zeros.
             const float* from = sum;
             std::int64_t from_row = amx_block;
             if (block == 0) {
@@ -163,7 +163,7 @@ inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16
 }
 #endif
 
-/// C (+)= alpha A B with B packed as floats: some rows of A at a time are widened.
+/// C (+)= alpha A B with B packed as floats; A is widened to float some rows at a time.
 inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
                          CpuLevel level, const RoundedResult& rounded) {
   constexpr std::int64_t together = 112;
@@ -184,7 +184,7 @@ inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const 
   }
 }
 
-/// Zeros, or the bias, where nothing is summed.
+/// A product with k == 0: zeros, or the bias.
 inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
   if (g.accumulate) return;
   for (std::int64_t i = 0; i < g.m; ++i)
@@ -201,8 +201,7 @@ inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
 
 template <> inline CpuLevel product_level<bf16>() { return bf16_level(); }
 
-/// As of floats, but in AMX registers: then panels are rounded up to what a register multiplies at once, and hold bf16.
-/// Without AMX a packed matrix holds floats.
+/// With AMX, panels contain bf16, padded to whole tiles; otherwise, as for float, they contain floats.
 template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::amx) {
@@ -214,7 +213,7 @@ template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int6
   return packed_layout<float>(rows, cols, level);
 }
 
-/// Elements of T that a packed matrix has room for.
+/// Size of a packed matrix in elements of T. Without AMX, a packed bf16 matrix contains floats: two elements each.
 template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
   return layout.size();
 }
@@ -237,7 +236,7 @@ inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t 
   }
 #endif
   if (layout.rows == 0) return;
-  // Each panel is widened by itself, as a matrix of its own.
+  // Each block is widened, then packed as a float matrix.
   float* wide = thread_scratch<Scratch::wide_b, float>(static_cast<std::size_t>(layout.depth * cols));
   for (std::int64_t block = 0; block < layout.blocks(); ++block) {
     const std::int64_t row = block * layout.depth, rows = layout.block_rows(block);
@@ -247,7 +246,8 @@ inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t 
   }
 }
 
-/// With B packed. Given `rounded`, the result goes there, and C is not touched; neither is it accumulated or scaled.
+/// A product with packed B. With `rounded`, the result is stored there and not in C; alpha must be 1 and accumulate
+/// false.
 inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
                         CpuLevel level = bf16_level(), const RoundedResult& rounded = {}) {
   if (g.m == 0 || g.n == 0) return;

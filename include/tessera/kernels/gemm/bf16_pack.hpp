@@ -15,16 +15,16 @@
 #include <tessera/kernels/gemm/gemm_pack.hpp>
 #include <tessera/kernels/isa.hpp>
 
-// Packing of bf16 operands for kernels: in the shape of matrix registers, or widened to float.
+// Packing of bf16 operands: into AMX tiles, or widened to float.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A matrix of floats, row-major without gaps, from one of bf16.
+/// Converts a strided bf16 matrix to a contiguous row-major float matrix.
 inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols,
                          float* to) {
-  // Along what is contiguous, in blocks where that is not the rows.
+  // Reads along the contiguous dim; if that is the columns, in blocks, so that writes stay in the cache.
   if (col == 1 || row != 1) {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
@@ -40,7 +40,7 @@ inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, s
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define TESSERA_TARGET_INLINE __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) inline
 
-/// 16 rows of 16 pairs, transposed. Indices are constants once the loops are unrolled.
+/// Transposes 16 rows of 16 pairs of bf16. Indices are constants once the loops are unrolled.
 TESSERA_TARGET_INLINE void transpose_pairs(__m512i (&x)[16]) {
   __m512i y[16];
 #pragma GCC unroll 16
@@ -75,7 +75,7 @@ TESSERA_TARGET_INLINE __mmask32 first_of(std::int64_t count) {
   return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1;
 }
 
-/// One step of 16 lanes that are contiguous along k: 16 rows of 16 pairs.
+/// Loads one step (32 elements along k) of 16 lanes that are contiguous along k: 16 rows of 16 pairs.
 TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane, std::int64_t lanes, std::int64_t steps,
                                             __m512i (&x)[16]) {
   const __mmask32 mask = first_of(steps);
@@ -84,7 +84,8 @@ TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane,
     x[l] = l < lanes ? _mm512_maskz_loadu_epi16(mask, from + l * lane) : _mm512_setzero_si512();
 }
 
-/// The same of contiguous lanes: 16 pairs of 16 lanes, and as many of the next 16.
+/// Loads one step of 32 lanes that are contiguous across lanes: 16 pairs of lanes 0 to 15 into x, of 16 to 31 into
+/// next.
 TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes,
                                              std::int64_t steps, __m512i (&x)[16], __m512i (&next)[16]) {
   const __mmask32 mask = first_of(lanes);
@@ -106,8 +107,8 @@ TESSERA_TARGET_INLINE void store_tile(const __m512i (&x)[16], bf16* to) {
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, x[i]);
 }
 
-/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads: of A with a row for
-/// each lane, of B with a row for each pair of elements. What is missing is zero.
+/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads. A tile of A has a row
+/// per lane, a tile of B (PairRows) a row per pair of elements along k. Missing elements are 0.
 template <bool PairRows>
 TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
   __m512i x[16], next[16];
@@ -141,10 +142,10 @@ TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lan
 #undef TESSERA_TARGET_INLINE
 #undef TESSERA_TARGET
 
-/// Packs `lanes` lanes of `depth` elements into panels of 32 lanes, one after the other, each step after step.
+/// Packs `lanes` lanes of `depth` elements into consecutive panels of 32 lanes, each panel step by step.
 template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
   const std::int64_t panel = (depth + amx_step - 1) / amx_step * amx_step * amx_block;
-  // Lanes that are contiguous are read from end to end before the next ones.
+  // Lanes that are contiguous along k are read one panel after the other.
   const auto pack = [&](std::int64_t l, std::int64_t k) {
     amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
                             std::min(amx_block, lanes - l), std::min(amx_step, depth - k),

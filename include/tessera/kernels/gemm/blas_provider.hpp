@@ -13,7 +13,7 @@
 
 #if defined(__GNUC__) && !defined(_WIN32)
 extern "C" {
-/// OpenBLAS's own, null with another library.
+/// The function of OpenBLAS; null with another BLAS library.
 __attribute__((weak)) void tessera_openblas_set_num_threads(int threads) __asm__("openblas_set_num_threads");
 }
 #endif
@@ -43,8 +43,8 @@ template <class T> void blas_gemm(const Gemm<T>& product) {
 }  // namespace detail
 
 /// Matrix products by a CBLAS library, which the program links (CMake: the component `blas`, the target tessera::blas).
-/// Loops of ours call it from several threads at once, so it should use one thread itself: OpenBLAS is told to by the
-/// first use of the provider; for another one, set what it reads (OMP_NUM_THREADS=1, MKL_NUM_THREADS=1).
+/// Called from several threads concurrently, so it should itself use one thread: the provider sets this for OpenBLAS;
+/// for other libraries set the environment variable OMP_NUM_THREADS=1 or MKL_NUM_THREADS=1.
 template <class Interface = ContractionProvider> struct BlasProvider final : Interface {
   BlasProvider() {
 #if defined(__GNUC__) && !defined(_WIN32)

@@ -18,7 +18,7 @@
 #include <tessera/kernels/gemm/sum_of_products.hpp>
 #include <tessera/kernels/isa.hpp>
 
-// What a ContractionPlan does with data: packing, products, plain loops.
+// Execution of a ContractionPlan: packing, matrix products, plain loops.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 template <class T> std::int64_t ContractionPlan::packed_size() const {
@@ -73,7 +73,7 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
                                &rows};
   detail::DimCounter position(loop_.dims, ranges.loop.begin);
   const auto multiply = [&](FinishedRows then) {
-    if constexpr (std::is_same_v<T, bf16>) {  // other providers have no products of bf16
+    if constexpr (std::is_same_v<T, bf16>) {  // only this library's kernels multiply bf16
       const std::int64_t block = item / row_.blocks() % col_.blocks();
       RoundedResult to = rounded;
       if (to) to.data += corner + position.out;
@@ -119,11 +119,11 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
   }
 }
 
-/// The blocks [first, first + count) of the sum, added to `part`'s C one after another.
+/// Adds the products of blocks [first, first + count) of the contracted dims to part.c, in this order.
 template <class T>
 void ContractionPlan::multiply_range(std::int64_t first, std::int64_t count, Gemm<T> part, const T* a, const T* b,
                                      const T* packed, std::int64_t item) const {
-  const std::int64_t depth = block_depth<T>(), each = (k_.extent + depth - 1) / depth;  // blocks of k
+  const std::int64_t depth = block_depth<T>(), each = (k_.extent + depth - 1) / depth;  // number of blocks of k
   while (count > 0) {
     const std::int64_t begin = first % each, taken = std::min(count, each - begin);
     const detail::DimCounter sum(k_loops_, first / each);

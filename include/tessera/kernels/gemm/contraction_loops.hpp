@@ -17,13 +17,13 @@
 
 namespace tessera::kernels::inline TESSERA_ISA::detail {
 
-/// One loop of a contraction: its extent, and the stride of each tensor along it, zero where a tensor lacks it.
+/// One loop of a contraction: its extent, and the stride of each tensor along it (0 if the tensor lacks the label).
 struct ContractionDim {
   std::int64_t extent = 1;
   std::int64_t a = 0, b = 0, out = 0;
-  std::int8_t out_dim = -1;  ///< the dim of out it walks; negative when it is summed over
+  std::int8_t out_dim = -1;  ///< the dim of out, or negative for a contracted label
 
-  /// Whether one step of this loop is a whole run of `inner` in every tensor, so that the two are one loop.
+  /// Whether this loop merges with the loop `inner`: in every tensor, its stride is inner's stride times its extent.
   constexpr bool steps_over(const ContractionDim& inner) const {
     return a == inner.a * inner.extent && b == inner.b * inner.extent && out == inner.out * inner.extent;
   }
@@ -32,10 +32,10 @@ struct ContractionDim {
 
 using ContractionDims = InlineVector<ContractionDim, 3 * max_rank>;
 
-/// Some dims of the output in the order they are walked, outermost first, cut into blocks. Every block is a box: it has
-/// one index of the dims outside the one that is cut, a range of that one, and all of those inside.
+/// Some dims of the output, outermost first, divided into blocks. A block is a box: one dim is divided into ranges; a
+/// block has a single index of the dims outside of it and the full extent of the dims inside.
 struct BlockAxis {
-  /// A block, as indices of the dims walked in row-major order.
+  /// A range of row-major indices of the dims.
   struct Range {
     std::int64_t begin = 0, count = 1;
   };
@@ -49,7 +49,7 @@ struct BlockAxis {
       if (dim.out_dim == out_dim) return true;
     return false;
   }
-  /// Places a dim so that the strides of out descend.
+  /// Inserts a dim so that the strides in out descend.
   constexpr void insert_by_out_stride(const ContractionDim& dim) {
     const auto far = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
     std::size_t at = dims.size();
@@ -61,7 +61,7 @@ struct BlockAxis {
     for (const ContractionDim& dim : dims) product *= dim.extent;
     return product;
   }
-  /// The dims as one; only for those that step over one another.
+  /// The dims merged into one; requires that they merge, see steps_over().
   constexpr ContractionDim fused() const {
     if (dims.empty()) return {};
     ContractionDim dim = dims.back();
@@ -69,7 +69,7 @@ struct BlockAxis {
     return dim;
   }
 
-  /// Cuts into blocks of about `target` indices. The dim of out numbered `whole` is not cut, negative for none.
+  /// Divides the dims into blocks of about `target` indices. Dim `whole` of out is not divided; negative for none.
   constexpr void cut(std::int64_t target, int whole) {
     level_ = 0, inner_ = chunk_ = parts_ = outer_ = 1;
     if (volume() == 0) {
@@ -86,7 +86,7 @@ struct BlockAxis {
       if (d < kept && 2 * inner_ * extent > 3 * target) {
         const std::int64_t blocks = std::clamp((inner_ * extent + target / 2) / target, std::int64_t(1), extent);
         chunk_ = (extent + blocks - 1) / blocks;
-        // Whole tiles in all blocks but the last.
+        // A multiple of 32, so that all blocks but the last consist of whole tiles.
         if (inner_ == 1 && chunk_ > 32) chunk_ = std::min((chunk_ + 31) / 32 * 32, extent);
         break;
       }
@@ -105,7 +105,7 @@ struct BlockAxis {
     return {(block / parts_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
   }
 
-  /// Calls f(dim, begin, count) for every dim, with the part of it that the block covers.
+  /// Calls f(dim, begin, count) for every dim, with the range of it that the block covers.
   template <class F> constexpr void for_each_dim(Range range, F f) const {
     std::int64_t begin = range.begin, count = range.count;
     for (std::size_t d = dims.size(); d-- > 0;) {
@@ -117,7 +117,7 @@ struct BlockAxis {
     }
   }
 
-  /// Calls f(range) for parts of `range` that are boxes, in order: the fewest there are, at most two a dim.
+  /// Splits `range` into the fewest ranges that are boxes, at most two per dim, and calls f(range) in order.
   template <class F> constexpr void for_each_box(Range range, F f) const {
     while (range.count > 0) {
       std::int64_t taken = 1, inner = 1;
@@ -131,7 +131,7 @@ struct BlockAxis {
     }
   }
 
-  /// As for_each_dim, for a range that for_each_box gave.
+  /// for_each_dim for a range from for_each_box.
   template <class F> constexpr void for_each_dim_of_box(Range box, F f) const {
     std::int64_t inner = 1;
     for (std::size_t d = dims.size(); d-- > 0;) {
@@ -142,14 +142,14 @@ struct BlockAxis {
   }
 
  private:
-  std::size_t level_ = 0;   // the dim that is cut
-  std::int64_t inner_ = 1;  // volume of the dims inside it
-  std::int64_t chunk_ = 1;  // indices of it in a block
-  std::int64_t parts_ = 1;  // blocks along it
-  std::int64_t outer_ = 1;  // volume of the dims outside it
+  std::size_t level_ = 0;   // the dim that is divided
+  std::int64_t inner_ = 1;  // volume of the dims inside of it
+  std::int64_t chunk_ = 1;  // extent of a block along it
+  std::int64_t parts_ = 1;  // number of blocks along it
+  std::int64_t outer_ = 1;  // volume of the dims outside of it
 };
 
-/// The offsets of all tensors at one position of nested loops, in row-major order.
+/// Iterates over nested loops in row-major order, with the offset in each tensor.
 struct DimCounter {
   std::int64_t a = 0, b = 0, out = 0;
 
@@ -179,7 +179,7 @@ struct DimCounter {
   std::int64_t index_[ContractionDims::capacity()] = {};
 };
 
-/// c (+)= alpha a b along one loop.
+/// The innermost loop: c = alpha a b, or c += with Add. With dim.out == 0, a dot product.
 template <bool Add, class T>
 void contraction_row(const ContractionDim& dim, const T* a, const T* b, product_t<T>* c, product_t<T> alpha) {
   using R = product_t<T>;
@@ -218,7 +218,7 @@ template <class T> void contraction_zero(const ContractionDims& dims, T* out) {
   strided_fill_zero(out, strides, extents, sizeof(T));
 }
 
-/// Each row of out gets `terms` rows of products, by runs.
+/// Adds `terms` rows of products to each row of out, in runs whose sums are added in f64.
 inline void add_long_rows(ContractionDim inner, DimCounter& position, std::int64_t rows, std::int64_t terms,
                           const float* a, const float* b, float* out, float alpha) {
   const std::int64_t step = inner.out, count = step == 0 ? 1 : inner.extent;
@@ -238,8 +238,9 @@ inline void add_long_rows(ContractionDim inner, DimCounter& position, std::int64
   }
 }
 
-/// A contraction by plain loops: the innermost along the dim that is contiguous in most tensors, sums just outside it,
-/// where the row of out they add to stays in cache. With sums among `dims`, `accumulate` holds.
+/// A contraction by plain loops. The innermost loop is along the dim that is contiguous in most tensors; contracted
+/// dims are the next loops, so that their row of out stays in the cache. With contracted dims, `accumulate` must be
+/// true.
 template <class T>
 void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T>* out, bool accumulate,
                        product_t<T> alpha) {
@@ -260,7 +261,7 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
     std::stable_sort(dims.begin(), dims.end(),
                      [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
   }
-  std::int64_t rows = 1, terms = 1;  // the latter are added to one row, one after another
+  std::int64_t rows = 1, terms = 1;  // `terms` consecutive rows of products are added to one row of out
   for (const ContractionDim& dim : dims) {
     rows *= dim.extent;
     if (dim.out_dim < 0) terms *= dim.extent;

@@ -25,22 +25,23 @@
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// An einsum of two strided operands. Each dim carries a label, a number below 3 * max_rank. A label of out that both
-/// operands have is a batch label; one that out lacks is summed over; a repeated label of an operand is a diagonal.
+/// An einsum of two strided operands. Each dim has a label, an integer below 3 * max_rank. As in numpy.einsum, a label
+/// of both operands and of out is a batch label, a label that out lacks is summed over ("bij,bjk->bik": b and j), and a
+/// label that an operand repeats takes the diagonal.
 struct ContractionShape {
   using Labels = InlineVector<std::int8_t, max_rank>;
 
   Labels a, b, out;
-  InlineVector<std::int64_t, 3 * max_rank> extents;  ///< of every label
-  Strides a_strides, b_strides, out_strides;         ///< of every dim, in elements
+  InlineVector<std::int64_t, 3 * max_rank> extents;  ///< by label
+  Strides a_strides, b_strides, out_strides;         ///< by dim, in elements
   friend bool operator==(const ContractionShape&, const ContractionShape&) = default;
 };
 
 struct ContractionOptions {
-  int parallelism = 1;  ///< threads that will share the items
-  /// Contractions like this one that read the same operand, and what was packed of it.
+  int parallelism = 1;  ///< threads among which the items are divided
+  /// Number of equal contractions that read the same operand, so that it is packed once for all.
   int readers_of_a = 1, readers_of_b = 1;
-  bool whole_last_dim = false;  ///< every item covers all of out's last dim, for an epilogue that reduces along it
+  bool whole_last_dim = false;  ///< every item covers out's whole last dim, for an epilogue that reduces along it
 };
 
 /// A box of the output.
@@ -48,53 +49,53 @@ struct OutputRegion {
   Shape begin, extent;
 };
 
-/// Told of each box of the output as soon as it is final, while it is in the cache.
+/// A callback for each box of the output, called as soon as the box is final, while it is in the cache.
 struct FinishedBox {
   void (*call)(const void* context, const OutputRegion& box) = nullptr;
   const void* context = nullptr;
 };
 
-/// How a contraction is computed: which labels make the matrix product, which are looped over, and how the work is cut
-/// into independent items, each the sole writer of one box of the output. Made once, run on any data of that layout.
+/// How a contraction is computed: which labels are the m, n and k of a matrix product, which are looped over, and how
+/// the work is divided into independent items, each of which writes its own box of the output.
 class ContractionPlan {
  public:
   ContractionPlan() = default;
   explicit ContractionPlan(const ContractionShape& shape, ContractionOptions options = {});
 
-  /// Items may run in any order and at the same time. Zero when the output is empty.
+  /// Number of items, which may run in any order and concurrently; 0 if the output is empty.
   std::int64_t item_count() const { return loop_.blocks() * row_.blocks() * col_.blocks(); }
 
-  /// The box of the output that `item` writes, and no other item does.
+  /// The box of the output that `item` writes.
   OutputRegion rows_of(std::int64_t item) const;
 
   /// Computes one item: out = alpha * einsum(a, b) in its box, or out += with `accumulate`. The chosen provider
-  /// multiplies f32 and f64; integers wrap around. Allocates nothing once the thread has run an item of that size.
-  /// `packed` is what pack() made of all parts, where packed_size() is not zero, or null: then items pack for
-  /// themselves. Where can_round() holds and `rounded` is given, a product of bf16 goes there instead of out.
+  /// multiplies f32 and f64; integers wrap around. Does not allocate once the thread has run an item of that size.
+  /// `packed`: the result of pack() if packed_size() is not 0, or null: then each item packs its own panels.
+  /// `rounded`, allowed if can_round(): a bf16 product is stored there, rounded to bf16, instead of in out.
   template <class T>
   void run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate = false,
            product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {},
            const RoundedResult& rounded = {}) const;
 
-  /// Elements of room for one operand, packed once for all items; zero where that does not pay.
+  /// Elements of the operand that is packed once for all items; 0 if it is faster that each item packs its own panels.
   template <class T> std::int64_t packed_size() const;
-  /// Parts of the packing, which may be done in any order and at the same time, before the first item.
+  /// Number of tasks of the packing, which may run in any order and concurrently, before the first item.
   template <class T> std::int64_t pack_count() const { return col_.blocks() * pack_parts<T>(); }
   template <class T> void pack(std::int64_t part, const T* a, const T* b, T* packed) const;
-  /// Whether the operand that is packed is the first one.
+  /// Whether the packed operand is a, rather than b.
   bool packs_first() const { return swapped_; }
-  /// Whether both plans pack the same operand alike.
+  /// Whether both plans pack the same operand in the same way.
   bool packs_as(const ContractionPlan& other) const;
-  /// Whether both plans have the same items: they write boxes of the same place and size.
+  /// Whether both plans have equal items: item i writes the same box in both.
   bool cuts_as(const ContractionPlan& other) const;
 
   /// Multiplications and additions of the whole contraction.
   double flops() const { return flops_; }
 
-  /// Whether items are matrix products. Products with too little reuse to pay for packing run as plain loops.
+  /// Whether items are matrix products; contractions with too little reuse of their operands run as plain loops.
   bool uses_gemm() const { return !as_loops_; }
-  /// Whether each element is one sum of one matrix product, which can be rounded as it is stored; `biased`: after
-  /// adding a row, as long as the last dim.
+  /// Whether each element is computed by a single matrix product, so that it can be rounded as it is stored. `biased`:
+  /// after adding a bias row along the last dim.
   bool can_round(bool biased) const {
     const bool along_columns =
         col_.dims.size() == 1 && col_.dims[0].out == 1 && col_.dims[0].out_dim == static_cast<int>(out_rank_) - 1;
@@ -120,7 +121,7 @@ class ContractionPlan {
     return (packed_layout_of<T>(0).panels() + panels - 1) / panels;
   }
   void tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const;
-  /// Steps of k in a block, and blocks of the sum of each element, which are added to it one after another.
+  /// Extent along k of a block of the contraction, and the number of blocks that are added to each element.
   template <class T> std::int64_t block_depth() const {
     return std::max<std::int64_t>(detail::equal_parts(k_.extent, detail::most_depth<T>, 4), 4);
   }
@@ -136,11 +137,11 @@ class ContractionPlan {
                  product_t<T> alpha) const;
 
   std::size_t out_rank_ = 0;
-  bool swapped_ = false;  // a and b change places so that out is contiguous along columns
+  bool swapped_ = false;  // a and b are exchanged, so that out is contiguous along columns
   bool as_loops_ = false;
-  int readers_ = 1;        // of the right operand
-  Axis loop_, row_, col_;  // out's labels: looped over, rows and columns of the matrix product
-  Dim k_;                  // summed in the matrix product
+  int readers_ = 1;        // number of contractions that read the right operand
+  Axis loop_, row_, col_;  // out's labels: those looped over, rows and columns of the matrix product
+  Dim k_;                  // the contracted dim of the matrix product; further ones are in k_loops_
   detail::ContractionDims k_loops_;
   std::int64_t depth_ = 1;
   double flops_ = 0;
@@ -148,11 +149,11 @@ class ContractionPlan {
 
 namespace detail {
 
-/// The labels of a contraction in one class, before any becomes part of the matrix product.
+/// The labels of one class (batch, rows, columns or contracted) before a run of them becomes a dim of the product.
 struct ContractionClass {
   ContractionDims labels;
 
-  /// Merges the labels that all tensors can walk as one into `axis`, starting from the one at `first`.
+  /// The run of labels around label `first` that merge into a single strided dim in all tensors.
   constexpr BlockAxis run_from(std::size_t first) const {
     BlockAxis axis;
     axis.push_inside(labels[first]);
@@ -172,7 +173,7 @@ struct ContractionClass {
     return axis;
   }
 
-  /// The longest run, taken out of the class; none when the class is empty.
+  /// Removes and returns the longest run; an empty axis if the class is empty.
   constexpr BlockAxis take_longest() {
     BlockAxis best;
     for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -224,7 +225,7 @@ TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape&
     (!in_out ? summed : in_a == in_b ? batch : in_a ? rows : cols).labels.push_back(dim);
   }
 
-  // Labels that out lacks have no place in it, yet must be told apart.
+  // Contracted labels are not dims of out: distinct negative values tell them apart.
   for (std::size_t i = 0; i < summed.labels.size(); ++i) {
     summed.labels[i].out_dim = static_cast<std::int8_t>(-1 - static_cast<int>(i));
     depth_ *= summed.labels[i].extent;
@@ -236,7 +237,7 @@ TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape&
     for (const detail::ContractionDim& dim : rest->labels) loop_.insert_by_out_stride(dim);
   while (!summed.labels.empty()) k_loops_.push_back(summed.take_longest().fused());
 
-  // Providers are at their best when out is contiguous along columns.
+  // Providers are fastest if out is contiguous along columns.
   const auto far = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
   swapped_ = !row_.dims.empty() && !col_.dims.empty() && far(row_.fused().out) < far(col_.fused().out);
   if (swapped_) {
@@ -250,8 +251,8 @@ TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape&
   block(options);
 }
 
-/// Whether all items read one operand packed once: where so many do that it pays for a loop of its own, and for
-/// bringing what other processors packed.
+/// Whether one operand is packed once for all items. That needs a parallel loop of its own and reads panels from other
+/// cores' caches, so it is faster only with enough items.
 inline bool ContractionPlan::shares_packing() const {
   constexpr std::int64_t most_elements = std::int64_t(1) << 24, enough_items = 3;
   if (as_loops_ || !k_loops_.empty() || col_.volume() < 32 || k_.extent * col_.volume() > most_elements) return false;
@@ -261,12 +262,13 @@ inline bool ContractionPlan::shares_packing() const {
   return readers_ * flops_ >= worthwhile && readers_ * row_.blocks() * loop_.volume() >= enough_items;
 }
 
-/// What a cut into items costs, in cycles of a processor with two 512-bit units; others differ in all terms alike.
+/// Estimated cycles of a division into items, on a core with two 512-bit FMA units. Only ratios between divisions
+/// matter, which differ little between processors.
 TESSERA_PLANNING inline double ContractionPlan::cost_of(ContractionOptions options) const {
   constexpr double product = 1.0 / 32, packed = 0.4, brought = 0.3, item_overhead = 2000, loop_overhead = 20000;
   const double rows = static_cast<double>(row_.block_size()), cols = static_cast<double>(col_.block_size());
   const double depth = static_cast<double>(depth_), threads = std::max(options.parallelism, 1);
-  const double skew = threads > 1 ? 0.05 : 0;  // of an item, by which threads of equal work end apart
+  const double skew = threads > 1 ? 0.05 : 0;  // fraction of an item by which threads with equal work differ
   const double products = static_cast<double>(loop_.volume() * row_.blocks() * col_.blocks());
   const bool shared = shares_packing();
   const double one = rows * cols * depth * product + rows * depth * packed +
@@ -275,8 +277,7 @@ TESSERA_PLANNING inline double ContractionPlan::cost_of(ContractionOptions optio
   return before / readers_ + (std::ceil(products / threads) + skew) * one;
 }
 
-/// Cuts the axes into blocks: no more columns than the second-level cache holds of the right operand, and else what is
-/// predicted to end first.
+/// Divides the axes into blocks by the lowest cost_of(); the right operand's columns of a block must fit the L2 cache.
 TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) {
   const std::int64_t m = row_.volume(), n = col_.volume(), loops = loop_.volume();
   if (m * n * loops == 0) {
@@ -300,7 +301,7 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
   }
   row_ = best_row, col_ = best_col;
 
-  // An item should be worth its task, and not more than the second-level cache holds.
+  // An item should have at least 2^20 operations, to be worth a task, and its output should fit the L2 cache.
   constexpr double worthwhile = 1 << 20, most_elements = 1 << 17;
   const std::int64_t tiles = row_.blocks() * col_.blocks();
   const double tile = static_cast<double>(row_.block_size() * col_.block_size());
@@ -312,7 +313,7 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
 }
 
 inline ContractionPlan::Item ContractionPlan::ranges_of(std::int64_t item) const {
-  // Neighbours share their columns, and with them what the cache holds of the packed operand.
+  // Consecutive items have the same columns, so that the packed panel stays in the cache.
   const std::int64_t cols = col_.blocks(), rows = row_.blocks();
   return {loop_.range(item / rows / cols), row_.range(item % rows), col_.range(item / rows % cols)};
 }

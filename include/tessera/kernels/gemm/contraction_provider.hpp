@@ -17,7 +17,7 @@
 
 namespace tessera::kernels {
 
-/// Where the choice is kept, one for the program; null for the default. Use contraction_provider().
+/// The chosen provider of the whole program, or null for the default. Callers use contraction_provider().
 inline std::atomic<const ContractionProvider*>& chosen_contraction_provider() {
   static std::atomic<const ContractionProvider*> chosen{nullptr};
   return chosen;
@@ -27,49 +27,49 @@ inline std::atomic<const ContractionProvider*>& chosen_contraction_provider() {
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// What our own kernels of f32 and f64 are called on this processor.
+/// Name of this library's f32 and f64 kernels on this processor.
 inline std::string_view packed_kernels_name() {
   constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
                                                      "packed avx512"};
   return names[static_cast<std::size_t>(cpu_level())];
 }
 
-/// Matrix products by our own packed kernels. A template, so that code for both types is compiled only for who asks for
-/// the object.
+/// Matrix products by this library's kernels. A template, so that only programs that name the provider instantiate its
+/// code for both types.
 template <class Interface = ContractionProvider> struct PackedProvider final : Interface {
   std::string_view name() const override { return packed_kernels_name(); }
   void gemm(const Gemm<float>& g) const override { packed_gemm(g); }
   void gemm(const Gemm<double>& g) const override { packed_gemm(g); }
 };
 
-/// The default provider, which needs nothing beyond this library.
+/// The default provider, without dependencies.
 template <class Provider = PackedProvider<>> const ContractionProvider& packed_provider() {
   static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;
 }
 
-/// The provider that contractions use from now on; any thread may ask or set at any time.
+/// The provider that contractions use. Thread-safe, as is set_contraction_provider().
 template <class Default = PackedProvider<>> const ContractionProvider& contraction_provider() {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   return chosen ? *chosen : packed_provider<Default>();
 }
 
-/// Its name, without code for its products.
+/// The name of contraction_provider(), without instantiating its products.
 inline std::string_view contraction_provider_name() {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   return chosen ? chosen->name() : packed_kernels_name();
 }
 
-/// Chooses the provider, and returns the one chosen before. `provider` must outlive the program's last contraction:
-/// providers have no state, so a static object is the natural form. Contractions under way end with the old one.
+/// Chooses the provider of later contractions and returns the previous provider. `provider` must outlive the program's
+/// last contraction, as a static object does. Contractions that are running finish with the previous provider.
 template <class Default = PackedProvider<>>
 const ContractionProvider& set_contraction_provider(const ContractionProvider& provider) {
   const ContractionProvider* before = chosen_contraction_provider().exchange(&provider, std::memory_order_acq_rel);
   return before ? *before : packed_provider<Default>();
 }
 
-/// One product by the chosen provider. The default one is called directly, so that a program has code for the element
-/// types that it multiplies, and no others.
+/// A matrix product by the chosen provider. The default provider's kernel is called directly, not through its virtual
+/// functions, so that only the program's element types are instantiated.
 template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   if (!chosen && !is_small(g)) return packed_gemm(g, finished);

@@ -16,8 +16,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A product as libraries take it: C = alpha A B or C += alpha A B with C column-major, `c_stride` elements from column
-/// to column, and each operand dense in one way or the other. m and n are 2 or more, k is not 0.
+/// A product in the form of BLAS gemm: C = alpha A B or C += alpha A B with C column-major with leading dimension
+/// `c_stride`, A and B row-major or column-major. m and n are at least 2, k at least 1.
 template <class T> struct DenseGemm {
   std::int64_t m = 0, n = 0, k = 0;
   T alpha = T(1);
@@ -26,14 +26,14 @@ template <class T> struct DenseGemm {
   std::int64_t c_stride = 0;
   bool accumulate = false;
 
-  /// Whether a library that counts in int can take it.
+  /// Whether all extents and strides fit the int of a BLAS interface.
   bool fits_int() const {
     constexpr std::int64_t most = std::numeric_limits<int>::max();
     return m <= most && n <= most && k <= most && a.stride <= most && b.stride <= most && c_stride <= most;
   }
 };
 
-/// As dense_operand, with rows or columns that follow one another without overlap, as libraries demand.
+/// dense_operand() whose rows or columns don't overlap, as BLAS requires of the leading dimension.
 template <Scratch Use, class T>
 DenseOperand<T> library_operand(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
                                 std::int64_t col_stride) {
@@ -44,7 +44,7 @@ DenseOperand<T> library_operand(const T* data, std::int64_t rows, std::int64_t c
   return {packed, cols, true};
 }
 
-/// Any product by `multiply`, a function of a DenseGemm<T>: operands with other strides are copied first.
+/// Computes any Gemm by `multiply(DenseGemm<T>)`; operands and results with unsuitable strides are copied.
 template <class T, class Multiply> void dense_gemm(Gemm<T> g, const Multiply& multiply) {
   if (thin_gemm(g)) return;
   if (g.c_row != 1) g = transposed(g);

@@ -18,8 +18,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Panel sizes of Eigen's kernel, and room for the packed panels that outlives the call: its own is allocated, and
-/// touched for the first time, at every product.
+/// Panel sizes of Eigen's kernel, with panels in the thread's scratch: Eigen itself allocates them anew for every
+/// product, which causes page faults.
 template <class T> class EigenPanels : public Eigen::internal::level3_blocking<T, T> {
  public:
   EigenPanels(std::int64_t m, std::int64_t n, std::int64_t k) {
@@ -37,8 +37,8 @@ template <class T> class EigenPanels : public Eigen::internal::level3_blocking<T
   }
 };
 
-/// C += alpha A B by the packed kernel that Eigen's operator* ends in. It is called directly, since the public form
-/// allocates its panels, and would start threads of its own in a program built with OpenMP.
+/// C += alpha A B by the kernel behind Eigen's operator*. Called directly, since operator* allocates its panels and, in
+/// a program built with OpenMP, starts threads.
 template <class T, bool RowMajorA, bool RowMajorB> void eigen_product(const DenseGemm<T>& g) {
   using Eigen::Index;
   constexpr int order_a = RowMajorA ? Eigen::RowMajor : Eigen::ColMajor;
@@ -62,7 +62,7 @@ template <class T> void eigen_gemm(const Gemm<T>& product) {
 
 }  // namespace detail
 
-/// Matrix products by Eigen's packed kernels. A template, so that Eigen is compiled only for who asks for the object.
+/// Matrix products by Eigen. A template, so that only programs that use the provider instantiate Eigen's kernels.
 template <class Interface = ContractionProvider> struct EigenProvider final : Interface {
   std::string_view name() const override { return "eigen"; }
   void gemm(const Gemm<float>& g) const override { detail::eigen_gemm(g); }

@@ -11,11 +11,11 @@
 
 namespace tessera::kernels {
 
-/// What products of T are summed in and stored as: T itself, and float for bf16.
+/// The type in which products of T are accumulated and stored: T itself, but float for bf16.
 template <class T> using product_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 
-/// One matrix product, C = alpha A B or C += alpha A B. A is [m, k], B is [k, n], C is [m, n]; strides are in elements,
-/// of any sign and size. C overlaps neither A nor B, and no two elements of C share an address.
+/// A matrix product C = alpha A B, or C += alpha A B. A is [m, k], B is [k, n], C is [m, n], with any strides, in
+/// elements. C must not overlap A or B, and its elements must have distinct addresses.
 template <class T> struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   const T* a = nullptr;
@@ -33,8 +33,9 @@ template <class T> constexpr Gemm<T> transposed(const Gemm<T>& g) {
   return {g.n, g.m, g.k, g.b, g.b_col, g.b_row, g.a, g.a_col, g.a_row, g.c, g.c_col, g.c_row, g.accumulate, g.alpha};
 }
 
-/// What multiplies matrices: Eigen by default, others where they are found. An implementation uses the calling thread
-/// only (callers spread tiles over threads), keeps no state between calls, and accepts every stride and zero extents.
+/// Interface of matrix product libraries: this library's kernels by default; Eigen, CBLAS or oneDNN. An implementation
+/// runs on the calling thread alone (callers divide products among threads), has no state, and accepts any strides and
+/// extents, 0 included.
 struct ContractionProvider {
   ContractionProvider() = default;
   ContractionProvider(const ContractionProvider&) = delete;

@@ -18,16 +18,17 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A matrix to be packed: rows of A, or columns of B, are its lanes; steps walk along k.
+/// A matrix to be packed. Its lanes are the rows of A or the columns of B; a step is an index along k.
 template <class T> struct PackSource {
   const T* data = nullptr;
-  std::int64_t lane = 0, step = 0;  ///< strides in elements, any
+  std::int64_t lane = 0, step = 0;  ///< strides in elements
 };
 
-/// Elements in 16 bytes: the steps of a block that is transposed at once.
+/// Elements in 16 bytes: the steps of a block that is transposed in registers.
 template <class T> inline constexpr int transposed_steps = 16 / static_cast<int>(sizeof(T));
 
-/// Transposes 4 lanes of 4 steps, or 2 of 2: lane l is at from[l] + k, step s goes to to + s * stride.
+/// Transposes a block of 4 lanes x 4 steps (f32) or 2 x 2 (f64): lane l is read at from[l] + k, step s is written at
+/// to + s * stride.
 struct PortableTranspose {
   template <class T> static constexpr int lanes = transposed_steps<T>;
 
@@ -59,8 +60,8 @@ struct PortableTranspose {
 };
 
 #if defined(__x86_64__)
-/// As PortableTranspose, with the lanes of a whole register: its quarters are loaded each from another lane, which
-/// takes no shuffle, and two rounds of shuffles within quarters remain.
+/// PortableTranspose for a whole register of lanes. Each quarter of a register is loaded from a different lane, without
+/// a shuffle, so that only two rounds of shuffles within quarters remain.
 struct Avx512Transpose {
   template <class T> static constexpr int lanes = 64 / static_cast<int>(sizeof(T));
 #define TESSERA_TARGET __attribute__((target("avx512f"), always_inline))
@@ -80,7 +81,7 @@ struct Avx512Transpose {
     _mm512_storeu_pd(to, _mm512_unpacklo_pd(a, b));
     _mm512_storeu_pd(to + stride, _mm512_unpackhi_pd(a, b));
   }
-  /// 16 bytes of each of the lanes 0, Apart, 2 Apart, 3 Apart.
+  /// 16 bytes of each of the lanes 0, Apart, 2 * Apart, 3 * Apart.
   template <int Apart, class T> TESSERA_TARGET static inline __m512 quarters(const T* const* from, std::int64_t k) {
     const auto quarter = [&](int i) { return reinterpret_cast<const float*>(from[i * Apart] + k); };
     __m512 value = _mm512_castps128_ps512(_mm_loadu_ps(quarter(0)));
@@ -118,8 +119,8 @@ struct Avx2Transpose {
 };
 #endif
 
-/// Packs lanes that are contiguous along k into one panel. Lanes beyond the matrix repeat the last one: nobody reads
-/// their sums, but garbage could hold denormal numbers, which are slow.
+/// Packs lanes that are contiguous along k into one panel. Padding lanes repeat the last lane: their results are not
+/// used, but uninitialised memory could contain denormals, which are slow.
 template <class T>
 using PackSteps = void (*)(const PackSource<T>& from, std::int64_t lanes, std::int64_t depth, std::int64_t width,
                            T* to);
@@ -143,22 +144,22 @@ TESSERA_PACK_STEPS(avx512_pack_steps, __attribute__((target("avx512f"))), Avx512
 #endif
 #undef TESSERA_PACK_STEPS
 
-/// One step of a panel whose lanes are contiguous, all of them there.
+/// Copies one step of a full panel from lanes that are contiguous in memory.
 template <class T> void copy_lanes(const T* from, std::int64_t width, T* to) {
   constexpr std::int64_t piece = 32 / sizeof(T);
   for (std::int64_t i = 0; i < width; i += piece) std::memcpy(to + i, from + i, piece * sizeof(T));
 }
 
-/// Fetches such a step into the second-level cache, where it waits for its turn: steps are on pages of their own, which
-/// the processor's prefetchers don't cross.
+/// Prefetches one step of contiguous lanes into the L2 cache. Hardware prefetch does not cross pages, and each step may
+/// be on another page.
 template <class T> void fetch_lanes(const T* from, std::int64_t width) {
   constexpr std::int64_t line = 64 / sizeof(T);
   for (std::int64_t i = 0; i < width; i += line) __builtin_prefetch(from + i, 0, 2);
 }
 
-/// Packs `lanes` lanes and `depth` steps into panels of `width` lanes, whole registers: lane l of step k of a panel
-/// goes to k * width + l, and the next panel follows. The last one is padded. `following` steps of the source come
-/// next.
+/// Packs `lanes` lanes and `depth` steps into consecutive panels of `width` lanes, a multiple of a register: lane l of
+/// step k is at k * width + l of its panel. The last panel is padded. The next call packs the `following` steps, which
+/// are prefetched.
 template <class T>
 void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64_t lanes, std::int64_t depth,
                  std::int64_t width, T* to, std::int64_t following = 0) {
@@ -168,7 +169,7 @@ void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64
                   to + lane * depth);
     return;
   }
-  // A few steps of all panels at a time: the source is read in long runs, and few pages of it at once.
+  // A few steps of all panels at a time, so that the source is read in long rows and from few pages.
   constexpr std::int64_t steps = 8;
   for (std::int64_t k0 = 0; k0 < depth; k0 += steps) {
     const std::int64_t end = std::min(k0 + steps, depth);

@@ -12,14 +12,14 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Cache lines to be fetched while a tile is computed: `count` of them, `step` bytes apart.
+/// Cache lines to prefetch while a tile is computed: `count` lines, `step` bytes apart.
 struct Prefetch {
   const char* at = nullptr;
   std::int64_t step = 0, count = 0;
 };
 
-/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B are packed in panels: element (i,
-/// k) of A is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
+/// The operands of a micro-kernel, which computes one tile of C (+)= alpha A B from packed panels: element (i, k) of A
+/// is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
 template <class T> struct GemmTile {
   std::int64_t depth = 0;
   const T* a = nullptr;
@@ -29,7 +29,7 @@ template <class T> struct GemmTile {
   std::int64_t c_row = 0;
   T alpha = T(1);
   bool accumulate = false;
-  Prefetch ahead[4];  ///< in this order; the last one has no end
+  Prefetch ahead[4];  ///< in this order; the last must have more lines than a tile prefetches
 };
 
 template <class T, int Bytes> struct GemmVector {
@@ -37,18 +37,18 @@ template <class T, int Bytes> struct GemmVector {
   typedef T in_memory __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
 };
 
-/// The kernels of one processor level: how A and B have to be packed, and one kernel for each of some heights.
+/// The micro-kernels of one CpuLevel: the panel sizes, and a micro-kernel for each of three tile heights.
 template <class T> struct GemmKernels {
   using Tile = void (*)(const GemmTile<T>&);
   static constexpr int most_rows = 14, most_cols = 32;
 
-  int rows = 0, cols = 0;  ///< of a whole tile
-  int a_step = 0;          ///< rows, rounded up so that panels are made of whole registers
-  int heights[3] = {};     ///< descending from `rows`; a tile of fewer rows takes the least that holds it
+  int rows = 0, cols = 0;  ///< of a full tile
+  int a_step = 0;          ///< width of a panel of A: rows, rounded up to whole registers
+  int heights[3] = {};     ///< descending from `rows`; an edge tile uses the smallest height that covers its rows
   Tile tiles[3] = {};
   PackSteps<T> pack_steps = nullptr;
 
-  /// Which of the heights a tile of that many rows takes.
+  /// Index of the smallest height that covers a tile of `height` rows.
   int fit(std::int64_t height) const {
     int i = 0;
     while (i < 2 && height <= heights[i + 1]) ++i;
@@ -58,7 +58,7 @@ template <class T> struct GemmKernels {
 
 #if defined(__x86_64__)
 #define TESSERA_TARGET_AVX512 __attribute__((target("avx512f"), always_inline))
-/// sum += *a * b in one instruction.
+/// sum += *a * b in one instruction, which broadcasts *a from memory.
 template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& sum, const float* a, const Vector& b) {
   asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(b), "m"(*a));
 }
@@ -68,8 +68,8 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 #undef TESSERA_TARGET_AVX512
 #endif
 
-// The sums have names, two for each row, since g++ keeps arrays of them in memory. Vectors are the compilers' own, so
-// one text serves every instruction set, and headers of intrinsics are not needed.
+// The accumulators are separate variables, two per row, since g++ would keep an array of them in memory. Compiler
+// vector extensions instead of intrinsics, so that one source serves all instruction sets.
 #define TESSERA_ROWS_4(F) F(0) F(1) F(2) F(3)
 #define TESSERA_ROWS_6(F) TESSERA_ROWS_4(F) F(4) F(5)
 #define TESSERA_ROWS_8(F) TESSERA_ROWS_6(F) F(6) F(7)
@@ -77,9 +77,9 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 
 #define TESSERA_TILE_ZERO(i) Vector left##i{}, right##i{};
 #define TESSERA_TILE_MULTIPLY(i) left##i += a[i] * b0, right##i += a[i] * b1;
-// Most rows multiply by an element in memory that the instruction repeats itself. A register for it, as compilers
-// choose since it has two uses, takes an instruction more, and where another thread shares the core that is what is
-// short; a few rows have one, since there are fewer loads at a time than products.
+// Most rows use FMA with a broadcast memory operand. Compilers would load the element of A into a register, since it is
+// used twice: one more instruction, and with hyper-threading instruction issue is the bottleneck. Every seventh row
+// does use a register, since a core has fewer load ports than would be needed otherwise.
 #define TESSERA_TILE_MULTIPLY_AVX512(i)          \
   if constexpr (i % 7 == 3)                      \
     left##i += a[i] * b0, right##i += a[i] * b1; \
@@ -104,7 +104,7 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
     *c0 = alpha * left##i, *c1 = alpha * right##i;                           \
   }
 
-// A cache line every fourth step: in a burst they would hold up the panel of B that streams through the same buffers.
+// Prefetches one cache line every fourth step: in a burst they would delay the loads of B's panel.
 #define TESSERA_GEMM_TILE(name, target, bytes, ROWS, MULTIPLY, a_step)          \
   template <class T> target void name(const GemmTile<T>& tile) {                \
     using Vector = typename GemmVector<T, bytes>::type;                         \
@@ -163,7 +163,7 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_ROWS_6
 #undef TESSERA_ROWS_4
 
-/// The kernels of a level, which the processor must have.
+/// The micro-kernels of a level, which the processor must support.
 template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
   constexpr int scale = static_cast<int>(sizeof(T));
   static constexpr GemmKernels<T> portable{6,

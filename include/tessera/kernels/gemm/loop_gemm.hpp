@@ -14,7 +14,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// c + a b; integers wrap, short ones too: their products would be ints, and those must not overflow.
+/// c + a * b, where integers wrap. Narrow integers are multiplied as unsigned, since int overflow is undefined.
 template <class T> T multiply_add(T c, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     using U = std::common_type_t<unsigned, std::make_unsigned_t<T>>;
@@ -26,7 +26,7 @@ template <class T> T multiply_add(T c, T a, T b) {
 
 template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
 
-/// Sum of a[i] b[i] for a run of terms, in 32 running sums so that it vectorises without reordering permission.
+/// Dot product of one run of terms, in 32 partial sums, so that the compiler vectorises it without -ffast-math.
 template <class T>
 product_t<T> dot_run(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
   using R = product_t<T>;
@@ -47,7 +47,7 @@ product_t<T> dot_run(const T* a, std::int64_t a_step, const T* b, std::int64_t b
   return total;
 }
 
-/// Sum of a[i] b[i].
+/// Dot product of any length: f32 runs are added in f64.
 template <class T>
 product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
   using R = product_t<T>;
@@ -62,8 +62,7 @@ product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_ste
 
 }  // namespace detail
 
-/// The product by plain loops over blocks that fit in the first-level cache, for types that providers lack.
-/// Integers wrap around.
+/// A matrix product by loops over blocks that fit the L1 cache, for types that providers lack. Integers wrap around.
 template <class T> void loop_gemm(const Gemm<T>& given) {
   const Gemm<T> g = given.c_col != 1 && given.c_row == 1 ? transposed(given) : given;
   constexpr std::int64_t k_block = 32, n_block = 128;

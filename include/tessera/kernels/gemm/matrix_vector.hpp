@@ -18,14 +18,14 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A matrix operand whose elements are contiguous along one dim.
+/// A matrix operand that is contiguous along rows or columns.
 template <class T> struct DenseOperand {
   const T* data;
   std::int64_t stride;  ///< between columns, or between rows when row_major
   bool row_major;
 };
 
-/// The operand in place when one of its dims is contiguous, and otherwise packed into scratch.
+/// The operand in place if it is contiguous along a dim, otherwise copied to scratch.
 template <Scratch Use, class T>
 DenseOperand<T> dense_operand(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
                               std::int64_t col_stride) {
@@ -36,8 +36,8 @@ DenseOperand<T> dense_operand(const T* data, std::int64_t rows, std::int64_t col
   return {packed, cols, true};
 }
 
-/// y += alpha A x for a Gemm with n == 1. It is bound by reading A, so plain loops do: a dot product a row, or a
-/// multiple of a column at a time.
+/// y += alpha A x, for a Gemm with n == 1. Bound by memory bandwidth, so plain loops suffice: a dot product per row, or
+/// y += x[j] * column j.
 template <class T> void matrix_vector(const Gemm<T>& g) {
   const auto a = dense_operand<Scratch::packed_a>(g.a, g.m, g.k, g.a_row, g.a_col);
   if (a.row_major) {
@@ -75,7 +75,7 @@ template <class T> void matrix_vector(const Gemm<T>& g) {
     for (std::int64_t i = 0; i < g.m; ++i) g.c[i * g.c_row] = y[i];
 }
 
-/// The product where it is empty, a sum, or bound by reading one operand: whether it was done.
+/// Computes the product if m, n or k is 0 or m or n is 1, and returns whether it did.
 template <class T> bool thin_gemm(Gemm<T> g) {
   if (g.m == 0 || g.n == 0) return true;
   if (g.m > 1 && g.n > 1 && g.k > 0) return false;

@@ -13,8 +13,8 @@
 
 #if defined(__GNUC__) && !defined(_WIN32)
 extern "C" {
-/// OpenMP's own, null where oneDNN is built without it. Under other names, since compilers' omp.h declare them each in
-/// its own way.
+/// Functions of OpenMP; null if oneDNN is built without it. Declared under other names, so as not to conflict with the
+/// declarations of omp.h, which differ between compilers.
 __attribute__((weak)) void tessera_omp_set_num_threads(int threads) __asm__("omp_set_num_threads");
 __attribute__((weak)) int tessera_omp_get_max_threads() __asm__("omp_get_max_threads");
 }
@@ -24,7 +24,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Keeps OpenMP to one thread while it lives, on the calling thread alone, as its setting is.
+/// Limits OpenMP to one thread while it is alive. OpenMP's setting is per calling thread.
 class OneOmpThread {
  public:
 #if defined(__GNUC__) && !defined(_WIN32)
@@ -47,7 +47,7 @@ class OneOmpThread {
   OneOmpThread& operator=(const OneOmpThread&) = delete;
 };
 
-/// oneDNN is row-major: the transposed product, of what is C^T there.
+/// oneDNN's matrices are row-major: computes C^T = B^T A^T.
 inline void onednn_gemm(const Gemm<float>& product) {
   dense_gemm(product, [&](const DenseGemm<float>& g) {
     const OneOmpThread alone;
@@ -60,8 +60,8 @@ inline void onednn_gemm(const Gemm<float>& product) {
 
 }  // namespace detail
 
-/// Matrix products of f32 by oneDNN's dnnl_sgemm, which the program links (CMake: the component `onednn`, the target
-/// tessera::onednn). Those of f64, which oneDNN lacks, run on our own kernels.
+/// Matrix products of f32 by oneDNN's dnnl_sgemm; the program links oneDNN (CMake: the component `onednn`, the target
+/// tessera::onednn). f64, which oneDNN lacks, uses this library's kernels.
 template <class Interface = ContractionProvider> struct OneDnnProvider final : Interface {
   std::string_view name() const override { return "onednn"; }
   void gemm(const Gemm<float>& g) const override { detail::onednn_gemm(g); }

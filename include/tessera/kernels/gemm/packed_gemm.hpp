@@ -16,8 +16,8 @@
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// Told of each part of C as soon as it is final, while it is in the cache: rows [row, row + rows) of all of its
-/// columns. Every row comes once, in ascending order.
+/// A callback for rows [row, row + rows) of C, all columns, called as soon as they are final, while they are in the
+/// cache. Each row is passed once, in ascending order.
 struct FinishedRows {
   void (*call)(const void* context, std::int64_t row, std::int64_t rows) = nullptr;
   const void* context = nullptr;
@@ -27,55 +27,54 @@ struct FinishedRows {
   }
 };
 
-/// The layout of the right operand of a product once it is packed. Its rows are cut into blocks of `depth`, a block
-/// into panels of `width` columns, and a panel is stored row after row. Blocks follow one another, panels too; the last
-/// panel of each block is padded to `width`.
+/// The layout of a packed right operand. Its rows are divided into blocks of `depth`, each block into panels of `width`
+/// columns, stored row by row. Blocks and panels are consecutive; a block's last panel is padded to `width`.
 struct PackedLayout {
   std::int64_t rows = 0, cols = 0;
   std::int64_t depth = 0, width = 0;
-  std::int64_t padding = 0;  ///< rows at the end that the matrix lacks, zeros
+  std::int64_t padding = 0;  ///< rows of zeros at the end, beyond those of the matrix
 
   constexpr std::int64_t panels() const { return (cols + width - 1) / width; }
   constexpr std::int64_t blocks() const { return (rows + depth - 1) / depth; }
   constexpr std::int64_t block_rows(std::int64_t block) const { return std::min(depth, rows - block * depth); }
-  /// Elements of a packed matrix.
+  /// Elements of the packed matrix.
   constexpr std::int64_t size() const { return rows * panels() * width; }
-  /// Where a panel of a block begins.
+  /// Offset in elements of a panel of a block.
   constexpr std::int64_t offset(std::int64_t block, std::int64_t panel) const {
     return block * depth * panels() * width + panel * block_rows(block) * width;
   }
 };
 
-/// The level of the kernels that multiply T.
+/// The CpuLevel of the micro-kernels for T.
 template <class T> CpuLevel product_level() { return cpu_level(); }
 
 namespace detail {
 
-/// Cuts `size` into equal parts of at most `most`, multiples of `multiple`.
+/// The extent of a block when `size` is divided into equal blocks of at most `most`, rounded up to a `multiple`.
 constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::int64_t multiple) {
   const std::int64_t parts = std::max<std::int64_t>((size + most - 1) / most, 1);
   return ((size + parts - 1) / parts + multiple - 1) / multiple * multiple;
 }
 
-/// Steps of k that a tile sums before it goes to memory: long enough to hide that, short enough for a panel of A to
-/// stay in the first-level cache.
+/// Extent of a block along k: long enough to hide the store of a tile, short enough for a panel of A to fit the L1
+/// cache.
 template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
 
-/// Columns of B whose panels fill half of the second-level cache. A and C pass through the rest, and where they push
-/// parts of B out (from three quarters on) speed falls by a tenth.
+/// Columns of B whose panels fill half of the L2 cache, the rest of which A and C use. With B in three quarters of it,
+/// they evict parts of B, which is a tenth slower.
 template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width) {
   const std::int64_t fit = second_level_cache() / 2 / (depth * static_cast<std::int64_t>(sizeof(T)));
   return std::max(fit / width * width, 4 * width);
 }
 
-/// A block of B as tiles read it. All panels but a last, partial one may be in the matrix itself.
+/// A block of B as micro-kernels read it: packed, or in place in the matrix, except for a partial last panel.
 template <class T> struct PanelsOfB {
   const T* first = nullptr;
-  std::int64_t panel = 0, step = 0;  ///< from panel to panel, from row to row
+  std::int64_t panel = 0, step = 0;  ///< strides between panels and between rows
   const T* last = nullptr;           ///< the last panel, packed
 };
 
-/// Adds a tile that went to a buffer into C, or stores it there.
+/// Stores a tile from a buffer into C, or adds it: for edge tiles and for strided C.
 template <class T>
 void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::int64_t rows, std::int64_t cols) {
   for (std::int64_t i = 0; i < rows; ++i)
@@ -85,9 +84,9 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
     }
 }
 
-/// C (+)= alpha A B for one block of k. One panel of A at a time is packed, and meets all panels of B, which the
-/// second-level cache holds. Where A is contiguous along its rows a panel takes a part of a cache line at each step, so
-/// several are packed together.
+/// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
+/// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
+/// several panels are packed together.
 template <class T>
 void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
   constexpr std::int64_t line = 64 / sizeof(T);
@@ -100,11 +99,11 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
   const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
 
   const auto pack_from = [&](std::int64_t first) {
-    const std::int64_t steps = by_steps ? 8 : g.k;  // at a time
+    const std::int64_t steps = by_steps ? 8 : g.k;  // packed at a time
     for (std::int64_t k = 0; k < g.k; k += steps)
       for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
         const std::int64_t i = first + j * rows;
-        // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial one.
+        // a_step, whole registers, may exceed the rows of a tile: copying these further rows avoids a partial register.
         const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
         pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
                        std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
@@ -112,8 +111,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       }
   };
 
-  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where A is contiguous
-  // along k, since its lines would push each other out of the first-level cache.
+  // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
+  // would evict each other from the L1 cache.
   const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t told = 0;
   const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
@@ -168,15 +167,15 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
 
 }  // namespace detail
 
-/// The layout in which packed_gemm takes the right operand of a product, a [rows, cols] matrix.
+/// The packed layout of a [rows, cols] matrix as the right operand of packed_gemm().
 template <class T>
 PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
   return {rows, cols, std::max<std::int64_t>(detail::equal_parts(rows, detail::most_depth<T>, 4), 4),
           detail::gemm_kernels<T>(level).cols};
 }
 
-/// Packs panels [first, first + count) of b, with any strides, into `packed`, room for layout.size() elements. Parts
-/// may be packed at the same time.
+/// Packs panels [first, first + count) of b, which may have any strides, into `packed`, which has layout.size()
+/// elements. Different panels may be packed concurrently.
 template <class T>
 void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
                  std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
@@ -187,8 +186,8 @@ void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std
                            layout.block_rows(block), layout.width, packed + layout.offset(block, first));
 }
 
-/// The product with its right operand packed: g.b and its strides are not used, and layout has k rows and n columns.
-/// C may have any strides, though it is at its best with contiguous rows.
+/// A product with packed right operand: g.b and its strides are not used; `layout` has k rows and n columns. C may have
+/// any strides; contiguous rows are fastest.
 template <class T>
 void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
                  CpuLevel level = product_level<T>()) {
@@ -218,19 +217,19 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
   }
 }
 
-/// C (+)= alpha A B on the calling thread, by kernels chosen for the processor that runs it. Any strides, zero extents.
+/// C (+)= alpha A B on the calling thread, with micro-kernels chosen at run time. Any strides and extents, 0 included.
 template <class T>
 void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
   using namespace detail;
   if (thin_gemm(given)) return finished(0, given.m);
-  // Tiles are vectors along the rows of C.
+  // Micro-kernels store vectors along rows of C: if its columns are contiguous instead, compute the transposed product.
   const bool turned = given.c_col != 1 && given.c_row == 1;
   const Gemm<T> g = turned ? transposed(given) : given;
   const GemmKernels<T>& kernels = gemm_kernels<T>(level);
   const std::int64_t wide = kernels.cols;
   const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
   const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide), wide);
-  // Few rows use B too seldom to pay for copying it, the less so when it is in the cache already.
+  // With few rows, B is reused too rarely for packing to be worthwhile; even more so if B is in the cache already.
   const bool cached = g.k * g.n * static_cast<std::int64_t>(sizeof(T)) <= second_level_cache() / 2;
   const bool in_place = g.b_col == 1 && g.m <= (cached ? 256 : 2 * kernels.rows);
   for (std::int64_t col = 0; col < g.n; col += chunk) {

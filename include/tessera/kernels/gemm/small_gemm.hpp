@@ -12,7 +12,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A member, since a vector type loses its attribute as an argument of a template.
+/// A member type, since as a template argument a vector type loses its attribute.
 template <class T, int W> struct SmallLanes {
   typedef T type __attribute__((vector_size(W * sizeof(T))));
 };
@@ -20,7 +20,7 @@ template <class T> struct SmallLanes<T, 1> {
   using type = T;
 };
 
-/// Rows [row, row + R) and columns [col, col + W) of a product whose B and C have contiguous rows.
+/// Computes rows [row, row + R) and columns [col, col + W) of C. B and C have contiguous rows.
 template <int R, int W, class T> TESSERA_INLINE void small_tile(const Gemm<T>& g, std::int64_t row, std::int64_t col) {
   using Lanes = typename SmallLanes<T, W>::type;
   Lanes sums[R] = {};
@@ -53,17 +53,17 @@ template <int R, class T> void small_rows(const Gemm<T>& g, std::int64_t row) {
 
 }  // namespace detail
 
-/// Whether small_gemm is the faster way: copying into panels and choosing a kernel cost more than such a product.
+/// Whether small_gemm() is faster than packed_gemm(), whose packing and dispatch cost more than a small product.
 template <class T> bool is_small(const Gemm<T>& g) {
 #if defined(__FMA__)
   constexpr std::int64_t most = 4096;
 #else
-  constexpr std::int64_t most = 1024;  // the other way chooses instructions at run time
+  constexpr std::int64_t most = 1024;  // packed_gemm() may use FMA, which it detects at run time
 #endif
   return g.b_col == 1 && g.c_col == 1 && g.m > 1 && g.n > 1 && g.m * g.n * g.k <= most;
 }
 
-/// C (+)= alpha A B from operands in place, summed in the order of k. B and C have contiguous rows.
+/// C (+)= alpha A B without packing, summed in the order of k. B and C have contiguous rows.
 template <class T> void small_gemm(const Gemm<T>& g) {
   std::int64_t row = 0;
   for (; row + 4 <= g.m; row += 4) detail::small_rows<4>(g, row);

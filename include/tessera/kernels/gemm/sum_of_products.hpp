@@ -13,8 +13,8 @@
 
 namespace tessera::kernels::inline TESSERA_ISA::detail {
 
-/// C (+)= the sum of `count` products, in runs of runs: so that the error does not grow with their number.
-/// `multiply(first, count, to)` makes a range of them, which it adds up in `to`. C is overwritten by no more than that.
+/// C (+)= the sum of `count` products, in runs of product_run whose sums are again added in runs, so that the rounding
+/// error does not grow with `count`. `multiply(first, count, to)` computes the sum of a range of the products in `to`.
 template <class T, class Multiply> void add_products(const Gemm<T>& g, std::int64_t count, const Multiply& multiply) {
   const auto size = static_cast<std::size_t>(g.m * g.n);
   std::size_t levels = 0;

@@ -12,7 +12,7 @@
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// An operand of a small product that is read element by element: any strides, nothing is packed.
+/// An operand that is read element by element and broadcast to a register. Any strides; not packed.
 template <class T> struct Broadcast {
   const T* data = nullptr;
   std::int64_t row = 0, col = 0;
@@ -20,7 +20,7 @@ template <class T> struct Broadcast {
 
 namespace detail {
 
-/// M rows and N registers of a result, held in registers over the whole depth.
+/// A micro-kernel: a block of M rows and N registers of C, accumulated in registers over the whole depth.
 template <int M, int N, class T>
 void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t depth,
                    bool adds) {
@@ -45,7 +45,7 @@ void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, 
     std::make_index_sequence<static_cast<std::size_t>(N)>{});
 }
 
-/// Registers along a row of a block: of 32 registers 24 hold sums, of 16 there are 12.
+/// Registers along a row of a block: with 32 vector registers 24 are accumulators, with 16 there are 12.
 #if defined(__AVX512F__) || defined(__aarch64__)
 inline constexpr int block_columns = 4;
 #else
@@ -70,8 +70,8 @@ void product_columns(T* c, std::int64_t c_row, Broadcast<T> a, const T* b, std::
 
 }  // namespace detail
 
-/// C = A B or C += A B for operands that are in the first-level caches. A is [rows, depth]; B is [depth, registers] and
-/// C is [rows, registers], both with unit strides along registers. Sums run over the depth in order, whatever the tile.
+/// C = A B or C += A B for operands in the L1 cache. A is [rows, depth]; B is [depth, registers] and C [rows,
+/// registers], both with stride 1 along registers. Sums are in the order of depth, whatever the block.
 template <class T>
 void tile_product(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,
                   std::int64_t registers, std::int64_t depth, bool adds) {
@@ -92,7 +92,7 @@ void tile_product(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, s
 
 namespace simd {
 
-/// One half of two registers interleaved.
+/// The low or high half of the interleaving of two registers.
 template <int Half, class T, std::size_t... I>
 TESSERA_INLINE xsimd::batch<T> interleave(const xsimd::batch<T>& a, const xsimd::batch<T>& b,
                                           std::index_sequence<I...>) {
@@ -102,7 +102,7 @@ TESSERA_INLINE xsimd::batch<T> interleave(const xsimd::batch<T>& a, const xsimd:
                               (static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * lanes + Half * lanes / 2)...));
 }
 
-/// Transposes a square of registers in as many rounds of interleaving as a lane number has bits.
+/// Transposes a square of registers in log2(lanes) rounds of interleaving.
 template <int Rounds, class T, std::size_t... I>
 TESSERA_INLINE void transpose_square(xsimd::batch<T>* x, std::index_sequence<I...> halves) {
   if constexpr (Rounds > 1) {
@@ -115,7 +115,7 @@ TESSERA_INLINE void transpose_square(xsimd::batch<T>* x, std::index_sequence<I..
   }
 }
 
-/// The square of elements at `from`, transposed and multiplied, to `to`.
+/// Transposes a square of elements from `from` to `to` and multiplies by `factor`.
 template <class T, std::size_t... I>
 TESSERA_INLINE void copy_transposed(T* to, std::int64_t to_row, const T* from, std::int64_t from_row,
                                     const xsimd::batch<T>& factor, std::index_sequence<I...>) {

@@ -9,8 +9,8 @@
 
 #include <tessera/kernels/simd/simd.hpp>
 
-// Elementary functions on lanes of float and double. Polynomials and rationals are near-minimax fits made for these
-// ranges; measured bounds stand in the tests. NaN propagates through all of them.
+// Elementary functions on lanes of float and double. Polynomials and rational functions are near-minimax approximations
+// on the stated ranges; tests check the error bounds. All functions propagate NaN.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -21,10 +21,10 @@ template <class T> struct Format;
 template <> struct Format<float> {
   using Int = std::int32_t;
   static constexpr int mantissa = 23, bias = 127;
-  static constexpr float round = 12582912.0f;  ///< 1.5 * 2^23: adding it rounds to an integer, held in the low bits
+  static constexpr float round = 12582912.0f;  ///< 1.5 * 2^23: adding it rounds to an integer, in the low bits
   static constexpr float smallest_normal = 1.17549435e-38f, denormal_scale = 8388608.0f;
   static constexpr std::int32_t sqrt_half_bits = 0x3f3504f3;
-  // ln 2 in two parts: the first has trailing zeros, so that its product with an exponent is exact without FMA.
+  // ln 2 = ln2_high + ln2_low: ln2_high has trailing zeros, so that its product with an exponent is exact without FMA.
   static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, log2_e = 1.44269504f;
   static constexpr float exp_lowest = -104.0f, exp_normal = -87.0f, exp_highest = 89.0f;
 };
@@ -49,7 +49,8 @@ template <class T> TESSERA_INLINE xsimd::batch<T> from_bits(const int_batch<T>& 
   return to_batch<T>((part_vector<T>)to_native<typename Format<T>::Int>(x));
 }
 
-/// x y + z, rounded once where the instruction set can. (xsimd 8.1 leaves that to the compiler for AVX-512.)
+/// x * y + z, rounded once if the instruction set has FMA. (For AVX-512, xsimd 8.1 leaves the contraction to the
+/// compiler.)
 template <class T>
 TESSERA_INLINE xsimd::batch<T> fma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
 #if defined(__AVX512F__)
@@ -62,7 +63,7 @@ TESSERA_INLINE xsimd::batch<T> fma(const xsimd::batch<T>& x, const xsimd::batch<
 #endif
 }
 
-/// z - x y.
+/// z - x * y, as fma().
 template <class T>
 TESSERA_INLINE xsimd::batch<T> fnma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
 #if defined(__AVX512F__)
@@ -87,7 +88,7 @@ TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More..
 template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
   return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
 }
-/// -x: of floats, the sign bit flipped, also of zeros and NaN. xsimd 8.1 subtracts from 0 in some instruction sets.
+/// -x. Flips the sign bit of floats, zeros and NaN included; xsimd 8.1 computes 0 - x in some instruction sets.
 template <class T> TESSERA_INLINE xsimd::batch<T> negative(const xsimd::batch<T>& x) {
   if constexpr (std::is_floating_point_v<T>)
     return to_batch<T>(-to_native<T>(x));
@@ -103,7 +104,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> power_of_two(const int_batch<T
   return from_bits<T>((k + int_batch<T>(Format<T>::bias)) << Format<T>::mantissa);
 }
 
-/// x * 2^n for whole n, rounded once: results may be denormal or infinite.
+/// x * 2^n for integer n, rounded once, also if the result is denormal or infinite.
 template <class T> TESSERA_INLINE xsimd::batch<T> scale(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
 #if defined(__AVX512F__)
   if constexpr (std::is_same_v<T, float>)
@@ -113,14 +114,14 @@ template <class T> TESSERA_INLINE xsimd::batch<T> scale(const xsimd::batch<T>& x
 #else
   using Batch = xsimd::batch<T>;
   const Batch round(Format<T>::round);
-  // 2^n may not be a normal number where the result is, so it is applied in two halves.
+  // Two factors, 2^(n/2) each: 2^n may overflow or be denormal even if the result is not.
   const Batch first = n * Batch(T(0.5)) + round;
   const int_batch<T> zero = bits_of<T>(round), a = bits_of<T>(first) - zero, b = bits_of<T>(n + round) - zero - a;
   return x * power_of_two<T>(a) * power_of_two<T>(b);
 #endif
 }
 
-/// x * 2^n for whole n, where x, 2^n and the result are normal numbers.
+/// x * 2^n for integer n, where x, 2^n and the result are normal.
 template <class T> TESSERA_INLINE xsimd::batch<T> scale_normal(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
 #if defined(__AVX512F__)
   return scale<T>(x, n);
@@ -130,7 +131,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> scale_normal(const xsimd::batc
 #endif
 }
 
-/// 1 / d for d in [1, 2^126], to half an ulp or a little more: a division is several times the price.
+/// 1 / d for d in [1, 2^126], within little more than half an ulp. A division costs several times as much.
 template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<T>& d) {
   const xsimd::batch<T> one(T(1));
 #if defined(__AVX512F__)
@@ -142,7 +143,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<
   return one / d;
 }
 
-/// exp(x) = 2^n (1 + q): n is whole, and |q| below 0.42. Gives q.
+/// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
 template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, xsimd::batch<T>& n) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
@@ -161,14 +162,14 @@ template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T
 template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
-  // The second operand comes back where one is NaN.
+  // xsimd::min and max return the second operand if one is NaN, so that x must be second.
   Batch n;
   const Batch q = split_exp<T>(xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x)), n);
   return scale<T>(q + Batch(T(1)), n);
 }
 
-/// exp(x) for x <= 0. Of float, 2^64 times that for x below exp_normal, and no less than of -120: always a normal
-/// number, since an operation that makes a denormal one costs some hundred cycles.
+/// exp(x) for x <= 0. For float below exp_normal, 2^64 * exp(max(x, -120)): always normal, since an operation with a
+/// denormal result costs some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   Batch n;
@@ -181,19 +182,19 @@ template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x
   }
 }
 
-/// x power / 2^64, where that is denormal or little more, for a power of at least 2^-110 and x of no more than some
-/// hundreds where the power is so low. Results are counted in units of the least number, which addition to a large one
-/// rounds to.
+/// x * power / 2^64 if that is denormal or slightly larger; power >= 2^-110, and |x| at most some hundreds for such
+/// powers. Computed without denormal operations: adding 2^23 rounds the result to an integer multiple of the smallest
+/// denormal.
 TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& power) {
   using Batch = xsimd::batch<float>;
-  const Batch most(8388608.0f);  // units in the least normal number
+  const Batch most(8388608.0f);  // 2^23: the smallest normal number in units of the smallest denormal
   const Batch units = magnitude<float>(xsimd::max(x, Batch(-256.0f)) * power) * Batch(0x1p+85f);
   const Batch denormal = from_bits<float>(bits_of<float>(xsimd::min(units, most) + most) - bits_of<float>(most));
   const Batch normal = xsimd::max(units, most) * Batch(0x1p-75f) * Batch(0x1p-74f);
   return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
 }
 
-/// exp(x) for x <= 0, and 0 where that would be denormal: making such a number costs some hundred cycles.
+/// exp(x) for x <= 0, but 0 instead of a denormal result, which would cost some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> fading_exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
@@ -242,7 +243,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) 
 template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
-  // (e - 1) / (e + 1) with e = exp(2a), and e - 1 = 2^n q + (2^n - 1): nothing cancels near zero.
+  // (e - 1) / (e + 1) with e = exp(2a), where e - 1 = 2^n q + (2^n - 1) avoids cancellation near 0.
   Batch n;
   const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n);
   const Batch power = power_of_two<T>(bits_of<T>(n + round) - bits_of<T>(round));
@@ -257,8 +258,8 @@ template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x)
   return result | sign_bit<T>(x);
 }
 
-/// x / (1 + exp(-p)), what sigmoid, silu and gelu come to. The exponential is taken of -|p|: it can't overflow, and
-/// nothing cancels.
+/// x / (1 + exp(-p)), to which sigmoid, silu and gelu reduce. Computed from exp(-|p|), which cannot overflow, and
+/// without cancellation.
 template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x, const xsimd::batch<T>& p) {
   using Batch = xsimd::batch<T>;
   const Batch e = decay<T>(p | Batch(T(-0.0)));
@@ -270,20 +271,20 @@ template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x
     return xsimd::any(fades) ? xsimd::select(fades, x * exp<T>(p), result) : result;
 }
 
-/// The tanh form of gelu, x / (1 + exp(-p)).
+/// gelu in the tanh form, x / (1 + exp(-p)) with p = sqrt(8 / pi) (x + 0.044715 x^3).
 template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
-  // sqrt(8 / pi), and that times 0.044715: a product of rounded factors would be off by more than its own rounding.
+  // sqrt(8 / pi) and sqrt(8 / pi) * 0.044715, the product rounded once.
   constexpr double linear = 1.5957691216057307, cubic = 0.07135481627260025;
   if constexpr (std::is_same_v<T, float>) {
-    // p is rounded itself, so exp(-p) = 2^n 2^f with f in [-1/2, 1/2] loses nothing by a power of two. Operations are
-    // what counts: exp(-p) may be large, since nothing cancels in 1 + exp(-p).
+    // exp(-p) = 2^n 2^f with f in [-1/2, 1/2]: p is rounded anyway, so the change of base loses no accuracy. exp(-p)
+    // may be large, since 1 + exp(-p) has no cancellation; this needs fewer operations than exp(-|p|).
     constexpr double log2_e = 1.4426950408889634;
     const Batch log2 = x * simd::fma<T>(x * x, Batch(T(-cubic * log2_e)), Batch(T(-linear * log2_e)));
     const Batch bounded = xsimd::min(Batch(173.0f), xsimd::max(Batch(-60.0f), log2));
     const Batch n = (bounded + Batch(Format<T>::round)) - Batch(Format<T>::round);
     const Batch power = polynomial<T>(bounded - n, 1.0000001f, 0.693146944f, 0.240221202f, 0.0555071309f,
-                                      0.00967554096f, 0.00132764725f);  // within 1.3 half units
+                                      0.00967554096f, 0.00132764725f);  // within 0.65 ulp
     const auto fades = bounded > Batch(125.0f);
     const Batch divisor = scale_normal<T>(power, xsimd::select(fades, n - Batch(64.0f), n)) + Batch(1.0f);
     const Batch inverse = reciprocal<T>(divisor), result = x * inverse;
@@ -293,21 +294,21 @@ template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x)
   }
 }
 
-/// x / d where d is the same in many iterations: with FMA all that depends on d alone leaves the loop, and the rest is
-/// rounded as a division would be.
+/// x / d for loop-invariant d: with FMA, the compiler hoists the reciprocal of d out of the loop. Rounded correctly, as
+/// a division.
 template <class T>
 TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
 #if defined(__FMA__)
   using Batch = xsimd::batch<T>;
   constexpr T large = std::is_same_v<T, float> ? T(0x1p+64) : T(0x1p+512), small = 1 / large;
-  // Scaling keeps the reciprocal of any divisor a normal number.
+  // d is scaled so that its reciprocal is normal.
   const Batch size = magnitude<T>(d);
   const Batch factor =
       xsimd::select(size < Batch(small), Batch(large), xsimd::select(size > Batch(large), Batch(small), Batch(T(1))));
   const Batch divisor = d * factor, inverse = Batch(T(1)) / divisor;
   const Batch dividend = x * factor, near = dividend * inverse;
   const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
-  // The remainder of what is infinite is NaN, and that of -0 is 0.
+  // The remainder is NaN for an infinite quotient and loses the sign of -0: restore both from `near`.
   return xsimd::select(result == result, result, near) | sign_bit<T>(near);
 #else
   return x / d;
@@ -316,7 +317,7 @@ TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, con
 
 template <class T> TESSERA_INLINE xsimd::batch<T> maximum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
   if constexpr (std::is_floating_point_v<T>)
-    // xsimd::max gives y where either is NaN.
+    // xsimd::max returns y if either operand is NaN.
     return xsimd::select(xsimd::isnan(x), x, xsimd::max(x, y));
   else
     return xsimd::max(x, y);
@@ -330,22 +331,22 @@ template <class T> TESSERA_INLINE xsimd::batch<T> minimum(const xsimd::batch<T>&
 
 }  // namespace simd
 
-/// Within 1.2 ulp, denormal results too; overflow gives infinity, exp(-inf) = 0.
+/// Within 1.2 ulp, also for denormal results; overflow gives infinity, exp(-inf) = 0.
 template <class T> TESSERA_INLINE Lanes<T> exp(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::exp<T>(a); }, x);
 }
 
-/// Within 1 ulp, of denormals too; log(0) = -inf, NaN below.
+/// Within 1 ulp, also for denormals; log(0) = -inf, NaN for x < 0.
 template <class T> TESSERA_INLINE Lanes<T> log(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::log<T>(a); }, x);
 }
 
-/// Within 3 ulp; never above 1 in magnitude.
+/// Within 3 ulp; |tanh(x)| <= 1.
 template <class T> TESSERA_INLINE Lanes<T> tanh(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::tanh<T>(a); }, x);
 }
 
-/// 1 / (1 + exp(-x)), within 3 ulp on both sides.
+/// 1 / (1 + exp(-x)), within 3 ulp for positive and negative x.
 template <class T> TESSERA_INLINE Lanes<T> sigmoid(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gated<T>(xsimd::batch<T>(T(1)), a); },
                          x);
@@ -370,13 +371,13 @@ template <class T> TESSERA_INLINE Lanes<T> rsqrt(const Lanes<T>& x) {
       [](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::batch<T>(xsimd::batch<T>(T(1)) / xsimd::sqrt(a)); }, x);
 }
 
-/// x / d for a d that is the same in many iterations of a loop.
+/// x / d for a loop-invariant d.
 template <class T> TESSERA_INLINE Lanes<T> divide_by_invariant(const Lanes<T>& x, const Lanes<T>& d) {
   return simd::each_part(
       [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide_by_invariant<T>(a, b); }, x, d);
 }
 
-/// Calls a scalar function for each lane: for what no vector unit does.
+/// Calls a scalar function for each lane, for functions without vector instructions.
 template <class T, class F> TESSERA_INLINE Lanes<T> each_lane(F f, const Lanes<T>& x, const Lanes<T>& y) {
   alignas(64) T a[width], b[width];
   store(a, x);
@@ -386,7 +387,7 @@ template <class T, class F> TESSERA_INLINE Lanes<T> each_lane(F f, const Lanes<T
 }
 
 namespace simd {
-/// |x|^y for floats, in double: rounding is all that is lost.
+/// |x|^y for floats, computed in double, so that the only error is the final rounding.
 TESSERA_INLINE Lanes<float> power_of_magnitude(const Lanes<float>& x, const Lanes<float>& y) {
   const Lanes<double> base = convert<double>(x), exponent = convert<double>(y);
   return convert<float>(
@@ -396,7 +397,7 @@ TESSERA_INLINE Lanes<float> power_of_magnitude(const Lanes<float>& x, const Lane
 }
 }  // namespace simd
 
-/// std::pow, its special cases included; within 1 ulp for floats.
+/// std::pow including its special cases, within 1 ulp for floats.
 template <class T>
   requires(std::is_floating_point_v<T>)
 TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
@@ -407,7 +408,7 @@ TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
           using Batch = xsimd::batch<float>;
           const Batch zero(0.0f), one(1.0f), half = b * Batch(0.5f);
           const Batch base = simd::magnitude<float>(a);
-          // 1^y, x^0 and (-1)^(+-inf) are 1 whatever log makes of them.
+          // 1^y, x^0 and (-1)^(+-inf) are 1, also where the computation by log gives NaN.
           const Batch unit = xsimd::select((b == zero) | ((base == one) & ((a == one) | (b == b))), one, p);
           const auto whole = xsimd::trunc(b) == b, odd = whole & ~(xsimd::trunc(half) == half);
           const auto below = simd::bits_of<float>(a) < xsimd::batch<std::int32_t>(0);
@@ -422,13 +423,13 @@ TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
   }
 }
 
-/// The larger operand; NaN where either is.
+/// The larger operand; NaN if either operand is NaN, as torch.maximum.
 template <class T> TESSERA_INLINE Lanes<T> maximum(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::maximum<T>(a, b); }, x,
                          y);
 }
 
-/// The smaller operand; NaN where either is.
+/// The smaller operand; NaN if either operand is NaN, as torch.minimum.
 template <class T> TESSERA_INLINE Lanes<T> minimum(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::minimum<T>(a, b); }, x,
                          y);
@@ -437,7 +438,7 @@ template <class T> TESSERA_INLINE Lanes<T> minimum(const Lanes<T>& x, const Lane
 template <class T> TESSERA_INLINE Lanes<T> relu(const Lanes<T>& x) {
   return simd::each_part(
       [](const auto& a) TESSERA_INLINE_LAMBDA {
-        // The second operand comes back where it is NaN.
+        // xsimd::max returns the second operand if it is NaN.
         return xsimd::batch<T>(xsimd::max(xsimd::batch<T>(T(0)), a));
       },
       x);
@@ -454,7 +455,7 @@ template <class T> TESSERA_INLINE Lanes<T> abs(const Lanes<T>& x) {
       x);
 }
 
-/// -1, 0 or 1; NaN of NaN.
+/// -1, 0 or 1; NaN for NaN.
 template <class T> TESSERA_INLINE Lanes<T> sign(const Lanes<T>& x) {
   return simd::each_part(
       [](const auto& a) TESSERA_INLINE_LAMBDA {

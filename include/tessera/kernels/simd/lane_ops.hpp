@@ -14,15 +14,15 @@ TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace simd {
-/// Quotient towards zero. Division by zero gives 0, and the one quotient that overflows wraps: neither may trap.
+/// Integer quotient, truncated. x / 0 is 0 and min / -1 wraps, both of which would trap in hardware.
 template <class T> constexpr T quotient(T a, T b) {
   using Unsigned = std::make_unsigned_t<T>;
   return b == 0 ? T(0) : b == T(-1) ? static_cast<T>(Unsigned(0) - static_cast<Unsigned>(a)) : static_cast<T>(a / b);
 }
-/// Whole powers modulo 2^bits; a negative exponent leaves what truncation does.
+/// Integer power modulo 2^bits; with a negative exponent, the truncated quotient: 1, -1 or 0.
 template <class T> constexpr T whole_power(T base, T exponent) {
   if (exponent < 0) return base == 1 ? T(1) : base == T(-1) ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0);
-  using Unsigned = std::common_type_t<unsigned, std::make_unsigned_t<T>>;  // short ones would be multiplied as ints
+  using Unsigned = std::common_type_t<unsigned, std::make_unsigned_t<T>>;  // narrow types would be promoted to int
   Unsigned result = 1, factor = static_cast<Unsigned>(base);
   for (T left = exponent; left > 0; left /= 2, factor *= factor)
     if (left % 2 == 1) result *= factor;
@@ -30,8 +30,8 @@ template <class T> constexpr T whole_power(T base, T exponent) {
 }
 }  // namespace simd
 
-// The operators and functions that elementwise operations are written with, of lanes and of masks. A mask is a number
-// of one bit: max and sum are or, min and product are and, false orders before true.
+// Operators and functions of lanes and masks, in terms of which elementwise operations are defined. Masks are one-bit
+// integers: max and sum are "or", min and product are "and", false < true.
 
 template <class T> TESSERA_INLINE Lanes<T> operator-(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::negative<T>(a); }, x);
@@ -46,7 +46,7 @@ template <class T> TESSERA_INLINE Lanes<T> operator*(const Lanes<T>& x, const La
   return simd::each_part(
       [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
         if constexpr (std::is_integral_v<T>) {
-          // The compiler's own product: xsimd has none of 64-bit integers for every instruction set.
+          // A compiler vector product: xsimd lacks 64-bit integer products for some instruction sets.
           using Wrapping = simd::native<std::make_unsigned_t<T>, Lanes<T>::part_width>;
           const Wrapping product = (Wrapping)simd::to_native<T>(a) * (Wrapping)simd::to_native<T>(b);
           return simd::to_batch<T>((simd::part_vector<T>)product);
@@ -65,7 +65,7 @@ template <class T> TESSERA_INLINE Lanes<T> operator/(const Lanes<T>& x, const La
 template <class T> TESSERA_INLINE Mask operator==(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
 }
-// xsimd 8.1 takes NaN for equal to everything in some instruction sets, so this is the opposite of equal.
+// Not xsimd's !=, which in xsimd 8.1 is false for NaN in some instruction sets.
 template <class T> TESSERA_INLINE Mask operator!=(const Lanes<T>& x, const Lanes<T>& y) { return {~(x == y).bits}; }
 template <class T> TESSERA_INLINE Mask operator<(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x, y);
@@ -105,7 +105,7 @@ TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
   return each_lane([](T a, T b) { return simd::whole_power<T>(a, b); }, x, y);
 }
 
-/// An elementwise operation on lanes. Conversions have a form of their own.
+/// Applies an elementwise operation to lanes. Casts are convert().
 template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
   using Operation = ops::elementwise_operation<O>;
   if constexpr (Operation::by_part)
@@ -114,12 +114,12 @@ template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
     return Operation::value(x...);
 }
 
-/// Reduces all lanes to one value, by a monoid.
+/// Reduces all lanes to a scalar, by monoid M.
 template <class M, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
   if constexpr (std::is_same_v<T, bool>) {
     return reduce_lanes<M>(convert<std::int32_t>(x)) != 0;
   } else {
-    // One register as lanes: where lanes take two, the second half of the result is not computed.
+    // Makes Lanes of one register. If Lanes have two registers, the second is a dummy, and its result is not used.
     const auto lanes = [](const xsimd::batch<T>& part) TESSERA_INLINE_LAMBDA {
       if constexpr (Lanes<T>::parts == 1)
         return Lanes<T>{{part}};

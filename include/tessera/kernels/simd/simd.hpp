@@ -16,10 +16,10 @@
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// Lanes of every value in a kernel, whatever its element type: as many as floats fit one register.
+/// Lanes of every value in a kernel, for all element types: the floats of one register. A double takes two registers.
 inline constexpr int width = static_cast<int>(xsimd::batch<float>::size);
 
-/// `width` values of a type that kernels compute in: float, double, int32_t, int64_t (registers) or bool (a mask).
+/// `width` values of type float, double, int32_t, int64_t (in registers) or bool (a mask).
 template <class T> struct Lanes {
   using Batch = xsimd::batch<T>;
   static constexpr int parts = static_cast<int>(sizeof(T) / sizeof(float));
@@ -33,8 +33,8 @@ template <> struct Lanes<bool> {
 
 using Mask = Lanes<bool>;
 
-/// The type that elements of type T are computed in: integers below 32 bits as int32_t, and wrapped; bf16 as float, and
-/// rounded where it is stored.
+/// The type in which elements of T are computed: int32_t for narrow integers, which wrap() reduces to their range;
+/// float for bf16, which is rounded when it is stored.
 template <class T>
 using lane_t = std::conditional_t<
     std::is_same_v<T, bf16>, float,
@@ -45,13 +45,13 @@ namespace simd {
 template <class T, int N> struct NativeVector {
   typedef T type __attribute__((vector_size(N * sizeof(T))));
 };
-/// The compiler's own vector type. Values never exceed one register, so that no ABI question arises.
+/// A compiler vector type. At most one register, so that functions that pass it have a stable ABI.
 template <class T, int N> using native = typename NativeVector<T, N>::type;
 
 template <class T> using part_vector = native<T, Lanes<T>::part_width>;
 
 inline constexpr int half = width / 2;
-/// Whether masks are bits (AVX-512), not registers.
+/// Whether masks are bit masks (AVX-512) rather than vector registers.
 inline constexpr bool bit_masks = sizeof(xsimd::batch_bool<float>) < sizeof(xsimd::batch<float>);
 
 template <class T> TESSERA_INLINE part_vector<T> to_native(const xsimd::batch<T>& x) { return (part_vector<T>)x.data; }
@@ -74,7 +74,6 @@ template <int Half, class T, std::size_t... I>
 TESSERA_INLINE native<T, half> half_of(const native<T, width>& x, std::index_sequence<I...>) {
   return __builtin_shufflevector(x, x, (static_cast<int>(I) + Half * half)...);
 }
-/// Half of a register of 4-byte lanes.
 template <int Half, class T> TESSERA_INLINE native<T, half> half_of(const native<T, width>& x) {
   return half_of<Half, T>(x, std::make_index_sequence<half>{});
 }
@@ -88,7 +87,8 @@ template <class T> TESSERA_INLINE native<T, width> join(const native<T, half>& l
   return join<T>(low, high, std::make_index_sequence<width>{});
 }
 
-/// The mask of one register of a comparison of T. B is always bool; what depends on it is checked only where it runs.
+/// The part of a mask for register `Part` of Lanes<T>. B is always bool: a template parameter, so that code for masks
+/// of other instruction sets is not instantiated.
 template <class T, int Part, class B> TESSERA_INLINE xsimd::batch_bool<T> part_mask(const Lanes<B>& mask) {
   using Register = typename xsimd::batch_bool<T>::register_type;
   if constexpr (bit_masks) {
@@ -125,7 +125,7 @@ template <class F, class T> TESSERA_INLINE Mask compare(F f, const Lanes<T>& a, 
     return to_mask<T>(f(a.part[0], b.part[0]), f(a.part[1], b.part[1]));
 }
 
-/// xsimd::select. For integers of AVX-512 xsimd 8.1 spells it in a way that g++ only compiles when it optimises.
+/// xsimd::select. For AVX-512 integers, xsimd 8.1 writes it in a way that g++ compiles only with optimisation.
 template <class T>
 TESSERA_INLINE xsimd::batch<T> choose(const xsimd::batch_bool<T>& condition, const xsimd::batch<T>& then,
                                       const xsimd::batch<T>& otherwise) {
@@ -139,7 +139,7 @@ TESSERA_INLINE xsimd::batch<T> choose(const xsimd::batch_bool<T>& condition, con
     return xsimd::select(condition, then, otherwise);
 }
 
-/// Where two masks differ. xsimd 8.1 takes ^ of AVX-512 masks for |.
+/// a ^ b of masks: xsimd 8.1 computes | instead of ^ for AVX-512 masks.
 TESSERA_INLINE Mask differ(const Mask& a, const Mask& b) { return {(a.bits & ~b.bits) | (b.bits & ~a.bits)}; }
 
 }  // namespace simd
@@ -167,12 +167,12 @@ template <class T> inline constexpr Iota<T> iota_lanes{};
 }  // namespace simd
 
 namespace simd {
-/// Floats rounded to bf16, as bits of floats, the lower half of which is to be ignored.
+/// Floats rounded to bf16, as float bits: the upper 16 bits are the bf16, the lower 16 bits are to be ignored.
 TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) {
   using Words = native<std::uint32_t, width>;
   const Words bits = (Words)to_native<float>(x.part[0]);
   const Words near = bits + 0x7fff + (bits >> 16 & 1);
-  // A vector comparison is all ones where it holds.
+  // A vector comparison gives all ones for true.
   const Words is_nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
   return (near & ~is_nan) | ((bits | 0x400000) & is_nan);
 }
@@ -180,10 +180,10 @@ TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) 
 
 // ---- memory
 
-/// Reads `width` elements of T, of any alignment.
+/// Loads `width` elements of T, with any alignment.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
   if constexpr (std::is_same_v<T, bool>) {
-    // Any non-zero byte is true, so the bytes are read as numbers.
+    // Loaded as integers, since any non-zero byte is true.
     const auto bytes = load(reinterpret_cast<const std::uint8_t*>(from));
     return simd::to_mask<std::int32_t>(bytes.part[0] != xsimd::batch<std::int32_t>(0));
   } else if constexpr (std::is_same_v<T, bf16>) {
@@ -194,7 +194,7 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
   } else if constexpr (sizeof(T) < 4) {
     simd::native<T, width> narrow;
     std::memcpy(&narrow, from, sizeof narrow);
-    // In two steps: g++ 12 widens byte by byte in one.
+    // Widened in two steps, since g++ 12 widens 8 to 32 bits element by element.
     const auto middle = __builtin_convertvector(narrow, simd::native<std::int16_t, width>);
     return {{simd::to_batch<std::int32_t>(__builtin_convertvector(middle, simd::native<std::int32_t, width>))}};
   } else if constexpr (Lanes<T>::parts == 1) {
@@ -204,7 +204,7 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
   }
 }
 
-/// Writes `width` elements of T.
+/// Stores `width` elements of T, with any alignment.
 template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, bool>) {
     using Batch = xsimd::batch<std::int32_t>;
@@ -227,8 +227,8 @@ template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
   }
 }
 
-/// As `store`, past the caches: for results that nobody reads soon. `to` is aligned to what `width` elements take, and
-/// finish_stores() comes before others may read. Writes as `store` does where the processor has no such stores.
+/// store() with non-temporal stores, for results that are not read soon. `to` must be aligned to `width` elements; call
+/// finish_stores() before other threads read. Without such instructions, the same as store().
 template <class T> TESSERA_INLINE void store_past_caches(T* to, const Lanes<lane_t<T>>& x) {
 #if defined(__SSE2__)
   if constexpr (sizeof(T) >= 4) {
@@ -254,7 +254,7 @@ inline void finish_stores() {
 #endif
 }
 
-/// Copies the `count` <= width elements of a row's end to a whole register's worth, zeros after them.
+/// Copies `count` <= width elements and pads them with zeros to `width` elements.
 template <class T> TESSERA_INLINE void pad_copy(T* to, const T* from, int count) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
@@ -266,14 +266,14 @@ template <class T> TESSERA_INLINE void pad_copy(T* to, const T* from, int count)
   for (int i = 0; i < width; ++i) to[i] = i < count ? from[i] : T{};
 }
 
-/// Writes the first `count` lanes.
+/// Stores the first `count` lanes.
 template <class T> TESSERA_INLINE void store_partial(T* to, const Lanes<lane_t<T>>& x, int count) {
   alignas(64) T padded[width];
   store(padded, x);
   for (int i = 0; i < count; ++i) to[i] = padded[i];
 }
 
-/// Writes every `stride`-th element.
+/// Stores lane i at to[i * stride].
 template <class T> TESSERA_INLINE void store_strided(T* to, const Lanes<lane_t<T>>& x, std::int64_t stride) {
   alignas(64) T scattered[width];
   store(scattered, x);
@@ -324,7 +324,7 @@ template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<Fro
   }
 }
 
-/// Brings lanes that hold elements of the narrow integer type T back into its range, modulo 2^bits; rounds to bf16.
+/// Reduces lanes to the range of T: narrow integers modulo 2^bits; for bf16, rounds to bf16.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, lane_t<T>>) {
     return x;
@@ -338,7 +338,7 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& 
   }
 }
 
-/// start, start + 1, ...: exact while the values are, in T.
+/// start, start + 1, ..., exact as long as T represents the values exactly.
 template <class T> TESSERA_INLINE Lanes<T> iota(std::int64_t start) {
   if constexpr (std::is_floating_point_v<T>) {
     return convert<T>(iota<std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>(start));

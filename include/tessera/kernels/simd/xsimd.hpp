@@ -2,8 +2,8 @@
 #define TESSERA_KERNELS_SIMD_XSIMD_HPP
 #include <tessera/base/push_macros.hpp>
 
-// g++ 12 takes the undefined registers that its own intrinsics of AVX-512 start from for mistakes, wherever they are
-// inlined into. Of what is inlined, the state of warnings where it stands counts.
+// g++ 12 warns where it inlines its own AVX-512 intrinsics, which start from undefined registers on purpose. For
+// inlined code, the warning settings at its definition apply, so that this pragma suffices.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"

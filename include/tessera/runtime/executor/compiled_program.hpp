@@ -19,30 +19,30 @@ class PreparedGraph;
 class PreparedStep;
 struct StepContext;
 
-/// Makes the step of a unit; graphs are those of the program.
+/// Prepares the step of a unit. `graphs` are all graphs of the program: a repeat runs one as its body.
 using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
                                                       const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
 
-/// Steps as code: how to make the step of each UnitKind, and the reduction of partial values.
+/// The code that a program needs to run: a factory for each UnitKind, and the reduction of partial values.
 struct StepCode {
   std::array<StepFactory, unit_kinds> factories{};
   kernels::ReduceFunction reduce = nullptr;
 };
 }  // namespace runtime
 
-/// What is known of a program at compile time: its graphs, its units, its compiled kernels, and factories for the kinds
-/// of step that it uses. No code is generated for other kinds of step.
+/// The result of tracing a program at compile time. `steps` has factories only for the kinds of step that the program
+/// uses, so that the code of no other kind is instantiated.
 struct CompiledProgram {
   ProgramView program;
-  const UnitsView* units = nullptr;  ///< one for each graph
+  const UnitsView* units = nullptr;  ///< by graph
   const Fused* kernels = nullptr;
   const FusedKernel* code = nullptr;
-  const runtime::StepCode* steps = nullptr;  ///< for the element types of the program
+  const runtime::StepCode* steps = nullptr;  ///< instantiated for the program's element types
 };
 
-/// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
+/// One leaf of a program's arguments or results: a tensor, the tensors of all layers of a Stack, or a host scalar.
 struct Leaf {
-  std::vector<StoragePtr> layers;  ///< one of a plain tensor
+  std::vector<StoragePtr> layers;  ///< one per layer of a Stack; a single element for a plain tensor
   HostNumber number{};
   bool is_number = false;
   bool stacked = false;

@@ -25,7 +25,8 @@ namespace tessera {
 
 namespace runtime {
 
-/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times, once at a time.
+/// A program that is planned and prepared for given shapes, shardings and mesh. It can run repeatedly, but only one
+/// call at a time: calls share its frames.
 class Executable {
  public:
   TESSERA_PLANNING Executable(const CompiledProgram& compiled, Plan plan)
@@ -51,7 +52,7 @@ class Executable {
 
   const Plan& plan() const { return plan_; }
   const CompiledProgram& compiled() const { return compiled_; }
-  /// What it runs in.
+  /// Bytes of intermediates and scratch memory during a run.
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
   /// Approximate bytes of the plan and of the prepared steps.
   std::int64_t bytes() const {
@@ -59,26 +60,26 @@ class Executable {
     for (const auto& graph : graphs_) sum += graph->bytes();
     return sum;
   }
-  /// Calls f(layout, steps of the plan, bytes that they move between devices) for each step of each graph.
+  /// Calls f(layout, RanSteps, bytes moved between devices) for each prepared step of each graph.
   template <class F> void for_each_step(const F& f) const {
     for (const auto& graph : graphs_) graph->for_each_step(f);
   }
-  /// Layers of result k; 0 where it is no tensor of a Stack.
+  /// Layers of result k if it is a parameter of a Stack; otherwise 0.
   std::size_t result_layers(std::size_t k) const {
     const int v = k < plan_.main().outputs.size() ? plan_.main().outputs[k] : -1;
     return v < 0 || !value(v).stacked ? 0 : static_cast<std::size_t>(value(v).shape[0]);
   }
-  /// Result k where it is a number that was known when the program was planned, as Dims are.
+  /// The value of result k if it is a host scalar that planning determines, such as a Dim.
   HostNumber result_number(std::size_t k) const {
     const int node = compiled_.program.main().outputs[k];
     return plan_.main().outputs[k] < 0 ? plan_.main().numbers[static_cast<std::size_t>(node)] : HostNumber();
   }
-  /// Whether the last run began to write a result over an argument that was given up: if it threw, what is there is
-  /// neither the argument nor the result.
+  /// Whether the last run wrote a result into a donated argument's memory. If that run threw, the memory may hold
+  /// a mixture of the argument and the result.
   bool overwrote() const { return overwrote_; }
   void begin_call() { overwrote_ = false; }
 
-  /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
+  /// Errors: `policy`, before any step runs, when the program would exceed the limit of a CommunicationScope.
   std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
@@ -102,9 +103,10 @@ class Executable {
     return results;
   }
 
-  /// Whether no argument has layers, and the one result is a tensor that a step makes.
+  /// Whether run_plain() applies: no argument is stacked over layers, and the single result is a tensor that a step
+  /// computes (not an argument, a view or a host scalar).
   bool is_plain() const { return plain_; }
-  /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
+  /// run() for a program with is_plain(), which allocates only the result. `tensors` and `numbers` are by argument.
   StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     Frame& frame = frames_[0];
@@ -124,15 +126,15 @@ class Executable {
   Plan plan_;
   std::vector<std::unique_ptr<PreparedGraph>> graphs_;
   std::vector<Frame> frames_;
-  Growable<Growable<std::uint8_t>> host_;  // which nodes of each graph are host scalars
-  /// An argument's tensor of one layer, and its shards in the frame.
+  Growable<Growable<std::uint8_t>> host_;  // by graph and node: whether the node is a host scalar
+  /// The tensor of one layer of an argument, and the range of its shards in Frame::pointers.
   struct BoundArgument {
     std::size_t argument, layer;
     int first, shards;
   };
   std::vector<BoundArgument> bound_arguments_;
-  std::vector<TensorLayoutPtr> results_;  // by result; null where no tensor is made
-  bool numbers_change_ = false;           // from call to call
+  std::vector<TensorLayoutPtr> results_;  // by result; null if it is an argument or a host scalar
+  bool numbers_change_ = false;           // host scalars depend on arguments, so every call evaluates them
   bool numbers_known_ = false;
   bool has_views_ = false;
   bool plain_ = false;
@@ -201,7 +203,7 @@ class Executable {
                  [&](const CollectiveInfo&) { forbid_implicit_reshards(plan_, compiled_.program); });
   }
 
-  /// Makes the steps of a graph as the plan has them scheduled.
+  /// Prepares the steps of graph `g` in the order of its plan; two steps that the plan fuses become one.
   TESSERA_PLANNING void prepare(int g) {
     PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];
     const FrameLayout& layout = made.layout();
@@ -244,7 +246,7 @@ class Executable {
 
   const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
 
-  /// Whether a step will write it over an argument.
+  /// Sets the memory of result k. Returns whether it is the memory of a donated argument.
   bool bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
     const GraphView& graph = compiled_.program.main();
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
@@ -282,7 +284,7 @@ class Executable {
     return overwrites;
   }
 
-  /// Copies what no step wrote straight into its result: views, and values that are results twice.
+  /// Copies result k if no step wrote it into its own memory: a view, or a value that is also an earlier result.
   void finish_result(Leaf& result, int k, const Frame& frame) const {
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
     if (v < 0 || value(v).role == ValueRole::argument) return;

@@ -23,17 +23,17 @@
 
 namespace tessera::runtime {
 
-/// The shards of one value of a plan in memory. Shards are numbered by layer, then as the grid numbers them;
-/// the box of one layer's shard has extent 1 along dim 0.
+/// The shards of one value of a plan in memory. Shard `s` of layer `l` has index `l * grid.count() + s`; for a value
+/// stacked over layers, the box of a shard covers one layer: it has extent 1 along dim 0.
 struct ValueLayout {
   ShardGrid grid;
   int layers = 1;
-  int first = 0;             ///< of its pointers in a frame
-  std::int64_t element = 4;  ///< bytes
+  int first = 0;             ///< index in Frame::pointers of the first shard
+  std::int64_t element = 4;  ///< bytes of one element
   std::vector<Box> boxes;
   std::vector<kernels::Strides> strides;  ///< in elements
-  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; of a view, from the root's shard
-  std::vector<std::int32_t> root_shard;   ///< of a view: the shard of its root
+  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; for a view, from shard root_shard
+  std::vector<std::int32_t> root_shard;   ///< for a view: the shard of the viewed value with the same memory
 
   int shards() const { return static_cast<int>(boxes.size()); }
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
@@ -44,9 +44,9 @@ struct Frame {
   std::vector<char*> pointers;
   Growable<HostNumber> numbers;  ///< by node
   char* arena = nullptr;
-  char* scratch = nullptr;  ///< of the running step alone
-  Frame* frames = nullptr;  ///< of all graphs of the program
-  int layer = -1;           ///< that the body of a repeat runs for
+  char* scratch = nullptr;  ///< temporary memory, which the next step overwrites
+  Frame* frames = nullptr;  ///< the frames of all graphs of the program, by graph
+  int layer = -1;           ///< the current layer in the body of a repeat; -1 elsewhere
   StepObserver* observer = nullptr;
 
   template <class T = char> T* at(const ValueLayout& layout, int shard) const {
@@ -66,9 +66,8 @@ class FrameLayout {
   const PlanValue& value(int v) const { return plan_.values[static_cast<std::size_t>(v)]; }
   const GraphPlan& plan() const { return plan_; }
   const Mesh& mesh() const { return mesh_; }
-  /// Whether the part of a value at a place holds anything; there is no memory for it otherwise.
+  /// Whether the device at these coordinates has a part of a partial value; without one, no memory is allocated.
   bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
-  /// The devices that hold a shard of a value.
   Holders holders(int v, int shard) const {
     const ShardGrid& grid = values_[static_cast<std::size_t>(v)].grid;
     return {mesh_, value(v).sharding.used_axes(), grid.coordinates(shard % grid.count())};
@@ -86,7 +85,7 @@ class FrameLayout {
             frame.arena + value.offset + values_[v].offsets[static_cast<std::size_t>(s)];
     }
   }
-  /// Points views at their roots, once those are in place.
+  /// Points each view into the memory of the value that it views, whose pointers must be set already.
   void place_views(Frame& frame) const {
     for (std::size_t v = 0; v < values_.size(); ++v) {
       const PlanValue& value = plan_.values[v];
@@ -160,7 +159,8 @@ class FrameLayout {
   }
 
  public:
-  /// Extents of the factors of a rearrange in one shard of its operand, which is split by `sharding` into such boxes.
+  /// Extents that the factors of a rearrange have inside the shard `operand` of its operand, sharded by `sharding`.
+  /// Example: dim (h d) with h = 8, d = 64, sharded by an axis of size 4, has the factors h = 2, d = 64 in each shard.
   TESSERA_PLANNING Shape local_factors(const GraphView& graph, int node, const Sharding& sharding,
                                        const Box& operand) const {
     const ShapeContext context{graph, node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
@@ -174,7 +174,8 @@ class FrameLayout {
         const auto d = static_cast<std::size_t>(dim);
         factors[static_cast<std::size_t>(p)] = operand.end[d] - operand.begin[d];
       }
-      // Axes of a merged dim split the major factor until it is whole, then the next one, and never unevenly.
+      // Mesh axes split the major factor of a merged dim first, and the next factor once the major has extent 1.
+      // Each axis divides a factor evenly.
       std::size_t next = 0;
       for (int q = p; q < end && end > p + 1; ++q) {
         std::int64_t& left = factors[static_cast<std::size_t>(q)];
@@ -184,7 +185,7 @@ class FrameLayout {
     }
     return factors;
   }
-  /// Strides of the factors, given those of the operand's dims.
+  /// Strides of the factors, from the strides `from` of the operand's dims.
   static kernels::Strides factor_strides(const Factors& f, const Shape& factors, const kernels::Strides& from) {
     kernels::Strides strides(static_cast<std::size_t>(f.count), 0);
     for (int p = f.count - 1; p >= 0; --p) {
@@ -204,7 +205,7 @@ class FrameLayout {
     kernels::Strides out(graph[node].rank, 0);
     if (volume(factors) == 0) return out;
     for (int d = 0; d < graph[node].rank; ++d) {
-      // Merged factors walk as one when each major steps over its minors.
+      // Factors merge into one strided dim if each stride is the next factor's stride times its extent.
       std::int64_t expected = -1;
       for (int p = f.count - 1; p >= 0; --p) {
         if (f.out_dim[p] != d) continue;
@@ -221,7 +222,7 @@ class FrameLayout {
   }
 };
 
-/// Writes a host scalar as a tensor of rank 0.
+/// Writes a host scalar as a rank-0 tensor.
 inline void write_number(DType dtype, void* to, const HostNumber& number) {
   dispatch(
       dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});

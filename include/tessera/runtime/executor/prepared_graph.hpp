@@ -12,7 +12,7 @@
 
 namespace tessera::runtime {
 
-/// The steps of one graph, made ready to run on its frames.
+/// The prepared steps of one graph, which run on its frames.
 class PreparedGraph {
  public:
   PreparedGraph(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh)
@@ -20,13 +20,13 @@ class PreparedGraph {
 
   const GraphView& graph() const { return graph_; }
   const FrameLayout& layout() const { return layout_; }
-  /// `ran`: the steps of the plan that it carries out; `epilogue`: what it has of the second.
+  /// `ran`: the steps of the plan that `step` executes; `epilogue`: the second of them, which `step` calls.
   void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran, std::unique_ptr<PreparedStep> epilogue = nullptr) {
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
     if (epilogue != nullptr) epilogues_.push_back(std::move(epilogue));
   }
-  /// Of the step that needs most, bodies of repeats included.
+  /// The largest scratch_bytes() of a step: steps run one after another and share the scratch memory.
   std::int64_t scratch_bytes() const {
     std::int64_t most = 0;
     for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
@@ -43,7 +43,7 @@ class PreparedGraph {
       for (const auto& step : *list) sum += step->table_bytes();
     return sum;
   }
-  /// Calls f(layout, steps of the plan, bytes that they move between devices).
+  /// Calls f(layout, RanSteps, bytes moved between devices) for each prepared step.
   template <class F> void for_each_step(F&& f) const {
     for (std::size_t s = 0; s < steps_.size(); ++s) f(layout_, ran_[s], steps_[s]->moved_bytes());
   }
@@ -58,7 +58,7 @@ class PreparedGraph {
   std::vector<std::unique_ptr<PreparedStep>> steps_, epilogues_;
   std::vector<RanSteps> ran_;
 
-  // Of a value, a shard of it and a step, with the small blocks that they own.
+  // Estimates for one value, one of its shards, and one step, including their heap allocations.
   static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
   static constexpr std::int64_t shard_bytes = sizeof(Box) + sizeof(kernels::Strides) + 32;
   static constexpr std::int64_t step_bytes = sizeof(PlanStep) + 2048;

@@ -11,35 +11,36 @@
 
 namespace tessera::runtime {
 
-/// A step that runs fused with the one before it, on each box of what that makes while the box is in the cache.
+/// A step that is fused into the step before it: it runs on each box of that step's result while the box is in the
+/// cache. Example: the bias and gelu after a matmul.
 class Epilogue {
  public:
   virtual ~Epilogue() = default;
-  /// The box [begin, begin + extent) of the shard at a place of the work grid.
+  /// Runs on the box [begin, begin + extent) of the result's shard at `place` of the work grid.
   virtual void run_box(Frame& frame, int place, const Shape& begin, const Shape& extent) const = 0;
 };
 
-/// One step of a plan, made ready: it runs any number of times on frames of its graph.
+/// One step of a plan with its addresses, strides and tables computed; it can run repeatedly on frames of its graph.
 class PreparedStep {
  public:
   virtual ~PreparedStep() = default;
   virtual void run(Frame& frame) const = 0;
-  /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
+  /// Bytes of Frame::scratch that run() uses. Valid once all graphs of the program are prepared.
   virtual std::int64_t scratch_bytes() const { return 0; }
-  /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
+  /// Bytes of the step's tables, which have an entry for each place or piece.
   virtual std::int64_t table_bytes() const { return 0; }
-  /// Bytes that a run moves between devices, as CommunicationScope::moved_bytes counts them.
+  /// Bytes that one run moves between devices, as CommunicationScope::moved_bytes counts them.
   virtual std::int64_t moved_bytes() const { return 0; }
 };
 
-/// What a step is made from.
+/// The input from which a PreparedStep is constructed.
 struct StepContext {
   const FrameLayout& layout;
   const GraphView& graph;
   const UnitsView& units;
   const PlanStep& step;
-  const PlanStep* next = nullptr;  ///< the step that runs fused with it, as step.fusion says; null: none
-  /// That step, where it computes. It lives as long as what is made.
+  const PlanStep* next = nullptr;  ///< the following step, if step.fusion fuses it into this step; otherwise null
+  /// `next`, prepared, if it is a compute step; outlives the constructed step.
   const Epilogue* epilogue = nullptr;
 };
 

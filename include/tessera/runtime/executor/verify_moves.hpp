@@ -14,16 +14,15 @@ namespace tessera {
 
 namespace detail {
 
-/// Whether every device has as much of a value as every other.
+/// Whether all shards of a value have the same size.
 inline bool is_even(const PlanValue& value, const Mesh& mesh) {
   for (int d = 0; d < value.sharding.rank; ++d)
     if (value.shape[static_cast<std::size_t>(d)] % shard_count(value.sharding, mesh, d) != 0) return false;
   return value.parts.entries.empty();
 }
 
-/// Whether the pieces of each dim are parts of those that fewer of its axes make. Of 12 rows an axis of size 4 makes
-/// pieces of 3, and two of them pieces of 1: device (1, 3) holds rows 3 to 5, or row 7. To exchange rows along the
-/// second axis then crosses the first as well, which plans do not count.
+/// Whether sharding a dim by one more axis only subdivides its shards. Counterexample: 12 rows sharded by {x} = 4 give
+/// device (1, 3) rows 3 to 5, by {x,y} = 4 x 4 row 7: a gather along y moves rows along x too, which plans don't count.
 inline bool is_nested(const PlanValue& value, const Mesh& mesh) {
   for (int d = 0; d < value.sharding.rank; ++d)
     if (value.sharding.dims[d].size() > 1 &&
@@ -32,7 +31,7 @@ inline bool is_nested(const PlanValue& value, const Mesh& mesh) {
   return true;
 }
 
-/// Whether each device sends exactly what a ring does: one collective, between even shards.
+/// Whether the bytes moved equal those of a ring algorithm: true of one collective between evenly sharded values.
 inline bool is_ring(const runtime::FrameLayout& layout, const PlanStep& step) {
   if (step.kind != StepKind::reshard || step.collectives.size() != 1) return false;
   const Collective kind = step.collectives[0].kind;
@@ -42,10 +41,9 @@ inline bool is_ring(const runtime::FrameLayout& layout, const PlanStep& step) {
 
 }  // namespace detail
 
-/// Holds each step of a prepared program to its plan: the bytes that its moves take from device to device, which are
-/// found from the shards alone, are at most what its collectives send on a ring where pieces are nested, and as many
-/// where shards are even and the collective is one.
-/// Errors: `graph_invalid`, which is always a defect of the library, or of a plan that somebody changed.
+/// Compares the bytes that each prepared step moves between devices, computed from shard boxes alone, with its planned
+/// collectives: at most their ring traffic where shards are nested; equal to it for one collective of even shards.
+/// Errors: `graph_invalid`, which means a defect of the library, or a plan that was modified.
 inline void verify_moves(const runtime::Executable& executable) {
   executable.for_each_step([](const runtime::FrameLayout& layout, const runtime::RanSteps& ran, std::int64_t moved) {
     const std::int64_t devices = layout.mesh().size();
@@ -60,7 +58,7 @@ inline void verify_moves(const runtime::Executable& executable) {
         for (const std::int32_t v : *values)
           nested = nested && (v < 0 || detail::is_nested(layout.value(v), layout.mesh()));
     }
-    // What a device sends is rounded up.
+    // A collective's wire_bytes is per device and rounded up, so the sum may exceed `moved` by less than 1 B a device.
     if ((moved <= planned || !nested) && (!exact || planned - moved < devices)) return;
     const PlanStep& step = layout.plan().steps[static_cast<std::size_t>(ran.first)];
     fail(errc::graph_invalid, "[verify_moves] bytes between devices: step ", ran.first, " moves ", moved,

@@ -11,8 +11,8 @@
 
 namespace tessera::runtime {
 
-/// The places where the work of a step happens: one for each combination of coordinates along the mesh axes that its
-/// values use. Devices that differ in other axes hold the same shards, and their work is done once.
+/// The places of a step: one for each combination of coordinates along the mesh axes that its values are sharded over.
+/// Devices that differ only along the remaining axes are replicas: their work is done once.
 class WorkGrid {
  public:
   WorkGrid(const FrameLayout& layout, const PlanStep& step) {
@@ -23,7 +23,8 @@ class WorkGrid {
   int count() const { return grid_.count(); }
   Coordinates coordinates(int place) const { return grid_.coordinates(place); }
   int index_of(const Coordinates& at) const { return grid_.index_of(at); }
-  /// Whether this place is the one that stores a value that uses fewer axes: the first of those that make it.
+  /// Whether the place at `at` writes a value with this sharding. Places that differ only along axes that the value is
+  /// not sharded over compute equal values; the first of them writes.
   bool stores(const Coordinates& at, const Sharding& sharding) const {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
       if ((axes_ >> axis & 1) != 0 && !sharding.uses(static_cast<int>(axis)) && at[axis] != 0) return false;

@@ -20,10 +20,10 @@
 
 namespace tessera {
 
-/// Bytes held by buffers, process-wide. Blocks are counted at the size that was taken from the system.
+/// Bytes held by buffers in this process. Blocks are counted at their size class, not at the requested size.
 struct MemoryUse {
   std::int64_t in_use = 0;  ///< in live buffers
-  std::int64_t peak = 0;    ///< most ever in use since the start or reset_peak()
+  std::int64_t peak = 0;    ///< largest in_use since the start or the last reset_memory_peak()
   std::int64_t cached = 0;  ///< in freed blocks kept for reuse
 };
 
@@ -32,7 +32,8 @@ namespace runtime {
 inline constexpr std::int64_t block_alignment = 64;
 inline constexpr std::int64_t huge_page = std::int64_t{2} << 20;
 
-/// Sizes of blocks: four a doubling, so that at most a fifth of a block is unused and freed blocks find new owners.
+/// Block sizes: four per power of two (..., 512, 640, 768, 896, 1024, ...), so that at most a fifth of a block is
+/// unused and a freed block fits requests of similar size.
 struct SizeClass {
   static constexpr int count = 164;
   static constexpr std::int64_t largest = std::int64_t{7} << 44;
@@ -50,8 +51,8 @@ struct SizeClass {
   }
 };
 
-/// Keeps freed blocks for reuse: a block fresh from the system costs a page fault every page, five times a copy.
-/// What is kept never makes the process larger than it was at the peak of bytes in use.
+/// Caches freed blocks: a new block from the system costs a page fault per page, five times as much as copying it.
+/// Bytes in use and cached together never exceed the peak of bytes in use.
 class BlockPool {
  public:
   // Never destroyed: buffers in static variables may outlive any static pool.
@@ -84,7 +85,7 @@ class BlockPool {
       trim();
       fresh = from_system(size);
     }
-    // A request that fails does not count towards the peak.
+    // Counted only now: a failed allocation must not raise the peak.
     if (fresh) {
       const std::lock_guard lock(mutex_);
       count(size);
@@ -146,14 +147,14 @@ class BlockPool {
   std::array<Freed*, SizeClass::count> free_{};
   MemoryUse use_;
   std::int64_t limit_ = INT64_MAX;
-  std::int64_t high_water_ = 0;  // of bytes in use, since the last trim
+  std::int64_t high_water_ = 0;  // largest in_use since the last trim
 
   void count(std::int64_t taken) {
     use_.in_use += taken;
     use_.peak = std::max(use_.peak, use_.in_use);
     high_water_ = std::max(high_water_, use_.in_use);
   }
-  /// Bytes that may be kept, with `more` in use.
+  /// Bytes that may be cached once `more` bytes are in use.
   std::int64_t allowance(std::int64_t more = 0) const { return std::min(limit_, high_water_ - use_.in_use - more); }
 
   // Unlinks blocks, the largest first, until at most `keep` bytes are cached. They are freed outside the lock.
@@ -179,7 +180,7 @@ class BlockPool {
   static void* from_system(std::int64_t size) noexcept {
     void* memory = ::operator new(static_cast<std::size_t>(size), alignment_of(size), std::nothrow);
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    // Advice only: where huge pages are off it fails, and nothing is lost.
+    // The result is ignored: where huge pages are disabled, the call fails and the block has normal pages.
     if (memory && size >= huge_page) (void)::madvise(memory, static_cast<std::size_t>(size), MADV_HUGEPAGE);
 #endif
     return memory;
@@ -194,7 +195,7 @@ class BlockPool {
   }
 };
 
-/// Memory of one owner: 64-byte aligned, from 2 MiB on aligned to huge pages. The contents start undefined.
+/// Uninitialised memory with a single owner: aligned to 64 bytes, from 2 MiB on to huge pages.
 /// Errors: errc::capacity when the size is negative or the system has no such block.
 class Block {
  public:
@@ -223,7 +224,7 @@ class Block {
 
 }  // namespace runtime
 
-/// A block that is shared: of a tensor's shards, of a program's intermediates.
+/// A reference-counted block.
 /// Buffers are immutable once shared; whoever holds the only reference (`unique()`) may write.
 /// Errors: errc::capacity when the size is negative or the system has no such block.
 class Buffer final : public RefCounted {
@@ -248,13 +249,13 @@ using BufferPtr = IntrusivePtr<Buffer>;
 
 inline MemoryUse memory_use() { return runtime::BlockPool::instance().use(); }
 
-/// Starts a new measurement of MemoryUse::peak at what the process holds now.
+/// Sets MemoryUse::peak to the bytes in use now, as torch.cuda.reset_peak_memory_stats.
 inline void reset_memory_peak() { runtime::BlockPool::instance().reset_peak(); }
 
 /// Returns cached free blocks to the system until at most `keep` bytes are cached.
 inline void trim_memory(std::int64_t keep = 0) { runtime::BlockPool::instance().trim(keep); }
 
-/// Bounds the bytes of freed blocks that are kept for reuse. Without it they are bounded by the peak of bytes in use.
+/// Bounds the bytes of freed blocks that are cached, in addition to the bound by the peak of bytes in use.
 inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::instance().set_limit(bytes); }
 
 }  // namespace tessera

@@ -10,8 +10,8 @@
 
 namespace tessera::runtime {
 
-/// Bytes of results from which on they are written past the caches: a line that a plain store does not find near is
-/// read first, which costs more than reading the result back later: docs/decisions/0007.
+/// Results of at least this many bytes are written with non-temporal stores: a plain store first reads the cache line
+/// from memory, which costs more than reading the result from memory later: docs/decisions/0007.
 inline std::int64_t past_caches_from() {
   constexpr std::int64_t most = std::int64_t{32} << 20;
   return std::min(most, 3 * kernels::detail::second_level_cache() * parallelism());

@@ -11,8 +11,8 @@
 
 namespace tessera::runtime {
 
-/// The memory in which a program has its intermediates while it runs. All programs share one block, as large as the
-/// largest of them needed; a program that runs while another has it takes a block of its own from the pool.
+/// The memory of a running program's intermediates. One block, as large as the largest program so far needed, is reused
+/// by all programs; a program that starts while the block is in use gets another from the pool.
 class RunMemory {
  public:
   explicit RunMemory(std::int64_t bytes) {
@@ -34,10 +34,10 @@ class RunMemory {
     destroy(kept().exchange(block_, std::memory_order_acq_rel));
   }
 
-  /// Never null, though there is nothing to write where no bytes were wanted.
+  /// Not null even for 0 bytes.
   char* data() const noexcept { return block_ == nullptr ? nothing : block_->as<char>(); }
 
-  /// Gives the block that waits for the next program back to the pool.
+  /// Returns the block that is kept for the next program to the pool.
   static void release() noexcept { destroy(kept().exchange(nullptr, std::memory_order_acq_rel)); }
 
  private:

@@ -10,11 +10,11 @@
 
 namespace tessera {
 
-/// What a tensor holds: its layout, and one block of memory for each distinct shard, however many devices hold it.
-/// Immutable while it is shared: whoever holds the only reference (`unique()`) may write. Its memory is its own.
+/// The elements of a tensor. Each distinct shard is stored once, even if several devices hold replicas of it.
+/// Immutable while it is shared: only the owner of the sole reference (`unique()`) may write.
 class TensorStorage final : public RefCounted {
  public:
-  /// Shards with memory of their own, uninitialised, in one block.
+  /// Allocates all shards in one uninitialised block.
   explicit TensorStorage(TensorLayoutPtr layout) : layout_(std::move(layout)), block_(layout_->bytes()) {}
   TensorStorage(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
       : TensorStorage(TensorLayout::of(mesh, dtype, shape, sharding)) {}

@@ -7,10 +7,10 @@
 
 namespace tessera::runtime {
 
-/// Most distinct shards of one tensor, and most places of one step: what is known of each takes up to a kilobyte.
+/// Limit of distinct shards of a tensor and of places of a step: the tables for each take up to a kilobyte.
 inline constexpr int most_shards = 1 << 20;
 
-/// The distinct shards of a tensor that is stored, not only planned with. Errors: `capacity` for more than most_shards.
+/// The distinct shards of a tensor in memory (planning alone has no limit). Errors: `capacity` above most_shards.
 inline ShardGrid stored_grid(const Mesh& mesh, const Sharding& sharding) {
   const ShardGrid grid(mesh, sharding);
   if (grid.count() > most_shards)

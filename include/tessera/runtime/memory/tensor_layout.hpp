@@ -19,14 +19,14 @@
 
 namespace tessera {
 
-/// One shard in memory: row-major, of the box that ShardGrid and shard_box give it.
+/// One shard in memory, contiguous and row-major.
 struct StoredShard {
   std::int64_t offset = 0;  ///< in bytes, in the storage's block
   Box box;
 };
 
-/// All that is known of a tensor but its elements. Tensors alike share one: equal ids mean equal layouts (but not the
-/// other way round), so that a program knows by a word what it was called with before.
+/// Mesh, element type, shape, sharding and shards of a tensor. Equal tensors usually share one TensorLayout. Equal ids
+/// mean equal layouts (not conversely), so that a cached call compares ids instead of shapes and shardings.
 class TensorLayout final : public RefCounted {
  public:
   TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
@@ -42,7 +42,7 @@ class TensorLayout final : public RefCounted {
     }
   }
 
-  /// The layout that tensors of this shape and sharding share, if it was used recently; otherwise a new one.
+  /// The shared layout of such tensors if it was used recently; otherwise a new layout.
   static IntrusivePtr<TensorLayout> of(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding) {
     std::uint64_t hash = hash_mix(hash_mix(mesh.hash(), sharding.hash()), static_cast<std::uint64_t>(dtype));
     for (std::int64_t extent : shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
@@ -53,24 +53,24 @@ class TensorLayout final : public RefCounted {
       if (slot && slot->is(mesh, dtype, shape, sharding)) return slot;
     }
     IntrusivePtr<TensorLayout> made(new TensorLayout(mesh, dtype, shape, sharding));
-    IntrusivePtr<TensorLayout> last = made;  // what it replaces is destroyed outside of the lock
+    IntrusivePtr<TensorLayout> last = made;  // declared before the lock, so that the replaced layout dies after it
     const std::lock_guard lock(recent.mutex);
     std::swap(slot, last);
     return made;
   }
 
-  /// Never given to another layout, and never 0.
+  /// Unique in the process and never reused; not 0.
   std::uint64_t id() const { return id_; }
   const Mesh& mesh() const { return mesh_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
-  /// As it was written.
+  /// The sharding as the user wrote it.
   const Sharding& sharding() const { return sharding_; }
-  /// What it means, as `canonical` has it.
+  /// The canonical form of the sharding: equal for any two shardings that mean the same.
   const Sharding& placement() const { return placement_; }
   int shard_count() const { return static_cast<int>(shards_.size()); }
   const StoredShard& shard(int s) const { return shards_[static_cast<std::size_t>(s)]; }
-  /// Of all shards.
+  /// Bytes of all shards together.
   std::int64_t bytes() const { return bytes_; }
 
  private:

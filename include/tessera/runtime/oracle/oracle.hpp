@@ -17,24 +17,24 @@
 
 namespace tessera {
 
-/// One element that differs.
+/// One element that differs between the mesh and one device.
 struct OracleElement {
-  Shape index;         ///< in the whole tensor
-  int device = -1;     ///< one that holds it; -1: a part of it is on several
-  double sharded = 0;  ///< of a partial value, all parts together
+  Shape index;         ///< in the global tensor
+  int device = -1;     ///< a device that holds the element; -1 for a partial value, whose parts are on several
+  double sharded = 0;  ///< the value on the mesh; of a partial value, the combined parts
   double one_device = 0;
-  double allowed = 0;  ///< how far apart rounding can take the two
+  double allowed = 0;  ///< the difference that rounding can cause
 };
 
 /// A value that differs between a program on its mesh and the same program on one device.
 struct OracleDifference {
   std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, sharding
-  std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
-  Source source{};    ///< the line that made it
-  std::int64_t count = 0, elements = 0;  ///< that differ, of all
+  std::string after;  ///< the collective after which it first differs, "all_reduce over data"; empty: the operation
+  Source source{};    ///< the source line of the operation
+  std::int64_t count = 0, elements = 0;  ///< elements that differ, and all elements
   OracleElement first, largest;
 
-  /// What is known of it, in a few lines.
+  /// A description of a few lines.
   std::string text() const;
 };
 
@@ -45,9 +45,11 @@ class Executable;
 
 namespace detail {
 
-/// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
+/// Collects the differences found in this thread. While a sink is alive, programs of its thread are compared as they
+/// run.
 struct OracleSink {
-  /// Runs a program and compares. Known only in units that use oracle mode, so that no other unit has its code.
+  /// Runs a program and compares it. A pointer, so that only translation units that use oracle mode instantiate its
+  /// code.
   using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
 
   bool throws = true;
@@ -59,7 +61,7 @@ struct OracleSink {
     static thread_local OracleSink* sink = nullptr;
     return sink;
   }
-  /// What compares programs of threads without a sink; null: nothing.
+  /// The comparison for threads without a sink, or null for none.
   static std::atomic<Run>& everywhere() {
     static std::atomic<Run> run{nullptr};
     return run;
@@ -72,7 +74,7 @@ struct OracleSink {
 
 inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
 
-/// Takes what a comparison found. Errors: `oracle`.
+/// Reports differences to the sink; without a sink, or if it throws, fails. Errors: `oracle`.
 inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
   OracleSink* const sink = OracleSink::innermost();
   if (sink != nullptr) sink->compared += compared;

@@ -15,7 +15,7 @@
 
 namespace tessera::runtime {
 
-/// What an elementwise operation makes of numbers.
+/// The result of an elementwise operation on scalars, in double.
 inline double apply_number(Op op, DType to, DType from, double a, double b, double c) {
   const OpRow& row = row_of(op);
   if (row.converts) {
@@ -26,15 +26,16 @@ inline double apply_number(Op op, DType to, DType from, double a, double b, doub
   return row.number(a, b, c);
 }
 
-/// Follows rounding through one fused unit: evaluates it in double on whole tensors, and with each number carries how
-/// far reductions in another order can move it. What no reduction enters is computed alike everywhere: 0.
+/// Rounding error analysis of one fused unit: evaluates it in double on global tensors and propagates, with each value,
+/// a bound of the difference that another order of reductions can cause. A value that depends on no reduction has bound
+/// 0.
 class OracleFused {
  public:
   struct Operand {
     const WholeValue* value = nullptr;
-    double slack = 0;                              ///< how far all elements may be off already
+    double slack = 0;                              ///< bound of the error that every element has already
     kernels::Strides strides;                      ///< by dim of the iteration space
-    const std::vector<double>* allowed = nullptr;  ///< how far each element may be off besides; null: not at all
+    const std::vector<double>* allowed = nullptr;  ///< additional error bound by element; null: 0
   };
 
   OracleFused(const Fused& fused, const Shape& space, std::vector<Operand> inputs, std::vector<double> uniforms)
@@ -44,7 +45,7 @@ class OracleFused {
       if (input.strides.empty()) input.strides.push_back(0);
   }
 
-  /// By output: how far each element may be off.
+  /// By output: the error bound of each element.
   std::vector<std::vector<double>> run(std::vector<Operand> outputs) {
     for (Operand& output : outputs)
       if (output.strides.empty()) output.strides.push_back(0);
@@ -134,7 +135,7 @@ class OracleFused {
     store_rows(extent);
   }
 
-  /// Evaluates what exists from pass `first` to `last` on: at the element, or once a row.
+  /// Evaluates the instructions of passes `first` to `last`: those per element, or those per row.
   void at_level(int first, int last, bool element) {
     for (int i = 0; i < fused_.instr_count; ++i) {
       const Instr& instr = fused_.instrs[i];

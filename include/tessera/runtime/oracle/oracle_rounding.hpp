@@ -8,14 +8,14 @@
 
 namespace tessera::runtime {
 
-/// The unit in the last place of what is near 1: results that are rounded differ by that much.
+/// The unit in the last place (ulp) of 1: the relative difference of two results that round differently.
 inline double rounding_of(DType dtype) {
   return dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f64 ? 0x1p-52 : 0;
 }
 
-/// How far apart two orders of a sum of n terms can be, in units of eps times the sum of the terms' sizes: n in the
-/// worst case, and past 64 terms, where roundings behave as if independent, 8 standard deviations of their random walk
-/// (Higham and Mary 2019). 2 are for what the sum is multiplied by and rounded to.
+/// Bound of the difference of a sum of n terms in two orders, in units of eps * sum(|term|): n in the worst case; for
+/// n > 64, 8 standard deviations of a random walk of independent roundings (Higham and Mary 2019). The 2 is for a
+/// factor of the sum and its final rounding.
 inline double order_factor(double n) { return std::min(n, 8 * std::sqrt(n)) + 2; }
 
 }  // namespace tessera::runtime

@@ -19,13 +19,13 @@
 
 namespace tessera::runtime {
 
-/// The values of a program on one device: of each graph, for each time it ran, by node.
+/// The values of a program on one device, by graph, visit (a repeat runs its body once per layer) and node.
 class OracleValues {
  public:
   explicit OracleValues(const Plan& plan) : plan_(plan), by_graph_(plan.graphs.size()) {}
 
   int graph_of(const FrameLayout& layout) const { return static_cast<int>(&layout.plan() - plan_.graphs.data()); }
-  /// A new run of a graph.
+  /// Begins a new visit of a graph.
   void enter(int graph, int nodes) { by_graph_[at(graph)].emplace_back(at(nodes)); }
   WholeValue* find(int graph, int visit, int node) {
     auto& visits = by_graph_[at(graph)];
@@ -39,7 +39,7 @@ class OracleValues {
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 };
 
-/// Calls f(v) for a value and all views of it, or for all arguments and theirs when v is -1.
+/// Calls f for value `v` and all its views; with v = -1, for all arguments and their views.
 template <class F> void for_each_view(const GraphPlan& plan, int v, F&& f) {
   std::vector<std::uint8_t> reached(plan.values.size(), 0);
   for (std::size_t i = 0; i < plan.values.size(); ++i) {
@@ -50,7 +50,7 @@ template <class F> void for_each_view(const GraphPlan& plan, int v, F&& f) {
   }
 }
 
-/// Keeps what a program makes on one device, where its steps run one after the other.
+/// Records every value of a program that runs on one device.
 class OracleRecorder final : public StepObserver {
  public:
   OracleRecorder(const CompiledProgram& compiled, OracleValues& values) : compiled_(compiled), values_(values) {}
@@ -80,14 +80,14 @@ class OracleRecorder final : public StepObserver {
   }
 };
 
-/// Compares what a program makes on its mesh with what it made on one device, and puts that in its place. What two
-/// fused steps pass on is nowhere to be compared: the second's result may be off by what both may do.
+/// Compares every value of a program on its mesh with that on one device, then overwrites it with the latter, so that
+/// differences don't propagate. Of two fused steps only the last result is stored; its tolerance includes both steps.
 class OracleComparer final : public StepObserver {
  public:
   std::vector<OracleDifference> differences;
   std::int64_t compared = 0, unknown = 0;
 
-  /// `before` sees each step first: a test spoils values there.
+  /// `before` is called before the comparison of each step; tests use it to corrupt values.
   OracleComparer(const CompiledProgram& compiled, const Plan& plan, OracleValues& values, StepObserver* before)
       : compiled_(compiled), plan_(plan), values_(values), before_(before), state_(plan.graphs.size()) {}
 
@@ -127,8 +127,8 @@ class OracleComparer final : public StepObserver {
  private:
   struct State {
     int visit = -1;
-    std::vector<Allowed> allowed;  // by node: of what the unit that makes it makes
-    std::vector<double> slack;     // by node: how far a partial value, which is left as it is, may be off
+    std::vector<Allowed> allowed;  // by node: the tolerance of the unit that computes it
+    std::vector<double> slack;     // by node: the error bound of a partial value, which is not overwritten
   };
   const CompiledProgram& compiled_;
   const Plan& plan_;
@@ -145,7 +145,7 @@ class OracleComparer final : public StepObserver {
     return found == nullptr || !found->known ? nullptr : found;
   }
 
-  /// What a step may make of a node: of a reshard, what the unit before it may.
+  /// The tolerance of a node after a step; after a reshard, that of the unit that computed the node.
   Allowed allowed_of(const FrameLayout& layout, const PlanStep& step, int node) {
     State& state = state_of(layout);
     if (step.kind == StepKind::compute) return state.allowed[static_cast<std::size_t>(node)];
@@ -305,7 +305,7 @@ class OracleComparer final : public StepObserver {
       gather_parts(layout, frame, v, sum, sizes);
       State& state = state_of(layout);
       double& slack = state.slack[static_cast<std::size_t>(value.node)];
-      if (step == nullptr) {  // a view has what its root may be off
+      if (step == nullptr) {  // a view has the error bound of the viewed value
         const int root = layout.value(value.view_of).node;
         slack = state.slack[static_cast<std::size_t>(root)];
         allowed.assign(sum.size(), slack);
@@ -368,7 +368,7 @@ class OracleComparer final : public StepObserver {
   }
 };
 
-/// The tensors of arguments on a mesh of one device.
+/// The arguments, copied to a mesh of one device.
 inline std::vector<Leaf> on_one_device(std::span<const Leaf> leaves, const Mesh& one) {
   std::vector<Leaf> made;
   for (const Leaf& leaf : leaves) {
@@ -393,12 +393,12 @@ inline std::vector<Leaf> on_one_device(std::span<const Leaf> leaves, const Mesh&
   return made;
 }
 
-/// What a run with an oracle found.
+/// The result of run_with_oracle().
 struct OracleRun {
   std::vector<Leaf> results;
   std::vector<OracleDifference> differences;
   std::int64_t compared = 0;
-  std::int64_t unknown = 0;  ///< values that one device has no counterpart of
+  std::int64_t unknown = 0;  ///< values that could not be compared: the run on one device has none for the node
 };
 
 /// Runs a program on one device, then on its mesh, and compares.

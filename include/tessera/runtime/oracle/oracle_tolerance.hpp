@@ -17,16 +17,16 @@
 
 namespace tessera::runtime {
 
-/// A tensor that a unit read or made, as it is on one device, and how far off its elements may be.
+/// An operand or result of a unit on one device, with bounds of the error of its elements on the mesh.
 struct OracleOperand {
   const WholeValue* value = nullptr;  ///< null: a host scalar, or unknown
-  double number = 0;                  ///< of a host scalar
+  double number = 0;                  ///< the value of a host scalar
   double slack = 0;
-  const std::vector<double>* allowed = nullptr;  ///< of each element by itself: of what a fused step passed on
+  const std::vector<double>* allowed = nullptr;  ///< error bound by element, if a fused step computed it; else null
 };
 
-/// How far rounding can take the results of a unit from those of one device, whose operands are the same but for their
-/// slack. Empty: not at all.
+/// By element of a unit's result: bound of its difference from the result on one device, given operands that differ by
+/// at most their slack. Empty: all 0.
 using Allowed = std::vector<double>;
 
 namespace detail {
@@ -34,7 +34,7 @@ namespace detail {
 inline std::vector<double> squares_over(const OracleOperand& operand, const std::int8_t* labels,
                                         const std::int64_t* extents, std::uint32_t kept, kernels::Strides& strides,
                                         int out_rank, const std::int8_t* out) {
-  // Norms by the labels that the result has; the others are summed, and count as often as they repeat.
+  // Norms by the labels in `kept`, over all others; a broadcast element counts as often as it repeats.
   Shape own = operand.value == nullptr ? Shape{} : operand.value->shape;
   std::int64_t step[32]{};
   std::int64_t count = 1;
@@ -71,8 +71,7 @@ inline std::vector<double> squares_over(const OracleOperand& operand, const std:
 
 }  // namespace detail
 
-/// Of a product: the sizes of the terms of one element add up to no more than the norms of its row and its column
-/// multiplied (Cauchy and Schwarz).
+/// Tolerance of an einsum. By Cauchy-Schwarz, sum(|term|) of an element is at most |row of a| * |column of b|.
 inline Allowed contraction_allowed(const Node& einsum, const OracleOperand& a, const OracleOperand& b,
                                    const OracleOperand* addend, const WholeValue& result) {
   const EinsumLabels labels = EinsumLabels::of(einsum);
@@ -109,7 +108,7 @@ inline Allowed contraction_allowed(const Node& einsum, const OracleOperand& a, c
   return allowed;
 }
 
-/// Of rows added into a table.
+/// Tolerance of index_add.
 inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& index, const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
   if (rows.value == nullptr || index.value == nullptr || result.shape.empty() || result.size() == 0) return allowed;
@@ -134,7 +133,7 @@ inline Allowed scatter_allowed(const OracleOperand& rows, const OracleOperand& i
   return allowed;
 }
 
-/// Of runs added back into a dim.
+/// Tolerance of a fold.
 inline Allowed fold_allowed(const Node& node, const OracleOperand& operand, std::int64_t stride, std::int64_t dilation,
                             const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
@@ -152,7 +151,7 @@ inline Allowed fold_allowed(const Node& node, const OracleOperand& operand, std:
   return allowed;
 }
 
-/// Of elements added along a dim.
+/// Tolerance of scatter_add.
 inline Allowed scatter_add_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
                                    const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
@@ -176,7 +175,7 @@ inline Allowed scatter_add_allowed(const Node& node, const OracleOperand& operan
   return allowed;
 }
 
-/// Of sums along a dim: as sums of what is before each element and itself.
+/// Tolerance of a cumulative operation: that of a reduction of the elements up to each.
 inline Allowed cumulative_allowed(const Node& node, const OracleOperand& operand, const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
   const double eps = rounding_of(result.dtype);
@@ -203,11 +202,11 @@ inline Allowed cumulative_allowed(const Node& node, const OracleOperand& operand
   return allowed;
 }
 
-/// Of attention: `operands` as the node lists them (q, k, v, ...), all of them tensors but the scale, which is last.
+/// Tolerance of attention. `operands`: those of the node (q, k, v, ...); the last, the scale, is a host scalar.
 inline Allowed attention_allowed(const Node& node, const std::vector<OracleOperand>& operands,
                                  const WholeValue& result) {
   struct Size {
-    double norm = 0, most = 0;  // of the longest row along the last dim; of the largest element
+    double norm = 0, most = 0;  // the largest norm of a row along the last dim; the largest |element|
   };
   const auto size_of_rows = [](const OracleOperand& x) {
     Size size;
@@ -230,7 +229,7 @@ inline Allowed attention_allowed(const Node& node, const std::vector<OracleOpera
                keys = static_cast<double>(operands[1].value->shape[1]),
                queries = static_cast<double>(operands[0].value->shape[1]);
   const double eps = rounding_of(operands[0].value->dtype), own = rounding_of(result.dtype);
-  // How far the logarithm of a weight may be off: its score, the exponential, the sum that it is divided by.
+  // Relative error of a softmax weight: that of its score, of the exponential, and of the sum it is divided by.
   const double weight = eps * (order_factor(width) * score + 2 * (1 + score) + order_factor(keys));
   double most = 0;
   const AttentionForm form = AttentionForm::of_node(node);

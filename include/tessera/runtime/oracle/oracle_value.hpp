@@ -28,7 +28,7 @@ inline double read_number(DType dtype, const char* at) {
   return value;
 }
 
-/// A whole tensor on the host, row-major.
+/// A global tensor on the host, contiguous and row-major.
 struct WholeValue {
   DType dtype = DType::f32;
   Shape shape;
@@ -41,7 +41,7 @@ struct WholeValue {
   std::int64_t size() const { return volume(shape); }
 };
 
-/// Walks over the indices of a shape, row-major, and over up to three strided offsets with them.
+/// Visits the indices of a shape in row-major order, with the offset of each index for up to three sets of strides.
 template <class F>
 void walk(const Shape& shape, const kernels::Strides& a, const kernels::Strides& b, const kernels::Strides& c, F&& f) {
   std::int64_t left = volume(shape), at_a = 0, at_b = 0, at_c = 0;
@@ -57,14 +57,14 @@ void walk(const Shape& shape, const kernels::Strides& a, const kernels::Strides&
   }
 }
 
-/// Where the first element of a box is in a whole tensor.
+/// The row-major index in the global tensor of a box's first element.
 inline std::int64_t offset_of(const Box& box, const kernels::Strides& strides) {
   std::int64_t offset = 0;
   for (std::size_t d = 0; d < box.begin.size(); ++d) offset += box.begin[d] * strides[d];
   return offset;
 }
 
-/// Copies between the shards of a value and a whole tensor. Not of partial values.
+/// Copies between the shards of a value and a global tensor. Not for partial values.
 inline void copy_whole(const FrameLayout& layout, const Frame& frame, int v, WholeValue& whole, bool to_shards) {
   const ValueLayout& own = layout[v];
   const kernels::Strides strides = kernels::contiguous_strides(whole.shape);
@@ -88,7 +88,7 @@ inline void gather_whole(const FrameLayout& layout, const Frame& frame, int v, W
   copy_whole(layout, frame, v, whole, false);
 }
 
-/// All parts of a partial value together, and their sizes together.
+/// The combination of all parts of a partial value, and the combination of their magnitudes.
 inline void gather_parts(const FrameLayout& layout, const Frame& frame, int v, std::vector<double>& sum,
                          std::vector<double>& sizes) {
   const PlanValue& value = layout.value(v);

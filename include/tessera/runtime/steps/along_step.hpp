@@ -12,8 +12,7 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Takes elements of `Types` along a dim at indices, or adds them there. Values: what is moved, indices, the array with
-/// the dim.
+/// torch.gather and scatter_add along a dim. values_: the gathered or added elements, the indices, the indexed array.
 template <DTypeSet Types> class AlongStep final : public LineStep {
  public:
   explicit AlongStep(const StepContext& c) : AlongStep(c, row_of(c.graph[c.units[c.step.unit].root]).scatters) {}

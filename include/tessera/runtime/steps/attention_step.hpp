@@ -20,9 +20,9 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Attention or its gradients over all their shards. Forward, an item is a tile of queries of one head; backward, it is
-/// a head, or a range of its keys where heads are few. What ranges of keys add to the gradient of queries is collected
-/// apart and summed in order: results don't depend on the number of threads.
+/// Attention or its gradients on all shards. A forward task is a tile of queries of one head; a backward task is a
+/// head, or a range of its keys if there are few heads. Each range of keys has its own gradient of the queries; these
+/// are summed in order, so that results don't depend on the number of threads.
 template <DTypeSet Types> class AttentionStep final : public PreparedStep {
  public:
   explicit AttentionStep(const StepContext& c)
@@ -48,7 +48,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
 
  private:
-  /// One shard of an operand or a result: strides of batch, position, head and width; absent where nobody wants it.
+  /// One shard of an operand or result, with its strides along batch, position, head and width. pointer -1: not needed.
   struct ShardRows {
     std::int32_t pointer = -1;
     std::int64_t batch = 0, position = 0, head = 0, width = 1;
@@ -61,8 +61,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   };
   bool backward_, causal_ = false;
   DType dtype_{};
-  std::int64_t element_ = 4;                           ///< of gradients
-  std::int64_t queries_ = kernels::attention_queries;  ///< of an item forward
+  std::int64_t element_ = 4;                           ///< bytes of an element of a gradient
+  std::int64_t queries_ = kernels::attention_queries;  ///< queries of a forward task
   int scale_ = -1;
   std::vector<Place> places_;
   std::int64_t items_ = 0, ranges_ = 1, scratch_ = 0;
@@ -110,7 +110,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       stores = true;
     }
     place.shape.causal = causal_;
-    // Logarithms that are read are those of another attention of the same queries and keys: they are found again.
+    // Computing the output alone, the kernel finds the logarithms again: it does not read those of another unit.
     const AttentionForm first = AttentionForm::of_node(c.graph[c.units.output(c.step.unit, 0).node]);
     if (!backward_ && unit.output_count == 1 && first.result != AttentionResult::logarithms)
       place.parts[lse].pointer = -1;
@@ -121,7 +121,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
     if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
-    // Keys of bf16 are packed for each item: where there are enough of them, items are larger.
+    // Each task packs the bf16 keys; with enough heads for all threads, larger tiles of queries amortise the packing.
     if (dtype_ == DType::bf16 && heads >= 8) queries_ = kernels::bf16_attention_queries;
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
@@ -137,7 +137,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     }
   }
   std::int64_t tiles(const kernels::AttentionShape& s) const { return (s.queries + queries_ - 1) / queries_; }
-  /// Where a range of keys begins: ranges of about equal work, cut between tiles.
+  /// The first key of a range. Ranges have about equal work (fewer early keys if causal) and begin at a tile.
   std::int64_t range_begin(const kernels::AttentionShape& s, std::int64_t range) const {
     if (range == 0 || range == ranges_) return range == 0 ? 0 : s.keys;
     const double share = static_cast<double>(range) / static_cast<double>(ranges_);

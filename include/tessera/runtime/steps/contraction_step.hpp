@@ -24,12 +24,12 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Runs an einsum over all its shards, cut into items that write disjoint boxes. An operand that many items read is
-/// packed first, once for all places that hold the same shard. With an addend, each item first copies the addend's box,
-/// while it is about to be in the cache anyway.
+/// Runs an einsum on all shards, divided into items that write disjoint boxes of the result. An operand that many items
+/// read is packed first, once for all places that read the same shard. An addend's box is copied into the result just
+/// before the item accumulates onto it, so that it is in the cache.
 ///
-/// What the plan fuses with it is done item by item: an epilogue works on each box before it leaves the cache, a result
-/// is rounded as it is stored, parts are added to their sum.
+/// A step that the plan fuses with the einsum runs item by item: an epilogue on each box while it is in the cache, a
+/// rounding to bf16 as the result is stored, a sum of parts by accumulating into the summed result.
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   TESSERA_PLANNING explicit ContractionStep(const StepContext& c)
@@ -72,7 +72,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
             shape.extents.push_back(local[d]);
           }
           std::int64_t& known = shape.extents[static_cast<std::size_t>(dense[label])];
-          // A dim of static extent 1 against one that is longer repeats.
+          // A singleton dim is broadcast against a longer dim with the same label: stride 0.
           const bool repeats = local[d] == 1 && known != 1;
           if (known == 1) known = local[d];
           to.push_back(dense[label]);
@@ -83,7 +83,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       add(a, labels.a, shape.a, shape.a_strides, place.a);
       add(b, labels.b, shape.b, shape.b_strides, place.b);
       add(out, labels.out, shape.out, shape.out_strides, place.out);
-      // What was met before its label grew repeats too.
+      // The operand a was added before the longer extent of b was known, so its singleton dims get stride 0 here.
       for (std::size_t d = 0; d < shape.a.size(); ++d)
         if (layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].end[d] -
                 layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].begin[d] ==
@@ -128,18 +128,18 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 
  private:
   struct Place {
-    int shape = 0, plan = 0;                             ///< places that are alike share them
-    std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
-    std::int32_t rounded = -1, bias = -1;  ///< where the result goes instead, rounded; and a row that is added first
+    int shape = 0, plan = 0;                             ///< indices in shapes_ and plans_, which equal places share
+    std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a host scalar, or no addend
+    std::int32_t rounded = -1, bias = -1;  ///< pointers of the bf16 result that replaces `out`, and of its bias row
     std::int64_t first_item = 0;
     int work = 0;
-    int destination = 0;       ///< the first place of those, one after another, whose sum is the result
-    bool joins = false;        ///< what an earlier turn made
-    std::int64_t packed = -1;  ///< bytes into the scratch; -1: items pack for themselves
-    std::int64_t first_part = 0, part_count = 0;  ///< of the packing; no parts where an earlier place does it
+    int destination = 0;       ///< the first of the consecutive places that accumulate into the same result
+    bool joins = false;        ///< accumulates onto what an earlier turn (see turns_) left in the result
+    std::int64_t packed = -1;  ///< offset in scratch of the packed operand; -1: each item packs its own panels
+    std::int64_t first_part = 0, part_count = 0;  ///< tasks of the packing; 0 if an earlier place packs the same shard
   };
-  /// Where a shard of what is passed to the epilogue is made: where the result goes, unless that is the memory of an
-  /// argument; else at an offset of the arena, or of the step's scratch where there is no result.
+  /// Memory for a shard of the product that an epilogue reads: the shard of the epilogue's result. If that is a donated
+  /// argument, which the epilogue may still read, the arena at `offset`; without a result, the scratch at `offset`.
   struct Passed {
     std::int32_t made, result = -1, argument = -1;
     std::int64_t offset = 0;
@@ -149,20 +149,20 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   std::vector<Passed> passed_;
   DType dtype_;
   bool has_addend_;
-  int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
+  int numbers_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
   std::vector<Place> places_;
-  std::vector<kernels::Strides> addend_strides_;  // by place, of those with an addend
-  /// How the work of a shape is cut when so many places read its operands.
+  std::vector<kernels::Strides> addend_strides_;  // by place; empty for a place without addend
+  /// The plan of a product by shape and by how many places read each operand, which decides what is packed.
   struct Product {
     int shape, readers_of_a, readers_of_b;
     kernels::ContractionPlan plan;
   };
   std::vector<kernels::ContractionShape> shapes_;
   std::vector<Product> plans_;
-  std::vector<int> packers_;  // places with parts of the packing, in their order
+  std::vector<int> packers_;  // places with part_count > 0, in the order of first_part
   std::int64_t items_ = 0;
-  std::vector<std::int64_t> turns_;  // ends of ranges of items, each of which waits for the one before
-  bool by_columns_ = false;          // all places read the same packed operand: items take turns by place
+  std::vector<std::int64_t> turns_;  // ends of ranges of items; a range starts when the previous range is done
+  bool by_columns_ = false;          // all places read one packed operand: item k of all places runs before item k + 1
   std::int64_t packed_bytes_ = 0, pack_parts_ = 0, passed_bytes_ = 0;
   double flops_ = 0;
 
@@ -184,7 +184,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                          layout.value(made).offset + own.offsets[static_cast<std::size_t>(s)]});
   }
 
-  /// Each place rounds what it sums, and stores nothing else. What kernels can't round is passed to the epilogue.
+  /// Lets each place store its result rounded to bf16, without the f32 result. Where the kernel cannot round (strides
+  /// that differ, say), the f32 result goes to scratch and the epilogue rounds it.
   TESSERA_PLANNING void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
     const int bias = rounding.inputs.size() < 2 ? -1 : rounding.inputs[rounding.inputs[0] == made ? 1 : 0];
     const ValueLayout &own = layout[made], &target = layout[rounding.outputs[0]];
@@ -220,7 +221,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     }
   }
 
-  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
+  /// Lets the places of one sum accumulate into its memory one after another, item by item, so that no part is stored.
   TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
     sum_ = SumInPlace(layout, reshard);
     for (Place& place : places_) place.out = sum_.target(place.out);
@@ -233,7 +234,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     }
     if (!make_items(sums)) take_turns(sums);
   }
-  /// Parts of a sum that are not cut alike are added one after another, each in items of its own.
+  /// If the places of a sum are divided into different items, runs them in turns: turn t runs the t-th place of each
+  /// sum.
   TESSERA_PLANNING void take_turns(int sums) {
     std::vector<std::vector<Place>> turns;
     for (std::size_t p = 0; p < places_.size(); ++p) {
@@ -257,7 +259,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     }
   }
 
-  /// Cuts the work of all places into items. False: places of one destination are not cut alike.
+  /// Divides the work of all places into items. Returns false if places of one destination have different items.
   TESSERA_PLANNING bool make_items(int destinations) {
     items_ = packed_bytes_ = pack_parts_ = 0;
     flops_ = 0;
@@ -290,7 +292,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   const kernels::ContractionPlan& plan_of(const Place& place) const {
     return plans_[static_cast<std::size_t>(place.plan)].plan;
   }
-  // Most places are like one of the last: those of other extents are few, however many devices there are.
+  // Shards have few distinct shapes, however many devices there are, so the last few entries contain most matches.
   static constexpr std::size_t looked_at = 16;
   TESSERA_PLANNING int shared(const kernels::ContractionShape& shape) {
     for (std::size_t s = shapes_.size(); s > 0 && s + looked_at > shapes_.size(); --s)
@@ -311,7 +313,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return static_cast<int>(plans_.size()) - 1;
   }
 
-  /// How many places read each shard of an operand, by pointer + 1.
+  /// By pointer + 1: how many places read the shard.
   std::vector<int> readers(std::int32_t Place::*operand) const {
     std::vector<int> count(1, 0);
     for (const Place& place : places_) {
@@ -328,10 +330,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   };
   ItemOf find_item(std::int64_t i) const {
     const auto count = static_cast<std::int64_t>(places_.size());
-    // Neighbours share their columns, and with them what the cache holds of the packed operand.
+    // Consecutive items belong to different places and read the same packed panel, which stays in the cache.
     if (by_columns_) return {static_cast<std::size_t>(i % count), i / count};
     std::size_t p = 0, high = places_.size();
-    while (high - p > 1) {  // the last place that begins at or before the item
+    while (high - p > 1) {  // finds the last place with first_item <= i
       const std::size_t middle = (p + high) / 2;
       (places_[middle].first_item <= i ? p : high) = middle;
     }
@@ -339,11 +341,12 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return {p, i - places_[p].first_item};
   }
 
-  /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
+  /// Allocates scratch for packed operands up to most_bytes. Places that pack the same shard in the same way share it.
   template <class T> void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
     packers_.clear();
-    std::vector<int> latest, before(places_.size(), -1);  // by shard and by place: who packs the shard, each in its way
+    // Linked lists of the places that pack a shard: `latest` by shard + 1, `before` by place.
+    std::vector<int> latest, before(places_.size(), -1);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
       const std::int32_t shard = plan_of(place).packs_first() ? place.a : place.b;
@@ -386,12 +389,12 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     });
   }
 
-  /// Null for an operand that is a number.
+  /// Null for a host scalar.
   template <class T> static T* operand(const Frame& frame, std::int32_t at) {
     return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
   }
 
-  /// An item of the result: of each place, one after another, that is added to it.
+  /// Runs item i for each place that accumulates into the same result, in the order of the places.
   void run_sum(Frame& frame, std::int64_t i) const {
     const auto [first, item] = find_item(i);
     dispatch<Types>(

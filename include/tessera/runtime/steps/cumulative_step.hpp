@@ -17,8 +17,8 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Sums or products along one dim. Where it is split, each chunk is reduced first; the totals of the chunks before it
-/// are what each then starts from.
+/// cumsum, cumprod and alike along a dim. If the dim is sharded, a first pass reduces each chunk to its total; in the
+/// second pass each chunk starts from the combined totals of the chunks before it.
 template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
  public:
   explicit CumulativeStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
@@ -61,13 +61,13 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   }
 
  private:
-  /// Some lines of one shard, from their first element in the order of the cumulative operation.
+  /// Some lines of one shard. Offsets are of the first element to accumulate: with `reverse`, the last of the line.
   struct Piece {
     kernels::CumulativeShape shape;
     std::int32_t from = 0, to = 0;
     std::int64_t from_offset = 0, to_offset = 0, totals = 0;  // in elements
   };
-  /// The chunks of the same lines, and where their totals are: by chunk, then by line.
+  /// The chunks of the same lines. `totals` is the offset in scratch of an array [chunks, lines].
   struct Group {
     std::int64_t totals, lines;
   };
@@ -94,7 +94,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     const std::int64_t lines = volume(lines_of(out.boxes[static_cast<std::size_t>(out.index(at))]));
     groups_.push_back({numbers_, lines});
     numbers_ += chunks_ * lines;
-    // The totals of each chunk go to the devices of all others, within each set of replicas.
+    // An all_gather: the totals of each chunk go to the devices of all other chunks, within each set of replicas.
     const int chunks = static_cast<int>(chunks_), replicas = layout_.mesh().size() / out.grid.count();
     moved_ += lines * static_cast<std::int64_t>(size_of(dtype_)) * replicas * chunks *
               sends(Holders::group(0, chunks), 1, [](int) { return Holders::member(0, 0); });
@@ -115,7 +115,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       piece.from = in.first + static_cast<int>(from);
       piece.to = out.first + static_cast<int>(to);
       piece.totals = totals + chunk * volume(whole);
-      if (in.layers > 1) {  // stored one by one
+      if (in.layers > 1) {  // the operand's layers are separate shards, the result's are one array
         piece.shape.lines[0] = 1;
         piece.to_offset = l * out.strides[to][0];
         piece.totals += l * sums[0];
@@ -130,7 +130,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     }
   }
 
-  /// Cuts lines apart along the dim with most of them, so that threads share them.
+  /// Divides the lines along their longest dim into tasks.
   void add_pieces(const Piece& piece) {
     const Shape& lines = piece.shape.lines;
     if (volume(lines) == 0) return;
@@ -140,7 +140,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     const std::int64_t whole = lines[dim];
     const std::int64_t bytes =
         std::max<std::int64_t>(1, volume(lines) * piece.shape.count * static_cast<std::int64_t>(size_of(dtype_)));
-    // No fewer lines than are accumulated side by side.
+    // At least the 32 lines that the kernel accumulates side by side.
     const std::int64_t step = std::max<std::int64_t>(32, whole * (1 << 17) / bytes);
     for (std::int64_t begin = 0; begin < whole; begin += step) {
       Piece part = piece;
@@ -161,7 +161,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     const auto operand = [&](const Piece& piece) {
       return reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset;
     };
-    if (chunks_ > 1) {  // also where nothing is there to add up: the plan counts what is sent
+    if (chunks_ > 1) {  // also if all shards are empty, since the plan counts the collective
       if (CommunicationScope* scope = CommunicationScope::innermost()) {
         for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
         scope->add_moved(moved_);

@@ -17,8 +17,8 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
-/// Rows of shards of other places are read from there.
+/// Copies of data movement operations: rearranges that no view can express, slices, pads, concats, permutations along a
+/// dim. If the result needs rows that another device holds, they are copied from that device's shard.
 class DataMovementStep final : public PreparedStep {
  public:
   explicit DataMovementStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
@@ -68,12 +68,12 @@ class DataMovementStep final : public PreparedStep {
   std::int64_t element_;
   std::vector<Piece> pieces_, zeros_;
   double piece_bytes_ = 1;
-  CollectiveInfo sent_;  // of moved rows, as counted here, whatever the plan says
+  CollectiveInfo sent_;  // the rows sent between devices, counted from the copies, independently of the plan
   std::vector<std::int64_t> sent_by_;
   bool sends_ = false;
   std::int64_t moved_ = 0;
 
-  /// Counts a piece that the devices at its destination read.
+  /// Adds to moved_ the bytes of a piece, once for each destination device that does not hold the source shard.
   void count_moved(const PlanStep& step, int to, int input, int from, const Piece& piece) {
     moved_ += volume(piece.extent) * element_ *
               sends(layout_.holders(step.outputs[0], to), 1, [&](int) { return layout_.holders(input, from); });
@@ -87,7 +87,7 @@ class DataMovementStep final : public PreparedStep {
                           piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
   }
 
-  /// Cuts a copy along its longest dim, so that threads share it.
+  /// Divides a copy along its longest dim into tasks.
   void add_pieces(Piece piece) {
     constexpr std::int64_t most_bytes = 1 << 18;
     const std::int64_t bytes = volume(piece.extent) * element_;
@@ -112,7 +112,7 @@ class DataMovementStep final : public PreparedStep {
     }
   }
 
-  /// Each index of the permuted dim comes from another, in the same shard or in that of another place.
+  /// Adds a copy for each index of the permuted dim, whose source index may be in the shard of another place.
   void add_permuted(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
     const ValueLayout &out = layout_[step.outputs[0]], &in = layout_[step.inputs[0]];
     const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
@@ -146,8 +146,8 @@ class DataMovementStep final : public PreparedStep {
     }
   }
 
-  /// Each operand's rows along one dim are copied to their places in the result, from the same shard or from those of
-  /// other places; zeros go where none do.
+  /// Slice, pad, concat along a dim: adds copies of each operand's rows into the result, from the shard of this or of
+  /// another place, and zeros for rows that no operand fills.
   void add_moved(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
     const ValueLayout& out = layout_[step.outputs[0]];
     const int dim_index = dim_of(graph[node]);
@@ -179,7 +179,7 @@ class DataMovementStep final : public PreparedStep {
           const std::int64_t shard = (row - offset) / chunk;
           last = std::min(end, (shard + 1) * chunk + offset);
           const int from = in.index(at_shard(at, value.sharding.dims[dim_index], shard), value.stacked ? l : 0);
-          if (part && from != own) continue;  // a part of a sum, which others add to
+          if (part && from != own) continue;  // the result is a partial value: each place contributes its own rows
           if (next < row) zeros_.push_back(piece_of(next, row));
           Piece piece = piece_of(row, last);
           piece.from = in.first + from;
@@ -195,13 +195,13 @@ class DataMovementStep final : public PreparedStep {
       if (next < box.end[dim]) zeros_.push_back(piece_of(next, box.end[dim]));
     }
   }
-  /// The place of a shard along a dim that these axes split, as far as others go at `at`.
+  /// `at` with the coordinates along `axes` replaced by those of shard `shard` of the dim that they split.
   Coordinates at_shard(Coordinates at, const AxisList& axes, std::int64_t shard) const {
     for (std::size_t a = axes.size(); a-- > 0; shard /= layout_.mesh().axis_size(axes[a]))
       at[axes[a]] = static_cast<int>(shard % layout_.mesh().axis_size(axes[a]));
     return at;
   }
-  /// Counts what leaves a shard. Of the devices that hold replicas of it, each sends to its own neighbours.
+  /// Counts bytes that leave a shard; the collective's wire_bytes are those of the shard that sends most.
   void send(std::size_t shard, std::int64_t bytes) {
     if (sent_by_.size() <= shard) sent_by_.resize(shard + 1);
     sent_by_[shard] += bytes;

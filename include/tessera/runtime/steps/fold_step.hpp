@@ -16,7 +16,7 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Adds runs of elements back into the dim that they are windows of. The dim is whole on every device.
+/// Adds windows back into the dim that they were taken from, as torch.nn.functional.fold. The dim is not sharded.
 template <DTypeSet Types> class FoldStep final : public PreparedStep {
  public:
   explicit FoldStep(const StepContext& c) : dtype_(c.graph[c.units[c.step.unit].root].dtype) {
@@ -53,7 +53,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
         piece.shape.lines[dim] = 1;
         piece.from = in.first + static_cast<int>(from);
         piece.to = out.first + static_cast<int>(to);
-        if (in.layers > 1) {  // stored one by one
+        if (in.layers > 1) {  // the operand's layers are separate shards, the result's are one array
           piece.shape.lines[0] = 1;
           piece.to_offset = l * out.strides[to][0];
         }

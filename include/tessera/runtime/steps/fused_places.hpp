@@ -21,44 +21,44 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
-/// that tiles accumulate each on its own.
+/// How a fused kernel is divided: one call per shard of its iteration space, tiles of each call, and private
+/// accumulators per tile for results that are reduced over rows.
 struct FusedPlaces {
-  /// An operand of a kernel call: the shard that holds it, and where in the shard the call begins.
+  /// An operand or result of a kernel call: its shard, and the offset in the shard at which the call begins.
   struct PlacedOperand {
-    std::int32_t pointer = -1;  ///< of the shard in the frame; -1: it is not stored here
-    std::int64_t offset = 0;    ///< of the first element from that pointer, in bytes
+    std::int32_t pointer = -1;  ///< index in Frame::pointers of the shard; -1: this place doesn't read or store it
+    std::int64_t offset = 0;    ///< bytes from that pointer to the first element
     FusedStrides strides{};
-    FusedStrides unmerged{};  ///< before neighbouring dims were merged
+    FusedStrides unmerged{};  ///< strides before adjacent dims were merged
 
     bool is_stored() const { return pointer >= 0; }
     void* data(const Frame& frame) const { return frame.pointers[static_cast<std::size_t>(pointer)] + offset; }
   };
-  /// A kernel call on one shard of the space, and where its operands are.
+  /// A kernel call on one shard of the iteration space.
   struct Place {
     FusedCall call;
     std::int64_t inner = 1, rows = 1;
     std::vector<PlacedOperand> inputs, outputs;
     std::int64_t row_values = 0;                    // offset in scratch
-    std::int64_t unstored = 0, unstored_bytes = 0;  // scratch for results that another place stores
+    std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
     int first_tile = 0, tiles = 0;
-    std::int64_t run_rows = 0;    // rows after which sums in f32 move to sums in f64; 0: none have as many terms
-    std::int64_t long_sums = 0;   // elements of the latter
-    int first_sum = 0, sums = 0;  ///< of its parts of accumulated results
-    bool idle = false;            ///< nothing is made here
+    std::int64_t run_rows = 0;    // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
+    std::int64_t long_sums = 0;   // number of f64 sums
+    int first_sum = 0, sums = 0;  ///< range in FusedPlaces::sums
+    bool idle = false;            ///< has no tiles: it stores nothing, and no other place needs its row values
   };
   struct Tile {
     int place;
     std::int64_t row_begin, row_end, inner_begin, inner_end;
-    std::int64_t scratch;  // offset of its private results
+    std::int64_t scratch;  // offset of its private accumulators
   };
-  /// The parts of one accumulated result.
+  /// One accumulated result of one place: every tile of the place has a private accumulator for it.
   struct Sum {
     int pointer;
     int output;
     int place;
     std::int64_t elements, offset;
-    std::int64_t long_sum = -1;  ///< its index among the sums in f64; -1: it needs none
+    std::int64_t long_sum = -1;  ///< index of its first f64 sum; -1: short enough for f32
   };
 
   WorkGrid work;
@@ -66,9 +66,9 @@ struct FusedPlaces {
   std::vector<Tile> tiles;
   std::vector<Sum> sums;
   std::int64_t scratch_bytes = 0;
-  int reduces = 0;             ///< reductions along the row
+  int reduces = 0;             ///< number of reductions along the row
   bool accumulates = false;    ///< some result is reduced over rows
-  bool split_phases = false;   ///< rows are sharded, and completed across shards between passes
+  bool split_phases = false;   ///< rows are sharded: their reductions are combined across shards between passes
   std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
   double tile_cost = 0;        ///< elements of the largest tile
   bool past_caches = false;
@@ -152,15 +152,16 @@ struct FusedPlaces {
             makes = makes || volume(extents(own.boxes[shard])) > 0;
           } else {
             place.outputs.back().pointer = -1;
-            std::int64_t elements = 1;  // rows without elements have row values too
+            std::int64_t elements = 1;  // a row of 0 elements still stores its reduction: 1 element
             for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
             place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
           }
         }
-        // Other places of a row that is split need what this one finds out about its part.
+        // A place that stores nothing still runs if rows are sharded: other places need its share of the row
+        // reductions.
         place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
         if (place.idle) place.unstored_bytes = 0;
-        // An empty shard may have any strides: dims must not seem to be neighbours by them.
+        // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
         set_extents(place, local, !has_index && volume(local) > 0);
         places.push_back(std::move(place));
       }
@@ -168,7 +169,7 @@ struct FusedPlaces {
     for (int s = 0; s < fused_.store_count; ++s)
       if (fused_.stores[s].kind == StoreKind::element)
         written += layout_.value(step.outputs[static_cast<std::size_t>(s)]).stored_bytes;
-    past_caches = written >= past_caches_from();  // unless they replace what is read
+    past_caches = written >= past_caches_from();  // FusedStep excepts calls that write over an operand
   }
 
   PlacedOperand placed(int value, const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
@@ -206,7 +207,7 @@ struct FusedPlaces {
     return false;
   }
 
-  /// Extents of the call. Neighbouring dims that every operand walks as one are one, so that rows are long.
+  /// Sets the extents of the call. Adjacent dims that are contiguous in every operand merge, so that rows are long.
   void set_extents(Place& place, const Shape& local, bool may_merge) const {
     FusedCall& call = place.call;
     std::int64_t outer[8]{};
@@ -240,11 +241,11 @@ struct FusedPlaces {
         if (outer[d] != 1 && place.inner != 1 &&
             !each_operand([&](FusedStrides& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
           break;
-        // An operand that is read once a row must not start to vary along it.
+        // An operand that the kernel reads once per row must be constant along the merged row.
         bool varies = false;
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           varies = varies || (!fused_.input_in_row[i] && place.inputs[i].strides.outer_stride[d] != 0 && outer[d] != 1);
-        // Nor must a result that is reduced along the row be kept along it, or the other way round.
+        // A result must be reduced along both dims or along neither: the kernel treats the row alike throughout.
         for (int k = 0; k < fused_.store_count; ++k)
           varies = varies || (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
                               fused_.stores[k].along_row !=
@@ -285,7 +286,7 @@ struct FusedPlaces {
       std::int64_t inner_step = place.inner;
       if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
       if (accumulates) {
-        // Each tile has results of its own; a bounded number keeps them small.
+        // Each tile has private accumulators, so the number of tiles is bounded.
         constexpr std::int64_t most = 16;
         const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
         if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
@@ -294,7 +295,7 @@ struct FusedPlaces {
       if (inner_step == 0) inner_step = 1;
       for (std::int64_t row = 0; row < place.rows; row += row_step)
         for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
-             inner += inner_step)  // empty rows have results too
+             inner += inner_step)  // at least one tile: a reduction of 0 elements stores its identity
           tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
                            std::min(inner + inner_step, place.inner), 0});
       place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
@@ -305,11 +306,11 @@ struct FusedPlaces {
     scratch_bytes = bytes;
   }
 
-  /// A sum of more terms than a run has. A tile's only sum along rows stays in f64 anyway.
+  /// Gives a sum of more than sum_run terms per element f64 sums. The kernel keeps a full reduction in f64 anyway.
   void add_long_sum(Place& place, Sum& sum) const {
     if (place.rows == 0 || (fused_.stores[sum.output].along_row && sum.elements == 1)) return;
     const FusedStrides& view = place.outputs[static_cast<std::size_t>(sum.output)].strides;
-    std::int64_t rows = 1, terms = 1;  // the latter are added to each element by as many rows in a sequence
+    std::int64_t rows = 1, terms = 1;  // `rows` consecutive rows add `terms` terms to each element
     for (int d = place.call.outer_rank - 1; d >= 0; --d) {
       const bool reduced = view.outer_stride[d] == 0;
       const std::int64_t extent = place.call.outer_extent[d];
@@ -330,7 +331,7 @@ struct FusedPlaces {
     std::int64_t bytes = 0;
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
-      // The private result has the extents that the output keeps, row-major.
+      // The private accumulator is contiguous and has only the dims that the output keeps.
       FusedStrides& view = place.outputs[static_cast<std::size_t>(s)].strides;
       std::int64_t elements = 1;
       if (view.row_stride != 0 && !fused_.stores[s].along_row) {

@@ -24,9 +24,9 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
 ///
-/// Results that are reduced over rows are accumulated by each tile on its own, and the parts added in the order of the
-/// tiles: the sum does not depend on who ran what. A reduction along a row that is itself sharded is completed across
-/// shards between passes.
+/// For a result reduced over rows, each tile has a private accumulator, and these are combined in the order of the
+/// tiles: the result does not depend on the number of threads. Reductions along a sharded row are combined between
+/// passes.
 class FusedStep final : public PreparedStep, public Epilogue {
  public:
   TESSERA_PLANNING FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel,
@@ -56,7 +56,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
   }
 
-  /// The plan fuses only what has an element in its results for each of its space, stored where it is made.
+  /// The plan fuses as epilogue only a kernel whose results have the shape of its iteration space, without reductions,
+  /// and are stored at the place that computes them.
   void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
     double uniforms[64];
     read_uniforms(frame, uniforms);
@@ -111,20 +112,20 @@ class FusedStep final : public PreparedStep, public Epilogue {
   const Mesh& mesh_;
   const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
-  // Of combine() and combine_rows(), so that a run allocates nothing: a call that fails before it runs has changed
-  // nothing.
+  // Used by combine() and combine_rows(). Members so that run() does not allocate: an allocation that failed halfway
+  // would leave donated arguments partly overwritten.
   mutable std::vector<kernels::StridedSource> terms_;
   mutable std::vector<double*> row_parts_;
   std::vector<std::size_t> sum_order_;
   std::vector<std::vector<int>> row_groups_;
-  std::int64_t moved_rows_ = 0;  // bytes moved by each reduction of rows that are split
+  std::int64_t moved_rows_ = 0;  // bytes moved between devices by one reduction along sharded rows
 
   using PlacedOperand = FusedPlaces::PlacedOperand;
   using Place = FusedPlaces::Place;
   using Tile = FusedPlaces::Tile;
   using Sum = FusedPlaces::Sum;
 
-  /// A number that does not count where it is added.
+  /// Read as an addend at places where the addend must not count: added over an axis, it counts on one device only.
   static constexpr double zero = 0;
 
   void read_uniforms(const Frame& frame, double* to) const {
@@ -173,7 +174,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
   }
 
-  /// A tile by runs of rows, after each of which what was summed up in f32 moves to sums in f64.
+  /// Runs a tile in runs of rows; after each run, adds the f32 accumulators to f64 sums, since long f32 sums lose
+  /// digits.
   void run_by_runs(FusedCall call, int place_index) const {
     const Place& place = where_.places[static_cast<std::size_t>(place_index)];
     const auto count = static_cast<std::size_t>(place.long_sums);
@@ -198,12 +200,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
         own[i] = static_cast<float>(long_sum[i] + static_cast<double>(own[i]));
     });
   }
-  /// A range of a private result that holds all elements that the call's rows are added to.
+  /// A range of a private accumulator that contains all elements to which the call's rows are added.
   static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedView& view) {
     std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
     for (int d = call.outer_rank - 1; d >= 0; --d) {
       const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
-      // Dims inside of one that the rows go along are gone through from end to end.
+      // If the rows span several indices of an outer dim, they cover this inner dim completely.
       const bool whole = begin / extent != end / extent;
       first += whole ? 0 : begin % extent * stride;
       last += whole ? (extent - 1) * stride : end % extent * stride;
@@ -231,8 +233,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     }
   }
 
-  /// The parts of each result side by side, in the order of their places. Those over the layers of a stack belong
-  /// together: they are found by their pointer. -1: another place stores the result.
+  /// Orders the sums so that those of one result are adjacent, in the order of the places. Sums of one result have the
+  /// same output and pointer, also across the layers of a Stack; pointer -1: another place stores the result.
   TESSERA_PLANNING void order_sums() {
     for (std::size_t s = 0; s < where_.sums.size(); ++s)
       if (where_.sums[s].pointer >= 0) sum_order_.push_back(s);
@@ -263,7 +265,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     }
   }
 
-  /// Which places hold the parts of the same rows.
+  /// Groups the places that hold shards of the same rows.
   TESSERA_PLANNING void group_rows() {
     std::vector<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
@@ -288,7 +290,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     }
   }
 
-  /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
+  /// Combines across shards the row reductions that pass `phase` reads.
   void complete_rows(Frame& frame, int phase) const {
     int reduce = 0;
     for (int i = 0; i < fused_.instr_count; ++i) {
@@ -296,7 +298,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
       const int r = reduce++;
       if (fused_.instrs[i].phase != phase) continue;
       if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty()) {
-        scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
+        scope->add(mesh_, step_.collectives[0]);  // all collectives of the step are equal: one per row reduction
         scope->add_moved(moved_rows_);
       }
       for (const std::vector<int>& group : row_groups_)

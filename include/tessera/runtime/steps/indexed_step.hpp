@@ -22,9 +22,10 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Looks rows up in a table, or adds rows into one. A shard of the table answers for its own rows; the others are zeros
-/// there. Additions to one row happen in the order of the indices, whatever runs in parallel. Where the plan has parts
-/// summed in place, all places add their rows into the one table that holds the sum, place after place.
+/// embedding (rows looked up in a table) and index_add (rows added to a table). With the table sharded by rows, a
+/// lookup gives zeros for rows of other shards, so that the results are parts of a sum. Additions to a row are in the
+/// order of the indices, however many threads run. With Fusion::sum, all places add into one table, in the order of the
+/// places.
 class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
@@ -93,7 +94,8 @@ class IndexedStep final : public PreparedStep {
     Shape table_extent;
     std::int32_t table = 0, rows = 0, index = 0;
   };
-  /// A range of one dim: of the indices when gathering, of the row when adding, which keeps the order of additions.
+  /// A task: a range of the indices for embedding. For index_add a range of columns, since a range of indices would not
+  /// keep the order of the additions to a row.
   struct DimRange {
     int place, dim;
     std::int64_t extent, rows_offset, table_offset, index_offset;
@@ -103,13 +105,13 @@ class IndexedStep final : public PreparedStep {
   DType dtype_{}, index_dtype_{};
   std::int64_t element_ = 4, index_element_ = 4;
   std::vector<Place> places_;
-  mutable std::vector<std::uint8_t> long_sums_;  // by place, so that a run allocates nothing
+  mutable std::vector<std::uint8_t> long_sums_;  // by place; a member so that run() does not allocate
   std::vector<DimRange> parts_;
   SumInPlace sum_;
-  std::int64_t terms_ = 1;  // parts one after another that add to the same elements
+  std::int64_t terms_ = 1;  // consecutive entries of parts_ that add to the same elements, so that one task runs them
   double part_bytes_ = 1;
 
-  /// By place: whether some row gets so many additions that they are not to be added up in f32 alone.
+  /// By place: whether some row of the table receives too many additions for f32 sums to be accurate.
   void find_long_sums(Frame& frame) const {
     if (dtype_ != DType::f32 || parts_.empty()) return;
     const double bytes = static_cast<double>(volume(places_[0].shape.index) * index_element_);
@@ -153,13 +155,10 @@ class IndexedStep final : public PreparedStep {
     places_.push_back(std::move(place));
   }
 
-  // ---- parts of places
-
   const Shape& cut_shape(const Place& place) const { return gathers_ ? place.shape.index : place.shape.inner; }
   std::int64_t bytes_of(const Place& place) const {
     return volume(place.shape.index) * volume(place.shape.inner) * element_;
   }
-  /// The longest dim of what is cut.
   std::size_t cut_dim(const Place& place) const {
     const Shape& cut = cut_shape(place);
     std::size_t dim = 0;
@@ -170,7 +169,7 @@ class IndexedStep final : public PreparedStep {
   std::int64_t cut_extent(const Place& place) const {
     return cut_shape(place).empty() ? 1 : cut_shape(place)[cut_dim(place)];
   }
-  /// How much of that dim a part has. A range of a row is no narrower than a cache line.
+  /// Extent of one task along cut_dim(): about 128 KiB, and for index_add at least 16 columns, a cache line of f32.
   std::int64_t range_of(const Place& place) const {
     const std::int64_t bytes = std::max<std::int64_t>(bytes_of(place), 1), least = gathers_ ? 1 : 16;
     return std::max<std::int64_t>(least, cut_extent(place) * (1 << 17) / bytes);
@@ -197,8 +196,8 @@ class IndexedStep final : public PreparedStep {
     part_bytes_ = std::max(part_bytes_, 2.0 * static_cast<double>(std::min(range, whole) * bytes / whole));
   }
 
-  /// Rows of all places are added into the one table that holds their sum. Places are cut alike, and what they add to
-  /// the same elements is added in their order.
+  /// Makes all places add into the table of their sum. Places have equal ranges of columns, and the tasks of one range
+  /// are consecutive, so that additions to an element are in the order of the places.
   void sum_in_place(const SumInPlace& sum) {
     sum_ = sum;
     std::int64_t range = std::numeric_limits<std::int64_t>::max();

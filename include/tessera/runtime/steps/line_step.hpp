@@ -16,11 +16,11 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Works on lines along a dim, which is whole on every device: each shard is worked on alone, and what its threads
-/// share are its lines.
+/// Base of steps that process each line along a dim by itself (sort, gather, scatter_add). The dim is not sharded, so
+/// shards are independent; threads divide the lines.
 class LineStep : public PreparedStep {
  protected:
-  /// `values` are those of the step, in the order that pieces have them; the lines are those of the first.
+  /// `values`: inputs and outputs of the step, in the order of Piece's arrays; the first determines the lines.
   LineStep(const StepContext& c, std::initializer_list<std::int32_t> values, bool sorts)
       : layout_(c.layout), node_(c.graph[c.units[c.step.unit].root]), dim_(static_cast<std::size_t>(dim_of(node_))),
         sorts_(sorts), values_(values) {
@@ -33,13 +33,13 @@ class LineStep : public PreparedStep {
   }
 
   static constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
-  /// Some lines of one shard: of each value, where they begin and their strides.
+  /// Some lines of one shard. The arrays are by value.
   struct Piece {
     Shape lines;
     std::int32_t pointers[3]{};
     std::int64_t offsets[3]{};
     kernels::Strides strides[3];
-    std::int64_t extents[3]{};  // of the dim
+    std::int64_t extents[3]{};  // along the dim
   };
   const FrameLayout& layout_;
   const Node node_;
@@ -47,13 +47,13 @@ class LineStep : public PreparedStep {
   std::vector<Piece> pieces_;
 
   DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
-  /// Calls `f` for the type of the indices.
+  /// Calls `f` with the C++ type of the indices.
   template <class F> void on_index(F&& f) const {
     dispatch<index_types>(dtype(1), f, [&] { fail(errc::dtype_mismatch, "[argsort] indices: ", name_of(dtype(1))); });
   }
   template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
     T* const shard = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]);
-    return shard == nullptr ? shard : shard + piece.offsets[i];  // null: an empty one
+    return shard == nullptr ? shard : shard + piece.offsets[i];  // null if the shard is empty
   }
   template <class F> void for_each_piece(F&& f) const {
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost{piece_cost_},
@@ -66,7 +66,7 @@ class LineStep : public PreparedStep {
   double piece_cost_ = 0;
 
   void add_place(const Coordinates& at) {
-    int layers = 1;  // of operands that are stored one by one
+    int layers = 1;  // of values whose layers are separate shards
     for (const std::int32_t v : values_) layers = std::max(layers, layout_[v].layers);
     for (int l = 0; l < layers; ++l) {
       Piece piece;
@@ -94,7 +94,7 @@ class LineStep : public PreparedStep {
       if (piece.lines[d] > piece.lines[dim]) dim = d;
     const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
     const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
-    // About 2 ns an element and a halving of the line to sort; 1 ns to move one.
+    // Sorting takes about 2 ns * n * log2(n) for a line of n elements, gather and scatter_add about 1 ns per element.
     const double line =
         static_cast<double>(longest) * (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
     const auto step = static_cast<std::int64_t>(

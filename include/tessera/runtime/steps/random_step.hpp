@@ -14,7 +14,7 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Random numbers that follow from the key and the global index of an element, so that every mesh draws the same.
+/// Random values computed from the key and an element's global index, so that results don't depend on the mesh.
 class RandomStep final : public PreparedStep {
  public:
   explicit RandomStep(const StepContext& c)

@@ -12,9 +12,9 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Runs a body once a layer. Stacked values are bound to the layer's slices, so nothing is copied; carried values
-/// alternate between two buffers, the last layer writing the result. Host scalars that go in or come out as tensors are
-/// written where tensors would be.
+/// Runs a body once per layer, as jax.lax.scan. Stacked operands are passed as pointers to the layer's slice, without
+/// copies; carried values alternate between two buffers, of which the last layer writes the result. A host scalar that
+/// the body takes or returns as a tensor is stored as a rank-0 tensor.
 class RepeatStep final : public PreparedStep {
  public:
   RepeatStep(const StepContext& c, const PreparedGraph& body)
@@ -29,7 +29,7 @@ class RepeatStep final : public PreparedStep {
       numbers_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
-    // Room for carried values between layers, and for results that nobody reads.
+    // Two buffers per result: for carried values between layers, and for results that no step reads.
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
       const int value = plan.outputs[k];
       const std::int64_t own = value < 0 ? block_alignment : plan.values[static_cast<std::size_t>(value)].stored_bytes;
@@ -39,7 +39,7 @@ class RepeatStep final : public PreparedStep {
     spare_bytes_ = bytes;
   }
 
-  /// Steps of the body have their scratch behind the buffers.
+  /// The scratch of the body's steps follows the buffers of this step.
   std::int64_t scratch_bytes() const override { return spare_bytes_ + body_.scratch_bytes(); }
 
   inline void run(Frame& frame) const override;
@@ -56,7 +56,7 @@ class RepeatStep final : public PreparedStep {
   };
   std::vector<Spare> spare_;
   struct Number {
-    std::int32_t value;  // of the outer graph
+    std::int32_t value;  // index in the outer graph's plan
     std::int64_t offset;
   };
   std::vector<Number> numbers_;
@@ -65,7 +65,7 @@ class RepeatStep final : public PreparedStep {
   bool carried(int k) const { return k < shape_.carried; }
   bool stacked_input(int i) const { return shape_.is_stacked(i); }
 
-  /// The body's value of operand i, -1: it does not read it.
+  /// The body's value for operand i, or -1 if the body does not read it.
   int argument(int i) const {
     const Growable<std::int32_t>& arguments = body_.layout().plan().arguments;
     return static_cast<std::size_t>(i) < arguments.size() ? arguments[static_cast<std::size_t>(i)] : -1;
@@ -93,12 +93,12 @@ class RepeatStep final : public PreparedStep {
     return frame.scratch + (which == 0 ? at.first : at.second);
   }
 
-  /// How the body makes result k; null: it is a number.
+  /// The layout of the body's result k, or null if it is a host scalar.
   const ValueLayout* result(int k) const {
     const std::int32_t value = body_.layout().plan().outputs[static_cast<std::size_t>(k)];
     return value < 0 ? nullptr : &body_.layout()[value];
   }
-  /// Where result k of iteration `it` goes.
+  /// The address of result k of iteration `it`.
   char* destination(const Frame& frame, int k, int it, int layer, int shard) const {
     const std::int32_t outer = outputs_[static_cast<std::size_t>(k)];
     const ValueLayout* own = result(k);
@@ -158,7 +158,7 @@ inline void RepeatStep::run(Frame& frame) const {
     }
     layout.place_views(inner);
     body_.run_steps(inner);
-    // Results that no step of the body writes: arguments passed on, views, values listed twice.
+    // Copies results that no step of the body wrote: arguments returned as they are, views, values returned twice.
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
       if (result(static_cast<int>(k)) == nullptr) {
         const int node = body_.graph().outputs[k];

@@ -16,7 +16,7 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Redistributes one value: every collective of a plan, in one pass over the source.
+/// Reshards one value: all collectives of the plan's step in one pass, without intermediate values between them.
 class ReshardStep final : public PreparedStep {
  public:
   TESSERA_PLANNING ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
@@ -31,7 +31,7 @@ class ReshardStep final : public PreparedStep {
       plan_.add_destination(to_.boxes[static_cast<std::size_t>(s)], to_.strides[static_cast<std::size_t>(s)],
                             layout.holders(step.outputs[0], s));
 
-    // Axes that the target reduces; along axes that stay unreduced, parts go to parts.
+    // Along `reduced` axes parts are combined; along `kept` axes the value stays unreduced, and part i moves to part i.
     const auto reduced = static_cast<std::uint16_t>(source.unreduced & ~target.unreduced);
     Sharding kept;
     kept.unreduced = static_cast<std::uint16_t>(source.unreduced & target.unreduced);
@@ -54,7 +54,7 @@ class ReshardStep final : public PreparedStep {
         overlay(at, kept_at, kept.unreduced);
         if (layout.holds(step.inputs[0], at)) held.push_back(p);
       }
-      const bool joins = to_.layers != from_.layers;  // layers of a Stack, into one block
+      const bool joins = to_.layers != from_.layers;  // stacks the layers of a Stack into one tensor
       for (int l = 0; l < to_.layers; ++l) {
         destinations.clear();
         sources.clear();

@@ -11,7 +11,7 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Finds the order along a dim of operands of `Types`.
+/// argsort along a dim.
 template <DTypeSet Types> class SortStep final : public LineStep {
  public:
   explicit SortStep(const StepContext& c) : LineStep(c, {c.step.inputs[0], c.step.outputs[0]}, true) {}

@@ -30,10 +30,10 @@
 
 namespace tessera::runtime {
 
-/// What steps are compiled for: the kinds of unit that a program has, each with the element types of first operands.
+/// The unit kinds of a program, each with the element types of the first operands: only their code is instantiated.
 struct StepNeeds {
   DTypeSet types[unit_kinds]{};      ///< by UnitKind; 0: the program has no such unit
-  ReducedTypes cumulative, partial;  ///< of cumulative operations, and by how partial values combine
+  ReducedTypes cumulative, partial;  ///< by reduction: element types of cumulative operations, of partial values
 
   constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
   constexpr void add(UnitKind kind, DType type) {
@@ -96,14 +96,14 @@ inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K.
 #endif
 
 #ifdef TESSERA_COMPILED
-/// Compiled once for all programs, whatever they need.
+/// The code of all steps for all types, compiled once in tessera::compiled.
 const StepCode& every_step_code();
 template <StepNeeds> const StepCode& step_code() { return every_step_code(); }
 #if TESSERA_HAS_DEFINITIONS
 const StepCode& every_step_code() { return detail::code_for<StepNeeds::everything()>; }
 #endif
 #else
-/// What a program does not need, no code is generated for.
+/// Header-only: instantiates only the steps that the program needs.
 template <StepNeeds Needs> const StepCode& step_code() { return detail::code_for<Needs>; }
 #endif
 

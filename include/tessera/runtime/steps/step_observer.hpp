@@ -7,17 +7,17 @@ namespace tessera::runtime {
 struct Frame;
 class FrameLayout;
 
-/// Steps of a plan that ran as one: a step, or two that are fused. What the first of two made may be stored nowhere,
-/// see ValueRole::fused.
+/// Indices of plan steps that a prepared step executes: a single step, or two fused steps. The result of the first of
+/// two may be stored nowhere, see ValueRole::fused.
 struct RanSteps {
   int first = 0, count = 1;
 };
 
-/// Looks at the memory of a program while it runs, between steps. It may write to it.
+/// Called between the steps of a running program. May read and write the program's values.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
-  /// A graph begins: the main one, or a body for one layer. Its arguments are in place.
+  /// Before the first step of the main graph, and of a repeat's body for each layer. Arguments are set.
   virtual void entered(const FrameLayout&, Frame&) {}
   virtual void ran(const FrameLayout&, Frame&, const RanSteps&) = 0;
 };

@@ -10,7 +10,8 @@
 
 namespace tessera::runtime {
 
-/// A reshard that does no more than sum parts, and is done by the step that makes them (Fusion::sum).
+/// A reshard that only sums parts, fused into the step that computes the parts (Fusion::sum): that step accumulates
+/// into the sum, and no part is stored.
 class SumInPlace {
  public:
   SumInPlace() = default;
@@ -30,12 +31,12 @@ class SumInPlace {
   }
 
   explicit operator bool() const { return reshard_ != nullptr; }
-  /// The pointer of a frame to which the part behind another is added: the shard of the sum with the same box.
+  /// The index in Frame::pointers of the sum's shard into which the part with index `part` is accumulated.
   std::int32_t target(std::int32_t part) const {
     const ValueLayout &from = (*layout_)[reshard_->inputs[0]], &to = (*layout_)[reshard_->outputs[0]];
     return to.first + to.index(from.grid.coordinates(part - from.first));
   }
-  /// Counts its collectives where they are counted.
+  /// Adds the reshard's collectives to this thread's CommunicationScope, if there is one.
   void count() const {
     CommunicationScope* const scope = reshard_ == nullptr ? nullptr : CommunicationScope::innermost();
     if (scope == nullptr) return;

@@ -32,13 +32,13 @@ class Arenas {
   void resize(int threads) {
     const std::lock_guard lock(mutex_);
     if (threads > allowed_) {
-      // Of two controls the smaller one holds, so the old one goes first.
+      // TBB applies the smaller of two controls, so the old control must be destroyed first.
       control_.reset();
       control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
                                                        static_cast<std::size_t>(threads));
       allowed_ = threads;
     }
-    // Arenas are kept: a loop on another thread may be running in one.
+    // Arenas are never removed: a loop of another thread may still run in an old arena.
     auto at = std::find_if(arenas_.begin(), arenas_.end(),
                            [&](const auto& arena) { return arena->max_concurrency() == threads; });
     if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
@@ -55,10 +55,10 @@ class Arenas {
  private:
   Arenas() : allowed_(tbb::info::default_concurrency()) {
     resize(allowed_);
-    // TBB reads its limit of threads without a lock when the first arena starts; that is before another thread sets it.
+    // TBB reads its limit of threads without a lock when the first arena starts: do so before another thread sets it.
     arena().initialize();
     hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
-    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
+    // A forked child has no worker threads, and TBB's locks may stay locked there: its loops run without TBB.
     ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
   }
 

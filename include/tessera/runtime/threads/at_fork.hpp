@@ -6,8 +6,8 @@
 
 namespace tessera::runtime {
 
-/// A lock that no other thread has at the moment when the process forks, so that the child finds it free. `Lock` gives
-/// it; call this once for each.
+/// Acquires the mutex that `Lock` returns before each fork and releases it after, so that no other thread holds it at
+/// the fork and the child finds it unlocked. Call once per mutex.
 template <auto Lock> void hold_at_fork() {
   ::pthread_atfork([] { Lock().lock(); }, [] { Lock().unlock(); }, [] { Lock().unlock(); });
 }

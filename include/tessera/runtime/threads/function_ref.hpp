@@ -7,7 +7,7 @@
 
 namespace tessera::runtime {
 
-/// A function by reference, for the length of a call. Without <functional>, and never owning.
+/// A non-owning reference to a callable, as C++26's std::function_ref. Avoids <functional>.
 template <class Signature> class FunctionRef;
 
 template <class R, class... Args> class FunctionRef<R(Args...)> {

@@ -12,9 +12,8 @@
 
 namespace tessera::runtime {
 
-/// Keeps each worker of an arena on one processor, so that what it has in its caches, and the memory that it touched
-/// first, stay near it. The threads that call loops are the user's, and left alone. Linux only; elsewhere nothing
-/// happens.
+/// Pins each worker of an arena to one processor, so that its caches and its first-touched memory stay local. Threads
+/// of the user, which call loops, are not pinned. Linux only; no effect elsewhere.
 class Pinning : public tbb::task_scheduler_observer {
  public:
   explicit Pinning(tbb::task_arena& arena) : tbb::task_scheduler_observer(arena) {
@@ -34,9 +33,9 @@ class Pinning : public tbb::task_scheduler_observer {
   }
 
  private:
-  cpu_set_t allowed_;  ///< of the thread that made it
+  cpu_set_t allowed_;  ///< affinity of the constructing thread
 
-  /// The i-th of the processors that the process may use, counted around.
+  /// The i-th allowed processor, modulo their number.
   cpu_set_t place_of(std::size_t i) const {
     const auto count = static_cast<std::size_t>(CPU_COUNT(&allowed_));
     cpu_set_t place;
@@ -50,7 +49,7 @@ class Pinning : public tbb::task_scheduler_observer {
       }
     return place;
   }
-  /// Where it fails, a thread stays where it was: that costs speed alone.
+  /// Ignores failure: pinning affects only speed.
   static void move_to(const cpu_set_t& place) {
     if (CPU_COUNT(&place) > 0) (void)::sched_setaffinity(0, sizeof place, &place);
   }

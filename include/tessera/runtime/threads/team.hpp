@@ -9,7 +9,7 @@
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/runtime/threads/function_ref.hpp>
-// TBB is seen where loops are compiled alone.
+// With tessera::compiled, only its own sources include TBB.
 #if TESSERA_HAS_DEFINITIONS
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
@@ -19,25 +19,26 @@
 
 namespace tessera {
 
-/// Estimated cost of one loop item in nanoseconds of one thread. An error of a factor of two is harmless.
+/// Estimated time of one loop item on one thread. An error of a factor of two is harmless.
 struct Cost {
   double nanoseconds = 0;
 
-  /// Of moving bytes through memory, reads and writes together.
+  /// Cost of reading or writing `count` bytes in total, at 20 bytes per ns.
   static constexpr Cost bytes(double count) { return {count / 20}; }
-  /// Of arithmetic at the speed of a decent kernel.
+  /// Cost of `count` floating-point operations, at 50 per ns.
   static constexpr Cost flops(double count) { return {count / 50}; }
   friend constexpr Cost operator+(Cost a, Cost b) { return {a.nanoseconds + b.nanoseconds}; }
 };
 
 namespace runtime {
 
-/// Below this a second thread costs more than it saves: a task takes up to 2 us, waking a thread more.
+/// Loops shorter than this run on the calling thread: starting a task takes up to 2 us, waking a thread more.
 inline constexpr double inline_nanoseconds = 10'000;
-/// Aimed at for one task: long against the 0.2 us that scheduling it takes, short against a loop.
+/// Target duration of a task: long compared with the 0.2 us to schedule it, short compared with a loop.
 inline constexpr double task_nanoseconds = 5'000;
 
-/// The one place where TBB is instantiated: `body(begin, end)` over [0, items), in ranges of at least `grain`.
+/// Calls `body(begin, end)` over [0, items), in ranges of at least `grain`. Not a template, so that TBB's loop is
+/// instantiated once.
 TESSERA_ONCE void run_ranges(std::int64_t items, std::int64_t grain,
                              FunctionRef<void(std::int64_t, std::int64_t)> body);
 #if TESSERA_HAS_DEFINITIONS
@@ -45,7 +46,8 @@ TESSERA_ONCE void run_ranges(std::int64_t items, std::int64_t grain,
                              FunctionRef<void(std::int64_t, std::int64_t)> body) {
   Arenas& arenas = Arenas::instance();
   if (arenas.size() == 1 || items <= grain) return body(0, items);
-  // Isolated: a thread that waits here takes no task of another loop, so what it holds (scratch, locks) stays its own.
+  // Isolated: a thread that waits here runs no task of another loop, which would overwrite its scratch or need its
+  // locks.
   arenas.arena().execute([&] {
     tbb::this_task_arena::isolate([&] {
       tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, items, static_cast<std::size_t>(grain)),
@@ -62,17 +64,17 @@ inline std::int64_t grain_of(std::int64_t items, Cost each) {
 
 }  // namespace runtime
 
-/// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
+/// Threads that loops may use, including the calling thread. Default: the processors that the process may run on.
 TESSERA_ONCE int parallelism();
 
-/// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
+/// Limit of set_parallelism(): TBB allocates memory per thread of the limit, whether the thread runs or not.
 inline constexpr int max_parallelism = 4096;
 
-/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
+/// Sets the number of threads of later loops. Errors: errc::option when below 1 or above max_parallelism.
 TESSERA_ONCE void set_parallelism(int threads);
 
-/// Keeps each worker thread of loops on a processor of its own from now on. It pays where a process has its processors
-/// to itself, and costs where others use them too. The calling thread stays free. Linux only; no effect elsewhere.
+/// Pins each worker thread to a processor of its own. Faster if no other process uses these processors, slower
+/// otherwise. The calling thread is not pinned. Linux only; no effect elsewhere.
 TESSERA_ONCE void pin_workers();
 
 #if TESSERA_HAS_DEFINITIONS
@@ -85,16 +87,16 @@ TESSERA_ONCE void set_parallelism(int threads) {
 TESSERA_ONCE void pin_workers() { runtime::Arenas::instance().pin(); }
 #endif
 
-/// Calls `f(begin, end)` on ranges that make up [0, items), in parallel, and returns when all are done. Nothing is
-/// promised about which thread runs what, so one range must never wait for another. The first exception reaches the
-/// caller; ranges that had not begun are dropped. Loops may be nested.
+/// Divides [0, items) into ranges, calls `f(begin, end)` on them in parallel, and returns when all are done. Ranges may
+/// run on any thread in any order, so a range must not wait for another. The first exception is rethrown, and ranges
+/// that have not begun are skipped. Loops may be nested.
 template <class F>
   requires std::is_invocable_v<F&, std::int64_t, std::int64_t>
 void parallel_ranges(std::int64_t items, Cost each, F&& f) {
   if (items > 0) runtime::run_ranges(items, runtime::grain_of(items, each), f);
 }
 
-/// Calls `f(i)` for i in [0, items), in parallel. As parallel_ranges, for items that cost `each`.
+/// Calls `f(i)` for i in [0, items) in parallel, as parallel_ranges. `each`: the cost of one item.
 template <class F>
   requires std::is_invocable_v<F&, std::int64_t>
 void parallel_for(std::int64_t items, Cost each, F&& f) {
@@ -103,7 +105,7 @@ void parallel_for(std::int64_t items, Cost each, F&& f) {
   });
 }
 
-/// Calls `f(i)` for i in [0, items), in parallel. Assumes that each item is expensive enough for a task of its own.
+/// Calls `f(i)` for i in [0, items) in parallel, each item in a task of its own.
 template <class F>
   requires std::is_invocable_v<F&, std::int64_t>
 void parallel_for(std::int64_t items, F&& f) {

@@ -18,8 +18,8 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime {
 
-/// Finds the boxes that overlap a given one. Shards of a sharding form a grid, in which a box is looked up dim by dim;
-/// boxes that form none are searched one by one.
+/// Finds the boxes that overlap a query box. If the boxes form a grid, as the shards of a sharding do, the lookup is a
+/// binary search per dim; otherwise all boxes are tested.
 class BoxIndex {
   using Cut = std::pair<std::int64_t, std::int64_t>;
 
@@ -43,7 +43,7 @@ class BoxIndex {
 
   const Box& operator[](std::size_t i) const { return boxes_[i]; }
 
-  /// Calls found(i, overlap) for each box i that shares an element with `box`.
+  /// Calls found(i, overlap) for each box i whose intersection with `box` is not empty.
   template <class Found> void for_each_overlap(const Box& box, Found found) const {
     if (box.empty() || boxes_.empty()) return;
     if (!is_grid_) {
@@ -78,7 +78,7 @@ class BoxIndex {
  private:
   std::vector<Box> boxes_;
   std::array<std::vector<Cut>, max_rank> cuts_;  // distinct intervals of the boxes in each dim
-  std::vector<int> cells_;                       // the box in each cell, or -1
+  std::vector<int> cells_;                       // index of the box in each cell of the grid, or -1
   bool is_grid_ = false;
 
   void fill_cells(std::size_t cells) {

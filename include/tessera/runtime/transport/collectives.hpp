@@ -20,21 +20,21 @@
 
 namespace tessera::runtime {
 
-/// A row-major array that takes part in a collective.
+/// The contiguous row-major input or output of one member of a collective.
 struct MemberArray {
   void* data = nullptr;
   Shape shape;
 };
 
-/// The arrays of one group of devices, in the order of their index in the group: what each gives, and what comes out.
-/// Members that end with equal values may share one array, so all_reduce, all_gather and broadcast fill as many
-/// outputs as there are: usually one, which is then that of all members. Inputs and outputs do not overlap.
+/// The inputs and outputs of one group of devices, by index in the group. all_reduce, all_gather and broadcast give all
+/// members equal values: their `out` may have a single array, which all members share. Inputs and outputs do not
+/// overlap.
 struct Group {
   std::span<const MemberArray> in;
   std::span<const MemberArray> out;
 };
 
-/// One step of a permutation: the member that sends and the one that receives.
+/// One (source, destination) pair of a permutation, as in `jax.lax.ppermute`.
 struct Route {
   int source = 0;
   int destination = 0;
@@ -43,39 +43,41 @@ struct Route {
 /// Fills every output with the input of member `root`.
 TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups);
 
-/// Fills every output with the reduction of all inputs, in the order of the members.
+/// Fills every output with the reduction of all inputs, combined in the order of the members.
 TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups);
 
-/// Fills every output with the inputs, joined along `dim`. Their extents along it may differ.
+/// Fills every output with the inputs, concatenated along `dim`. Extents along `dim` may differ between inputs.
 TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups);
 
-/// Reduces the inputs, in the order of the members, and gives each member its range along `dim`: as long as its output.
+/// Reduces the inputs in the order of the members and splits the result along `dim`: the extents of the outputs along
+/// `dim` say how long each member's chunk is.
 TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups);
 
-/// Splits each input along `split_dim`, sends chunk j to member j, and joins what arrives along `concat_dim`, in the
-/// order of the members. Of different dims, chunk j is as long as output j, and inputs may differ along `concat_dim`;
-/// of one dim, chunks are equal, and `not_divisible` is thrown when they can't be.
+/// Splits each input along `split_dim`, sends chunk j to member j, and concatenates the received chunks along
+/// `concat_dim` in the order of the members. If the dims differ, chunk j has the extent of output j, and inputs may
+/// have different extents along `concat_dim`. If they are equal, chunks are equal too. Errors: `not_divisible`.
 TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups);
 
-/// Copies along the routes, in every group; a member that no route leads to gets zeros.
+/// In every group, copies the input of each route's source to the output of its destination. A member that is no
+/// destination gets zeros, as in `jax.lax.ppermute`.
 TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups);
 
 #if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
-/// Collects the moves of all groups of one collective, so that they run as one parallel loop.
+/// Collects the copies and reductions of all groups of a collective into one ReshardPlan, hence one parallel loop.
 class Moves {
  public:
   Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum)
       : name_(name), type_(type), plan_(type, reduction, &kernels::strided_reduce_as<all_combined_types>) {}
 
-  /// Another group begins: what is declared next belongs to its members.
+  /// Starts the next group: later destinations and sources belong to its members.
   void begin(const Group& group) {
     ++group_;
     members_ = static_cast<int>(group.in.size());
     outputs_ = group.out.size();
   }
-  /// Output `member` of the group.
+  /// Declares the output of a member; `box` is its box in the result of the collective.
   int destination(const MemberArray& part, const Box& box, std::size_t member) {
     require(extents(box) == part.shape, "an output has another shape than its place in the whole");
     destinations_.push_back(part.data);
@@ -87,14 +89,14 @@ class Moves {
     sources_.push_back(part.data);
     return plan_.add_source(box, kernels::contiguous_strides(part.shape), held(member));
   }
-  /// The indices [begin, end) along `dim` of an array, as the box at [place, place + end - begin).
+  /// Declares the slice [begin, end) along `dim` of an input, whose box in the result begins at `place` along `dim`.
   int source_range(const MemberArray& part, std::size_t dim, std::int64_t begin, std::int64_t end, std::int64_t place,
                    std::size_t member) {
     const kernels::Strides strides = kernels::contiguous_strides(part.shape);
     Box box{Shape(part.shape.size(), 0), part.shape};
     box.begin[dim] = place;
     box.end[dim] = place + end - begin;
-    auto* const data = static_cast<std::byte*>(part.data);  // null: an empty array
+    auto* const data = static_cast<std::byte*>(part.data);  // null if the array is empty
     sources_.push_back(data == nullptr ? data
                                        : data + begin * strides[dim] * static_cast<std::int64_t>(size_of(type_)));
     return plan_.add_source(box, strides, held(member));
@@ -143,7 +145,7 @@ class Moves {
 
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
-/// The box of each part when they are joined along `dim`; the rest of each box is that of `shape`.
+/// The box of each array in their concatenation along `dim`; along the remaining dims it covers `shape`.
 inline std::vector<Box> joined(std::span<const MemberArray> parts, Shape shape, std::size_t dim) {
   std::vector<Box> boxes;
   std::int64_t at = 0;
@@ -191,7 +193,7 @@ TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Gr
     std::vector<int> sources;
     for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], box, i));
     moves.fill(moves.destination(group.out[0], box, 0), sources, static_cast<int>(sources.size()));
-    // Members that keep a copy of their own copy the result: reducing once for each would read every input again.
+    // Reduce into the first output and copy it to the others: reducing for each output would read all inputs again.
     if (group.out.size() == 1) continue;
     const int source = copies.source(group.out[0], box, 0);
     for (std::size_t j = 1; j < group.out.size(); ++j) copies.copy(copies.destination(group.out[j], box, j), source);

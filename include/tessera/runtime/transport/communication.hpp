@@ -14,27 +14,26 @@
 
 namespace tessera {
 
-/// What a CommunicationScope allows to happen while it lives.
+/// The most communication that a CommunicationScope permits.
 struct CommunicationLimit {
-  std::int64_t wire_bytes = INT64_MAX;   ///< that a device may send
-  std::int64_t collectives = INT64_MAX;  ///< slices, which move nothing, don't count
+  std::int64_t wire_bytes = INT64_MAX;   ///< sent by each device
+  std::int64_t collectives = INT64_MAX;  ///< number of collectives, without slices, which send nothing
   bool forbid_implicit_reshards = false;
 };
 
-/// Collectives of one kind over the same axes that ran.
+/// The collectives of one kind over the same axes that ran in a CommunicationScope.
 struct CommunicationTotal {
   Collective kind = Collective::all_reduce;
   InlineVector<Name, max_axes> axes;
   std::int64_t count = 0;
   std::int64_t payload_bytes = 0;
-  std::int64_t wire_bytes = 0;  ///< that each device sends
+  std::int64_t wire_bytes = 0;  ///< sent by each device
 };
 
-/// Counts what really runs in this thread while the scope lives: each collective where it is carried out, in programs,
-/// in reshards of tensors and in collectives called as functions. Scopes nest, and all of them count.
+/// Counts the collectives that this thread executes while the scope is alive: those of programs, of reshards of tensors
+/// and those called as functions. Scopes nest; a collective counts in each enclosing scope.
 ///
-/// With a limit, a program that would communicate more than is left of it does not start.
-/// Errors, of what runs inside: `policy`.
+/// With a limit, a program that would exceed what remains of it does not start: it throws `policy`.
 ///
 ///     ts::CommunicationScope scope({.wire_bytes = 1 << 20});
 ///     step(model, x);
@@ -49,27 +48,27 @@ class CommunicationScope {
   CommunicationScope& operator=(const CommunicationScope&) = delete;
   ~CommunicationScope() { innermost() = outer_; }
 
-  /// How often a kind of collective ran; over one axis alone when it is named.
+  /// The number of collectives of this kind; with `axis`, only those over that single axis.
   std::int64_t count(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CommunicationTotal& t) { return t.kind == kind ? t.count : 0; });
   }
-  /// Bytes that each device sent.
+  /// Bytes that each device sent, as planned; with `axis`, only by collectives over that single axis.
   std::int64_t wire_bytes(std::string_view axis = {}) const {
     return total(axis, [](const CommunicationTotal& t) { return t.wire_bytes; });
   }
   std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CommunicationTotal& t) { return t.kind == kind ? t.payload_bytes : 0; });
   }
-  /// Bytes that this process read and wrote in memory to carry it out. Replicas are stored once, so it may be less
-  /// than what devices send.
+  /// Bytes of memory that this process read and wrote for the collectives. May be less than the devices send, since
+  /// replicas share one buffer.
   std::int64_t copied_bytes() const { return copied_; }
-  /// Bytes that crossed from one device to another, those of all devices together, counted by what moved them from
-  /// what it moved: totals() are what the plan says of the same. With even shards and one collective a step, this is
-  /// wire_bytes() times the number of devices; uneven shards and paths of several collectives move less, as a rule.
+  /// Bytes sent between devices, summed over devices and counted by the transport, independently of the plan's
+  /// totals(). With even shards and one collective per step, equals wire_bytes() times the number of devices; with
+  /// uneven shards or several collectives per reshard, usually less.
   std::int64_t moved_bytes() const { return moved_; }
   const std::vector<CommunicationTotal>& totals() const { return totals_; }
 
-  /// A line for each kind and axes: "2 all_reduce over data: 8192 B, 8192 B on the wire".
+  /// One line per kind and axes, such as "2 all_reduce over data: 8192 B, 8192 B on the wire".
   std::string text() const {
     std::string out;
     for (const CommunicationTotal& t : totals_) {
@@ -85,13 +84,14 @@ class CommunicationScope {
     copied_ = moved_ = 0;
   }
 
-  /// The scope that this thread is in; null outside of any. For what carries out collectives.
+  /// This thread's innermost scope, or null. For code that executes collectives.
   static CommunicationScope*& innermost() {
     static thread_local CommunicationScope* scope = nullptr;
     return scope;
   }
 
-  /// Before something runs: whether it fits every scope. `describe(text)` says what it is.
+  /// Throws `policy` if these collectives would exceed the limit of this scope or of one that encloses it.
+  /// `describe(collective)` throws for an implicit reshard where a scope forbids them.
   template <class Collectives, class Describe>
   void permit(const Collectives& collectives, const Describe& describe) const {
     std::int64_t wire = 0, count = 0, largest_wire = -1;
@@ -118,7 +118,7 @@ class CommunicationScope {
     }
   }
 
-  /// One collective ran.
+  /// Counts one executed collective.
   void add(const Mesh& mesh, const CollectiveInfo& collective) {
     for (CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) scope->add_here(mesh, collective);
   }
@@ -162,7 +162,7 @@ class CommunicationScope {
 };
 
 namespace detail {
-/// What runs while it lives is counted nowhere, and no limit holds for it.
+/// Suspends this thread's CommunicationScopes, their counts and limits, while it is alive.
 class Uncounted {
  public:
   Uncounted() : scope_(CommunicationScope::innermost()) { CommunicationScope::innermost() = nullptr; }

@@ -12,29 +12,30 @@
 
 namespace tessera::runtime {
 
-/// The devices that hold a shard, each a replica of it: along some axes of a mesh those at one coordinate, along the
-/// others all. Without an axis it is one device, the same for all such sets.
+/// The devices that hold replicas of a shard: per mesh axis, either one coordinate or all. On mesh {data: 2, model: 4},
+/// a shard split along data is held by data = 1 and all 4 coordinates of model. Default: one device, common to all
+/// sets.
 class Holders {
  public:
   constexpr Holders() = default;
-  /// The devices whose coordinates along `axes`, a bit each, are those of `at`.
+  /// The devices whose coordinates along `axes` (a bit mask) equal those of `at`.
   constexpr Holders(const Mesh& mesh, unsigned axes, const Coordinates& at) {
     for (int axis = 0; axis < mesh.rank(); ++axis)
       at_[static_cast<std::size_t>(axis)] =
           (axes >> axis & 1u) != 0 ? at[static_cast<std::size_t>(axis)] : -mesh.axis_size(axis);
   }
-  /// Member `member` of group `group`, where devices are told apart by these two.
+  /// Device `member` of group `group`, for collectives on groups of devices rather than on a mesh.
   static constexpr Holders member(int group, int member) {
     Holders one;
     one.at_[0] = group;
     one.at_[1] = member;
     return one;
   }
-  /// All `members` of a group.
+  /// All `members` devices of a group.
   static constexpr Holders group(int group, int members) { return member(group, -members); }
 
   constexpr std::int64_t count() const { return common(*this, *this); }
-  /// How many devices are in both sets, of one mesh.
+  /// The number of devices that are in both sets; `a` and `b` are of the same mesh.
   static constexpr std::int64_t common(const Holders& a, const Holders& b) {
     std::int64_t n = 1;
     for (std::size_t axis = 0; axis < max_axes; ++axis) {
@@ -46,8 +47,8 @@ class Holders {
     }
     return n;
   }
-  /// Of the replicas of a shard that `from` holds, how many have a device of `to` next to them: one that differs at
-  /// most along axes at which `from` has one coordinate.
+  /// The number of replicas in `from` from which some device of `to` is reached only along axes that `from` is sharded
+  /// over (where it has one coordinate): the product of the sizes of the axes along which both sets have all.
   static constexpr std::int64_t replicas_near(const Holders& from, const Holders& to) {
     std::int64_t n = 1;
     for (std::size_t axis = 0; axis < max_axes; ++axis)
@@ -57,19 +58,18 @@ class Holders {
   friend constexpr bool operator==(const Holders&, const Holders&) = default;
 
  private:
-  std::array<std::int32_t, max_axes> at_{};  // a coordinate; or all: minus the number of devices along the axis
+  std::array<std::int32_t, max_axes> at_{};  // a coordinate >= 0, or -(axis size) for all coordinates
 };
 
-/// How often the elements of a box must be sent from one device to another so that all of `to` hold the reduction of
-/// `parts` parts, of which part_at(i) are the holders. Where the parts are replicated, each set of replicas that has
-/// readers is reduced on its own: a device's part goes to the next one, parts - 1 times, and ends on a device of `to`
-/// if one of them has a part. Each other device of `to` is then sent the result. Of one part this is what the devices
-/// that do not hold it receive; on rings of n devices, 2(n - 1) for an all-reduce and n - 1 for the others.
+/// How many times a box is sent between two devices so that all of `to` hold the reduction of `parts` parts, where
+/// part_at(i) holds part i. Each set of replicas of the parts that has readers reduces along a chain, parts - 1 sends,
+/// which ends on a device of `to` if one holds a part; each other device of `to` then receives the result.
+/// Examples on n devices: all_reduce 2(n - 1); reduce_scatter and all_gather n - 1; one part: the non-holders of `to`.
 template <class PartAt> constexpr std::int64_t sends(const Holders& to, int parts, const PartAt& part_at) {
   if (parts == 0) return 0;
   const Holders first = part_at(0);
   std::int64_t there = Holders::common(to, first);
-  if (parts > 1 && first == part_at(1)) parts = 1;  // all on the same devices
+  if (parts > 1 && first == part_at(1)) parts = 1;  // every holder has all parts: reducing them sends nothing
   const std::int64_t sets = Holders::replicas_near(first, to);
   for (int i = 1; i < parts && there < sets; ++i) there = std::max(there, Holders::common(to, part_at(i)));
   return (parts - 1) * sets + to.count() - there;

@@ -17,7 +17,7 @@
 
 namespace tessera::runtime {
 
-/// One shard in memory: the address of the element at `box.begin`, strides in elements, and the devices that hold it.
+/// One shard in memory: `data` is the address of the element at `box.begin`, `strides` are in elements.
 struct ShardRef {
   void* data = nullptr;
   Box box;
@@ -25,18 +25,17 @@ struct ShardRef {
   Holders held_by{};
 };
 
-/// A row-major shard.
+/// A contiguous row-major shard.
 inline ShardRef shard_ref(void* data, const Box& box, const Holders& held_by = {}) {
   return {data, box, kernels::contiguous_strides(extents(box)), held_by};
 }
 
-/// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
-/// consecutive shards per box, reduced in that order by `reduce`. A program that repeats it keeps the ReshardPlan
-/// instead.
+/// Copies the sources' elements into each destination shard. With `partials` > 1, `source` lists that many consecutive
+/// shards of equal box, which `reduce` combines in that order. To repeat a redistribution, keep a ReshardPlan instead.
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials = 1,
                           kernels::ReduceFunction reduce = &kernels::no_reduction);
-/// The same, for partial values of any element type.
+/// reshard() with the reduction instantiated for all element types that combine.
 TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
                                 std::span<const ShardRef> source, int partials);
 #if TESSERA_HAS_DEFINITIONS

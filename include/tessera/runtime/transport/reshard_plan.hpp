@@ -28,13 +28,14 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// What moves where when shards are redistributed: found once, run many times on other memory without allocating.
+/// The copies and reductions that redistribute shards. Computed once, then run repeatedly on different addresses
+/// without allocating.
 ///
-/// Shards are declared first, then what fills each destination. Partial values are combined in the order in which
-/// their sources are given, whatever runs in parallel, so a result is the same bit for bit every time.
-/// Destinations overlap neither each other nor a source; but one that is its source (see `source_of`) stays as it is.
-/// Errors: `graph_invalid` for shards that do not fit each other, `dtype_mismatch` for partial values of a dtype
-/// without arithmetic (f16, sums of bool).
+/// Declare the shards first, then fill() each destination. The parts of a partial value are combined in the order of
+/// their sources, however many threads run, so results are bitwise reproducible. The memory of a destination overlaps
+/// no other destination and no source, except that it may be that of its `source_of`, which then needs no copy.
+/// Errors: `graph_invalid` for inconsistent shards, `dtype_mismatch` for a reduction that the dtype does not have (of
+/// f16, sums of bool).
 class ReshardPlan {
  public:
   TESSERA_PLANNING explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
@@ -51,7 +52,7 @@ class ReshardPlan {
     });
   }
 
-  /// `held_by`: the devices that hold it. Shards of which nothing is said are on one device.
+  /// `held_by`: the devices that hold the shard. By default all shards are on one device, and nothing is sent.
   TESSERA_PLANNING int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by = {}) {
     source_of_.push_back(none);
     return add_shard(destinations_, {box, strides, held_by});
@@ -62,8 +63,8 @@ class ReshardPlan {
   int add_destination(const Box& box) { return add_destination(box, kernels::contiguous_strides(extents(box))); }
   int add_source(const Box& box) { return add_source(box, kernels::contiguous_strides(extents(box))); }
 
-  /// Fills each destination with what the sources hold of its box. `sources` lists boxes one after another, each as
-  /// `partials` shards of equal box, whose reduction is the value.
+  /// Fills each destination from the sources that overlap its box. With `partials` > 1, `sources` is a sequence of
+  /// groups of that many shards of equal box, each group the parts of a partial value.
   TESSERA_PLANNING void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
     if (partials < 1 || sources.size() % static_cast<std::size_t>(partials) != 0)
       fail(errc::graph_invalid, "[reshard] whole groups: ", sources.size(), " sources in groups of ", partials);
@@ -100,7 +101,7 @@ class ReshardPlan {
     }
   }
 
-  /// Fills a destination that no source has a part of with what combines to nothing: zeros, of a sum.
+  /// Fills a destination that has no source with the identity of the reduction: zeros for a sum.
   TESSERA_PLANNING void fill_identity(int destination) {
     const Box& box = shard(destinations_, destination).box;
     if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
@@ -110,7 +111,7 @@ class ReshardPlan {
   int source_count() const { return static_cast<int>(sources_.size()); }
   const Box& destination_box(int index) const { return shard(destinations_, index).box; }
   const Box& source_box(int index) const { return shard(sources_, index).box; }
-  /// The source that is the whole of a destination, element for element: its buffer can be shared. Or `none`.
+  /// The source with the same box and strides as this destination, so that they can share a buffer; or `none`.
   int source_of(int destination) const { return source_of_[static_cast<std::size_t>(destination)]; }
   static constexpr int none = -1;
   std::int64_t table_bytes() const {
@@ -119,16 +120,16 @@ class ReshardPlan {
   }
   /// Bytes that a run reads and writes.
   std::int64_t bytes() const { return bytes_; }
-  /// Bytes that must cross from one device to another in a run, those of all devices together: see `sends`.
+  /// Bytes sent between devices in a run, summed over all devices: see `sends`.
   std::int64_t moved_bytes() const { return moved_; }
 
-  /// Runs on shards at these addresses, in the order of their declaration.
+  /// Runs on shards at these addresses, which are in the order of add_destination() and add_source().
   void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
     if (destinations.size() != destinations_.size() || sources.size() != sources_.size())
       fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " and ", sources.size(), " given for ",
            destinations_.size(), " and ", sources_.size());
     const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
-    // What is in the caches moves three times as fast, so that a second thread is worth waking later.
+    // Copies within the caches are three times as fast, so a second thread pays only for larger moves.
     const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
     const bool past_caches = written_ >= past_caches_from();
     parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
@@ -142,27 +143,27 @@ class ReshardPlan {
     kernels::Strides strides;
     Holders held_by;
   };
-  /// A box of one destination and the inputs that make it: none for the identity, several for partial values.
+  /// A box of one destination. Inputs: 0 fills it with the identity, 1 copies, more reduce a partial value.
   struct Piece {
     int destination;
     int first_input;
     int inputs;
-    int split;  // the dim along which threads share the piece
+    int split;  // the dim along which threads divide the piece
     Box box;
-    std::int64_t weight_end;  // of all pieces up to this one
+    std::int64_t weight_end;  // sum of the weights of all pieces up to and including this one
   };
 
-  // Threads share the work by weight, in quanta: bytes moved, and what a piece costs besides.
+  // Threads divide the total weight into quanta. Weight of a piece: bytes read and written, plus a fixed overhead.
   static constexpr std::int64_t quantum = std::int64_t{64} << 10;
   static constexpr std::int64_t piece_weight = 512;
   static constexpr std::int64_t in_caches = std::int64_t{1} << 20;
-  // What can't be cut along one dim into slices below this becomes several pieces.
+  // A piece whose slices along the split dim are larger becomes one piece per slice, divided along a further dim.
   static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
 
   DType type_;
   Reduction reduction_;
   kernels::ReduceFunction reduce_;
-  std::array<std::byte, 8> identity_{};  // as an element
+  std::array<std::byte, 8> identity_{};  // of the reduction, as one element
   std::vector<Shard> destinations_, sources_;
   std::vector<int> source_of_;
   std::vector<int> inputs_;
@@ -229,11 +230,11 @@ class ReshardPlan {
       const auto weight = static_cast<double>(piece->weight_end - piece_begin);
       const auto split = static_cast<std::size_t>(piece->split);
       const std::int64_t slices = piece->box.begin.empty() ? 1 : piece->box.end[split] - piece->box.begin[split];
-      // Rounded the same way by the two ranges that meet there, so that each slice has one owner.
+      // Two adjacent ranges round their common boundary alike, so that exactly one of them runs each slice.
       const auto slice_at = [&](std::int64_t at) {
         at = std::clamp<std::int64_t>(at - piece_begin, 0, piece->weight_end - piece_begin);
         const auto slice = static_cast<std::int64_t>(static_cast<double>(at) / weight * static_cast<double>(slices));
-        // Of many thin slices, ranges begin with whole lines of the cache.
+        // With many thin slices, boundaries are multiples of 64, so that two threads don't write the same cache line.
         return slices < 1024 || slice == slices ? slice : slice / 64 * 64;
       };
       const std::int64_t first = slice_at(begin), last = slice_at(end);
@@ -272,7 +273,7 @@ class ReshardPlan {
       if (sources[id] == base && source_of(piece.destination) == static_cast<int>(id)) return;
       return kernels::strided_copy(type_, out, to.strides, source(id), sources_[id].strides, shape, past_caches);
     }
-    // In order, as many at once as fit a small array: later batches add to what the earlier ones left.
+    // In order, in batches that fit a small array: each later batch accumulates into the destination.
     constexpr int batch = 32;
     std::array<kernels::StridedSource, batch> parts;
     for (int i = 0; i < piece.inputs; i += batch) {

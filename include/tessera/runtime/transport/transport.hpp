@@ -11,17 +11,16 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// What carries the pieces of tensors between devices. One call carries out all moves of a ReshardPlan, which says of
-/// each shard which devices hold it; addresses are in the order of its shards. A transport between processes is given
-/// null for the shards of other processes.
+/// Moves pieces of tensors between devices. One call of move() executes a whole ReshardPlan. The addresses of the
+/// shards are in the plan's order; a transport between processes gets null for shards that another process holds.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual void move(const ReshardPlan& plan, std::span<void* const> destinations,
                     std::span<const void* const> sources) const = 0;
 
-  /// What this thread's programs, reshards and collectives use: in this process, unless a TransportScope says
-  /// otherwise.
+  /// The transport of this thread's programs, reshards and collectives: that of the innermost TransportScope, or an
+  /// InProcessTransport.
   static const Transport& current();
 
  private:
@@ -32,7 +31,7 @@ class Transport {
   }
 };
 
-/// Devices are threads of this process: a piece is a copy in memory, and replicas share one.
+/// All devices are in this process: moving a piece copies memory, and all replicas of a shard share one buffer.
 class InProcessTransport final : public Transport {
  public:
   void move(const ReshardPlan& plan, std::span<void* const> destinations,
@@ -50,7 +49,7 @@ inline const Transport& Transport::current() {
   return chosen() != nullptr ? *chosen() : in_process;
 }
 
-/// While it lives, this thread moves pieces by another transport.
+/// While a TransportScope is alive, Transport::current() of its thread is the given transport.
 class TransportScope {
  public:
   explicit TransportScope(const Transport& transport) : outer_(Transport::chosen()) {
