@@ -49,13 +49,12 @@ template <class F> class Compiled {
     } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
       return detail::call_in_trace<F>(args...);
     } else {
-      // The same check as in Traced; made here, a compiler's error lists fewer instantiations around the user's
-      // mistake.
+      // The same check as in Traced, repeated here so that compilers list fewer instantiations with the user's error.
       using Returned [[maybe_unused]] =
           decltype(std::declval<detail::Callable<detail::TraceableFunction<F>, F, sizeof...(Args)>>()(
               std::declval<typename detail::TracedArgument<detail::argument_t<Args>>::type&>()...));
       if constexpr (!traced<Args...>::valid) {
-        return detail::NoResult{};  // the static_assert above gave the reason
+        return detail::NoResult{};  // the declaration above gave the compile error
       } else {
         // Traces run only during constant evaluation, so a call at run time pays nothing for this branch.
         if (std::is_constant_evaluated())

@@ -90,8 +90,7 @@ concept HostValues = Element<detail::host_element<Range>>;
 /// A sharded tensor of the row-major values of a host array; each shard is copied directly, as in jax.device_put.
 ///
 /// A shape in braces, `{rows, 64}`, determines the rank; with a Shape object write the rank: `shard<2>(...)`.
-/// Errors: `host_data` when there are more or fewer values than the shape has elements; those of `resolve` for the
-/// spec.
+/// Errors: `host_data` if the number of values is not that of the shape's elements; those of `resolve` for the spec.
 ///
 ///     auto x = ts::shard(values, {rows, 64}, mesh, {"data", ts::none});   // [rows/data, 64]
 template <int Rank, HostValues Range>

@@ -24,8 +24,8 @@ template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operan
   using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
 };
 
-/// The index of the operand that is the extent of a dim of the result, as `size` of slice(x, start, size) is. -1: the
-/// operation has no such operand.
+/// The index of the operand that is the extent of a dim of the result, as `size` of slice<0>(x, start, size) is. -1:
+/// the operation has no such operand.
 template <class Tag, std::size_t Operands> constexpr int size_operand() {
   if constexpr (requires { Tag::size_operand; })
     return Tag::size_operand < static_cast<int>(Operands) ? Tag::size_operand : -1;
@@ -93,7 +93,7 @@ template <class E, unsigned Ones, class... Leaves> struct TracedExpressionOf<E, 
   using type = Traced<ExpressionFunction<E, Ones>, Leaves...>;
 };
 
-/// The programs of an expression type. A trace sees that slice(x, 0, 1) has a singleton dim; an expression type
+/// The programs of an expression type. A trace sees that slice<0>(x, 0, 1) has a singleton dim; an expression type
 /// doesn't, since its sizes are run-time values. So it has one program for each subset of its first sizes that are 1.
 template <class E> class ExpressionPrograms {
  public:
