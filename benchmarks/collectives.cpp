@@ -1,4 +1,4 @@
-// Collectives among D buffers of this process, beside a copy that moves memory as fast as the machine does. The clock
+// Collectives among D buffers of this process, compared with a plain copy at memory bandwidth. The clock frequency
 // varies from one second to the next, so each iteration runs both: read the column `of_copy`, not the seconds.
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// Buffers of floats with their box in the whole, all touched.
+/// Shards of an array of floats, in memory that is already paged in.
 struct Shards {
   std::vector<BufferPtr> buffers;
   std::vector<Box> boxes;
@@ -42,7 +42,7 @@ struct Shards {
   std::vector<const void*> const_data() const { return {data.begin(), data.end()}; }
 };
 
-/// Copies on all threads.
+/// A copy by all threads.
 class Copy {
  public:
   explicit Copy(std::int64_t bytes) : bytes_(bytes), from_(Buffer::allocate(bytes)), to_(Buffer::allocate(bytes)) {
@@ -98,7 +98,7 @@ void declare(ReshardPlan& plan, const Shards& out, const Shards& in) {
   for (const Box& box : in.boxes) plan.add_source(box);
 }
 
-// D partial values of the whole become one, which all devices share.
+// D partial values are reduced to one result, which all devices share.
 void all_reduce(benchmark::State& state) {
   const std::int64_t devices = state.range(0), bytes = state.range(1);
   Shards in, out;
@@ -110,7 +110,7 @@ void all_reduce(benchmark::State& state) {
   measure(state, plan, out, in, bytes);
 }
 
-// The same through the function that plans and runs, each device with a copy of its own.
+// all_reduce as a function that also makes its plan; each device gets a separate copy.
 void all_reduce_private(benchmark::State& state) {
   const std::int64_t devices = state.range(0), bytes = state.range(1);
   Shards in, out;
@@ -129,7 +129,7 @@ void all_reduce_private(benchmark::State& state) {
   }
 }
 
-// D partial values of the whole become D ranges of the value.
+// D partial values are reduced to D shards.
 void reduce_scatter(benchmark::State& state) {
   const std::int64_t devices = state.range(0), bytes = state.range(1), chunk = bytes / 4 / devices;
   Shards in, out;
@@ -141,7 +141,7 @@ void reduce_scatter(benchmark::State& state) {
   measure(state, plan, out, in, bytes);
 }
 
-// D ranges become the whole, once.
+// D shards are gathered into one array, which all devices share.
 void all_gather(benchmark::State& state) {
   const std::int64_t devices = state.range(0), bytes = state.range(1), chunk = bytes / 4 / devices;
   Shards in, out;

@@ -1,5 +1,5 @@
-// One thread's matrix products: through a contraction plan, against Eigen's own operator. The clock of a machine
-// drifts: compare only rows of one run, with --benchmark_enable_random_interleaving=true.
+// Matrix products on one thread, by a contraction plan and by Eigen's operator. The clock frequency drifts, so compare
+// only rows of one run, with --benchmark_enable_random_interleaving=true.
 #include <cstdint>
 #include <vector>
 

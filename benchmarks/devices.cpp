@@ -1,11 +1,11 @@
-// What a mesh of many virtual devices costs in one process: making tensors, planning, the first call (which plans and
-// prepares), later calls, and a call with other tensors that lie alike. Prints a table for docs/performance.md:
+// The cost of many virtual devices in one process: making tensors, planning, the first call (which plans and prepares),
+// later calls, and a call with other tensors of the same shardings. Prints a table for docs/performance.md:
 //
 //     build/benchmarks/benchmark_devices                # 1 to 100,000 devices
 //     build/benchmarks/benchmark_devices 1000           # one line
 //
-// The program is a training step of a perceptron of two layers, whose weights are split among the devices that share
-// columns ("model") and whose batch is split among the others ("data"), with two rows for each of these.
+// The program is a training step of a two-layer perceptron: the axis "model" splits its weights, and the axis "data"
+// its batch of two rows per index of that axis.
 
 #include <chrono>
 #include <cstdint>

@@ -8,7 +8,7 @@
 
 #include <tessera/kernels/fused/fused_kernel.hpp>
 
-// Fused kernels on one thread, beside a copy of as many bytes. Bytes are those of all operands, each counted once.
+// Fused kernels on one thread, compared with a copy of as many bytes. Each operand's bytes count once.
 namespace {
 
 using namespace tessera;
@@ -99,7 +99,7 @@ void layer_norm(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * row_count * columns * 8);
 }
 
-// Working sets in main memory, and small ones that show the arithmetic.
+// Working sets larger than the caches, and a small one whose time is the arithmetic.
 BENCHMARK(copy)->Arg(chain_size * 12)->Arg(rows* columns * 8)->Arg(32 << 10);
 BENCHMARK(gelu_chain)->Arg(chain_size)->Arg(4 << 10);
 BENCHMARK(softmax)->Arg(rows)->Arg(16);

@@ -1,10 +1,10 @@
-// How far the elementwise functions of kernels are from exact results, in ulp (units in the last place of the result
-// type). The docstrings of ops/elementwise/*.hpp give the larger figure of these two commands:
+// Prints the errors of the elementwise functions of kernels in ulp (units in the last place of the result type). The
+// docstrings of ops/elementwise/*.hpp state the larger of the figures of these two runs:
 //   for march in x86-64 native; do
 //     g++ -std=c++20 -O2 -march=$march -I include tools/accuracy.cpp -o /tmp/accuracy && /tmp/accuracy
 //   done
 // f32: every 97th bit pattern against libm in double. f64: random bit patterns against libm in long double. pow and
-// atan2: random pairs. Below that, the values at NaN, infinities, zeros and outside of the domain.
+// atan2: random pairs. Then it prints the values at NaN, infinities, zeros and outside the domain.
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -64,7 +64,7 @@ template <> struct Points<float> {
     return true;
   }
 };
-/// Bit patterns at random reach all magnitudes; every other group of points is of magnitudes up to 1000.
+/// Random bit patterns, which have all magnitudes, alternate with groups of points of magnitudes up to 1000.
 template <> struct Points<double> {
   using Wide = long double;
   std::mt19937_64 random{1};
@@ -80,7 +80,7 @@ template <> struct Points<double> {
   int unused = 0;
 };
 
-/// The worst of all points from `low` to `high`.
+/// Prints the largest error over all points from `low` to `high`.
 template <Op O, class T, class F>
 void measure(const char* name, F exact, double low = -HUGE_VAL, double high = HUGE_VAL) {
   using Wide = typename Points<T>::Wide;
@@ -105,7 +105,7 @@ void measure(const char* name, F exact, double low = -HUGE_VAL, double high = HU
   std::printf("\n");
 }
 
-/// Pairs from `draw(random, x, y)`.
+/// Prints the largest error over pairs from `draw(random, x, y)`.
 template <Op O, class T, class Draw, class F> void measure_pairs(const char* name, Draw draw, F exact) {
   using Wide = typename Points<T>::Wide;
   std::mt19937_64 random(2);
@@ -119,14 +119,14 @@ template <Op O, class T, class Draw, class F> void measure_pairs(const char* nam
   }
   std::printf("%-8s %s  %7.3f ulp at %.6g, %.6g\n", name, sizeof(T) == 4 ? "f32" : "f64", worst.ulp, worst.x, worst.y);
 }
-/// Results of pow over the whole range of T, a quarter of them from bases over the whole range.
+/// Draws x and y such that pow(x, y) covers the whole range of T; for a quarter of the pairs x does so too.
 template <class T> void draw_for_pow(std::mt19937_64& random, T& x, T& y) {
   std::uniform_real_distribution<double> log_of_result(std::log(std::numeric_limits<T>::denorm_min()),
                                                        std::log(std::numeric_limits<T>::max()));
   x = std::exp(static_cast<T>(log_of_result(random)) / T(random() % 4 == 0 ? 1 : 100));
   y = static_cast<T>(log_of_result(random)) / std::log(x);
 }
-/// Bit patterns at random, half of them with quotients of moderate size.
+/// Draws random bit patterns; half of the pairs have moderate quotients.
 template <class T> void draw_for_atan2(std::mt19937_64& random, T& y, T& x) {
   using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
   y = std::bit_cast<T>(static_cast<Bits>(random()));
@@ -175,7 +175,7 @@ template <class T> void measure_all() {
   measure<op_v<AsinhOp>, T>("asinh", [](auto x) { return std::asinh(x); });
   measure<op_v<AcoshOp>, T>("acosh", [](auto x) { return std::acosh(x); });
   measure<op_v<AtanhOp>, T>("atanh", [](auto x) { return std::atanh(x); });
-  // Below that results are 0.
+  // Below this range results are 0.
   measure<op_v<SoftplusOp>, T>(
       "softplus", [](auto x) { return x > 0 ? x + std::log1p(std::exp(-x)) : std::log1p(std::exp(x)); },
       sizeof(T) == 4 ? -87 : -708);

@@ -38,8 +38,8 @@ void rows(compare::Harness& harness) {
     const auto direction = tensor(g);
     const auto result = std::make_shared<decltype(attention(heads, direction))>();
 
-    // Two products forward and four backward, of the half that is visible. Seven arrays at least: q, k, v, g come in,
-    // three gradients go out.
+    // Two products forward and four backward, over the half of the scores below the causal mask. At least seven arrays:
+    // q, k, v and g are read, three gradients are written.
     const double flops = 6.0 * s.size() * s.time;
     harness.measure(
         row, {flops, 7 * 4.0 * static_cast<double>(s.size())},

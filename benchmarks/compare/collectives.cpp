@@ -1,5 +1,5 @@
-// Collectives among the devices of one process, against MPI among processes. Run by mpirun, with one process a device:
-// the others sleep while ours are measured. On one's own, ours alone.
+// Collectives among the devices of one process, compared with MPI among processes. mpirun starts one process per
+// device; processes other than 0 sleep while Tessera is measured. Without mpirun, only Tessera is measured.
 
 #include <cstdint>
 #include <memory>
@@ -22,7 +22,7 @@ using tessera::BufferPtr;
 using tessera::DType;
 using tessera::Reduction;
 
-/// Ranges [first, last) of one array of floats, each in a buffer.
+/// Shards [first, last) of one array of floats, each in its own buffer.
 struct Shards {
   std::vector<BufferPtr> buffers;
   std::vector<Box> boxes;
@@ -46,8 +46,8 @@ struct Shards {
   }
 };
 
-/// What a compiled program does at a collective: a plan that was made before, run on buffers. Equal results are one
-/// buffer that devices share.
+/// A collective as a compiled program runs it: with a plan made before, on buffers. Devices with equal results share a
+/// buffer.
 struct Collective {
   Shards in, out;
   tessera::runtime::ReshardPlan plan{DType::f32, Reduction::sum};

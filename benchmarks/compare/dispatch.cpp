@@ -1,4 +1,4 @@
-// What a call costs when there is next to nothing to compute.
+// The overhead of a call: operations on matrices so small that computing takes almost no time.
 
 #include "harness.hpp"
 #include "ours.hpp"

@@ -38,7 +38,7 @@ void rows(compare::Harness& harness) {
       harness.measure(gemm, {s.flops(), 4 * elements}, compare::tensor_task(product, x, w),
                       [&](compare::Peer& peer) { return peer.gemm(s, a.data(), b.data()); });
     if (!narrow.empty()) {
-      // The floor is that of memory alone: the probes have no AMX.
+      // The floor counts only memory traffic, since the FMA probe doesn't use AMX.
       const auto rounded = [](const Array& from) {
         std::vector<ts::bf16> to(from.size());
         for (std::size_t i = 0; i < to.size(); ++i) to[i] = ts::bf16(from.data()[i]);

@@ -34,7 +34,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// The median of quotients taken round by round: the clock changes between rounds, hardly within one.
+/// The median of the quotients of each round: the clock frequency changes between rounds, but hardly within a round.
 double median_quotient(const std::vector<double>& a, const std::vector<double>& b) {
   std::vector<double> quotients;
   for (std::size_t i = 0; i < a.size(); ++i) quotients.push_back(a[i] / b[i]);
@@ -54,10 +54,10 @@ void check_same(const std::string& row, const std::string& name, const std::vect
                              std::to_string(largest));
 }
 
-// A run this long need not be preceded by another one that wakes threads and fills caches.
+// Seconds. A run that takes longer needs no warm-up run to wake threads and fill caches.
 constexpr double long_run = 0.05;
 
-/// How often a task has to run to be long against the clock and what starts its threads.
+/// The number of repeats for which the time of a run far exceeds the clock's resolution and the start of its threads.
 int repeats_of(const Task& task) {
   constexpr double long_enough = 4e-3;
   if (task.seconds(1) >= long_run) return 1;
@@ -74,8 +74,8 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-// After a loop threads stay awake for the next one, those of OpenMP for many milliseconds. That is part of how fast
-// they are, but it must not slow down the next contender: it begins when the process is asleep.
+// After a loop, threads spin and wait for the next loop, those of OpenMP for many milliseconds. So that they don't slow
+// down the next contender, it starts only when all threads of the process sleep.
 void settle() {
   constexpr auto nap = std::chrono::milliseconds(2);
   for (int i = 0; i < 100; ++i) {
@@ -94,7 +94,7 @@ Harness::Harness(const Arguments& arguments, std::vector<std::string> peers)
 }
 
 Peer* Harness::load(const std::string& name) {
-  // Modules are built for the peers that are installed.
+  // A peer that is not installed has no module.
   const std::string path = COMPARE_PEER_DIRECTORY "/peer_" + name + ".so";
   if (!std::ifstream(path)) return nullptr;
   void* const module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -146,13 +146,13 @@ void Harness::measure(const std::string& row, const Work& work, std::vector<Cont
     for (std::size_t i = 0; i < contenders.size(); ++i) {
       Contender& contender = contenders[(i + static_cast<std::size_t>(round)) % contenders.size()];
       settle();
-      // Threads can take milliseconds to wake up: that isn't counted, nor does it matter in a long run.
+      // A warm-up run, since threads can take milliseconds to wake up. In a long run that doesn't matter.
       if (contender.times.empty() || contender.times.back() < long_run) contender.task.seconds(contender.repeats);
       contender.times.push_back(contender.task.seconds(contender.repeats) / contender.repeats);
     }
   }
 
-  // The floor round by round, at the speeds of that round.
+  // The floor of each round, at the speeds that the probes had in that round.
   const std::vector<double>& ours = contenders[0].times;
   std::vector<double> floor;
   for (std::size_t round = 0; round < ours.size(); ++round)

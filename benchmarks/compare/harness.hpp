@@ -14,38 +14,40 @@
 
 namespace compare {
 
-/// What a row can't do without: the floor of its time is that at the speed the probes have in the same rounds.
+/// The least work of a row. The floor of its time is this work at the speed of the probes in the same rounds.
 struct Work {
   double flops = 0;
-  double bytes = 0;  ///< read and written, each once
+  double bytes = 0;  ///< bytes read and bytes written, each counted once
 };
 
 struct Arguments {
   int threads = 0;  ///< of every contender; 0: all processors
   int rounds = 11;
-  double seconds = 20;  ///< after which a row ends, if it has had three rounds
-  int devices = 8;      ///< in rows of collectives
+  double seconds = 20;  ///< a row ends after this time and at least three rounds
+  int devices = 8;      ///< for rows of collectives
   std::regex only{""};
-  std::string memory_of;  ///< the contender whose training is to be run for its peak memory alone
+  std::string memory_of;  ///< if set, only run this contender's training and report its peak memory
 };
 
-/// Measures rows: ours, the peers and two probes take turns, so that a clock that drifts is the same for all.
+/// Measures rows: Tessera, the peers and two probes take turns, so that a drift of the clock frequency affects all
+/// alike.
 class Harness {
  public:
   Harness(const Arguments& arguments, std::vector<std::string> peers);
 
   const Arguments& arguments() const { return arguments_; }
-  /// A name with the number of threads; empty when the row isn't wanted. Peers are loaded for the first that is.
+  /// The name of a row with the number of threads, or "" if the row is not selected. The first selected row loads the
+  /// peers.
   std::string row(const std::string& name);
 
-  /// Prints a line of JSON for each peer that has such a task, or one without a peer.
+  /// Prints a line of JSON for each peer that has this task; if none has, a line without a peer.
   void measure(const std::string& row, const Work& work, const Task& ours,
                const std::function<Task(Peer&)>& task_of = {});
-  /// The same against another way of ours.
+  /// Measures Tessera against another task of Tessera instead of a peer.
   void measure(const std::string& row, const Work& work, const Task& ours, const std::string& other_name,
                const Task& other);
 
-  /// Makes a peer take part from now on. Null when it is not installed.
+  /// Adds a peer to all later rows. Null if it is not installed.
   Peer* load(const std::string& name);
 
  private:
@@ -67,13 +69,13 @@ class Harness {
   std::vector<Module> peers_;
 };
 
-/// The main function of a group of rows: parses the arguments, and reports what is thrown.
+/// The main function of a group of rows: parses the arguments, and reports exceptions.
 int run(int argc, char** argv, std::vector<std::string> peers, void (*rows)(Harness&));
 
-/// Floats in huge pages: neither side shall pay for 4 KiB ones.
+/// An array of floats in huge pages, so that no contender is slowed by misses of the TLB.
 class Array {
  public:
-  /// Numbers between -1 and 1 that look random, and are the same every time.
+  /// Pseudorandom values between -1 and 1, equal for equal seeds.
   Array(std::int64_t size, unsigned seed);
 
   const float* data() const { return data_.get(); }

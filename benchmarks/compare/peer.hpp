@@ -8,14 +8,14 @@
 #include <utility>
 #include <vector>
 
-// What a library that one would pick instead can do. This header knows neither it nor ours.
+// The interface of a peer, a library that one could use instead of Tessera. It includes neither the peer nor Tessera.
 namespace compare {
 
-/// One way of doing the work of a row, on data that was prepared before.
+/// One contender's implementation of a row, with its data prepared.
 struct Task {
-  /// Does it so many times, and returns the seconds of all of them.
+  /// Runs it `repeats` times, and returns the total seconds.
   std::function<double(int repeats)> seconds;
-  /// What the last run computed, to be held against what others did. Empty when that can't be compared.
+  /// The result of the last run, to be compared with that of other contenders. Empty if it can't be compared.
   std::function<std::vector<float>()> result;
 
   Task() = default;
@@ -66,8 +66,8 @@ struct ChainInput {
   float scale, shift;
 };
 
-/// A peer. Each function prepares a task, or returns none where the library has no such thing. Arrays that are passed
-/// in outlive the task.
+/// A peer. Each function prepares a task, or returns an empty one if the library lacks the operation. Arrays that are
+/// passed to it outlive the task.
 class Peer {
  public:
   virtual ~Peer() = default;
@@ -75,7 +75,7 @@ class Peer {
   virtual void set_threads(int /*threads*/) {}
 
   virtual Task gemm(const GemmShape&, const float* /*a*/, const float* /*b*/) { return {}; }
-  /// The same of bf16, as bits, with a product of floats.
+  /// A product of bf16 operands, given as bits, with an f32 result.
   virtual Task gemm_bf16(const GemmShape&, const std::uint16_t* /*a*/, const std::uint16_t* /*b*/) { return {}; }
   /// gelu(x w + bias) + residual.
   virtual Task linear(const GemmShape&, const float* /*x*/, const float* /*w*/, const float* /*bias*/,
@@ -95,16 +95,16 @@ class Peer {
   }
   virtual Task mlp_step(const MlpShape&) { return {}; }
   virtual Task gpt_step(const GptShape&) { return {}; }
-  /// Of two small square matrices.
+  /// The sum of two small square matrices.
   virtual Task small_add(int /*n*/, const float* /*a*/, const float* /*b*/) { return {}; }
   virtual Task small_matmul(int /*n*/, const float* /*a*/, const float* /*b*/) { return {}; }
-  /// Among so many devices; `bytes` is the size of the array that is reduced or gathered.
+  /// Collectives among `devices` devices; `bytes` is the size of the array that is reduced or gathered.
   virtual Task all_reduce(int /*devices*/, std::int64_t /*bytes*/) { return {}; }
   virtual Task reduce_scatter(int /*devices*/, std::int64_t /*bytes*/) { return {}; }
   virtual Task all_gather(int /*devices*/, std::int64_t /*bytes*/) { return {}; }
 };
 
-/// What a peer's module exports, as `compare_peer`.
+/// The function that the module of a peer exports under the name `compare_peer`.
 using MakePeer = Peer*();
 
 }  // namespace compare

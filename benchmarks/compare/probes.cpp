@@ -20,14 +20,14 @@ using Lanes = xsimd::batch<float>;
 
 constexpr int chains = 12, rounds = 100'000, pieces_per_thread = 8;
 
-// Accumulators are variables of their own: an array of them would live in memory.
+// Accumulators are separate variables, since compilers would keep an array of them in memory, not in registers.
 template <class... Accumulators> float multiply_add(Lanes factor, Lanes addend, Accumulators... sums) {
   static_assert(sizeof...(sums) == chains);
   for (int i = 0; i < rounds; ++i) ((sums = xsimd::fma(sums, factor, addend)), ...);
   return (sums + ...).get(0);
 }
 
-// Chains that begin alike would be merged into one.
+// Each chain starts with another value; the compiler would merge equal chains into one.
 template <int... I> float multiply_add_piece(float start, std::integer_sequence<int, I...>) {
   return multiply_add(Lanes(0.999f), Lanes(1e-3f), Lanes(start + static_cast<float>(I))...);
 }
@@ -38,7 +38,8 @@ void copy_cached(char* to, const char* from, std::int64_t bytes) {
   std::memcpy(to, from, static_cast<std::size_t>(bytes));
 }
 
-/// Past the caches, which need not read first what is overwritten: faster when the whole doesn't fit them.
+/// Copies with streaming stores, which don't read a cache line before they overwrite it: faster if the data exceeds the
+/// caches.
 void copy_streaming(char* to, const char* from, std::int64_t bytes) {
 #ifdef __AVX__
   for (std::int64_t i = 0; i < bytes; i += 32)

@@ -5,13 +5,13 @@
 
 #include "peer.hpp"
 
-// What the machine can do at most, on as many threads as our loops use.
+// Probes of the machine's peak speed, on as many threads as Tessera's loops use.
 namespace compare {
 
-/// A task of known size, which the time of a run turns into a speed.
+/// A task with a known amount of work: amount / seconds is a speed.
 struct Probe {
   Task task;
-  double amount;  ///< of a run: floating-point operations, or bytes
+  double amount;  ///< work of one run: floating-point operations, or bytes
 };
 
 /// Fused multiply-adds in the widest registers, in enough independent chains to hide their latency.

@@ -52,7 +52,7 @@ Task mlp_task(const MlpShape& s) {
   });
 }
 
-/// The first layer has no gradient of its input to make.
+/// Without the gradient of the first layer's input, which is not needed.
 double mlp_flops(const MlpShape& s) {
   const double first = double(s.in) * s.hidden, others = double(s.hidden) * s.hidden + double(s.hidden) * s.out;
   return 2.0 * s.batch * (2 * first + 3 * others);
@@ -114,20 +114,20 @@ template <ts::Element T = float> Task gpt_task(const GptShape& s, const nn::Shar
   });
 }
 
-/// Products, forward and twice as many backward; of attention the half that is visible.
+/// Flops of the products, once forward and twice backward; of attention only the half below the causal mask.
 double gpt_flops(const GptShape& s) {
   const double tokens = double(s.batch) * s.time, d = s.features;
   return 3 * tokens * (2 * (s.layers * 12 * d * d + d * s.classes) + s.layers * 2.0 * s.time * d);
 }
 
-/// What a step in bf16 can't keep from memory: AdamW reads a parameter, its gradient and two moments, and writes three
-/// of them; gradients are written before.
+/// The least memory traffic of a step in bf16: gradients are written, then AdamW reads each parameter, its gradient and
+/// two moments, and writes the parameter and the moments.
 double gpt_bytes(const GptShape& s) {
   const double d = s.features;
   return 4.0 * 8 * (2 * s.classes * d + s.time * d + s.layers * 12 * d * d);
 }
 
-/// The most memory this process ever had, in bytes.
+/// Peak resident memory of this process, in bytes.
 double peak_memory() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);)
@@ -135,7 +135,7 @@ double peak_memory() {
   throw std::runtime_error("/proc/self/status has no VmHWM");
 }
 
-/// In a process that does nothing else.
+/// Reports the peak memory of one contender's training; the process must do nothing else.
 void report_memory(compare::Harness& harness, const std::string& contender) {
   Task task;
   if (contender == "tessera")
@@ -158,12 +158,12 @@ void rows(compare::Harness& harness) {
     harness.measure(row, {.flops = gpt_flops({})}, gpt_task({}, one),
                     [](compare::Peer& peer) { return peer.gpt_step({}); });
 
-  // In bf16, against f32 of the peer. The floor is that of memory alone: the probes have no AMX.
+  // Tessera in bf16, the peer in f32. The floor counts only memory traffic, since the FMA probe doesn't use AMX.
   if (const auto row = harness.row("train/gpt_bf16"); !row.empty())
     harness.measure(row, {.bytes = gpt_bytes({})}, gpt_task<ts::bf16>({}, one),
                     [](compare::Peer& peer) { return peer.gpt_step({}); });
 
-  // One global batch of as many tokens, cut into short texts so that 64 devices have one each.
+  // As many tokens as train/gpt, in 64 short sequences, so that each of 64 devices has one.
   const GptShape wide{.batch = 64, .time = 32};
   for (const int devices : {2, 8, 64})
     if (const auto row = harness.row("devices/gpt/" + std::to_string(devices)); !row.empty())

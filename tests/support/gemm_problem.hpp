@@ -15,8 +15,8 @@ namespace tessera_test {
 
 namespace kernels = tessera::kernels;
 
-/// A product whose operands end with their last element, so that a read or write beyond is seen by a sanitizer. Numbers
-/// are small enough that all sums are exact, and results can be compared with ==.
+/// A matrix product whose operands have no memory after their last element, so that a sanitizer reports a read or write
+/// past it. Values are so small that all sums are exact, and results can be compared with ==.
 template <class T> struct Problem {
   using Result = kernels::product_t<T>;
   std::vector<T> a, b;

@@ -5,10 +5,10 @@
 
 #include "traced.hpp"
 
-/// Gradients of traced functions against central differences, everything evaluated by the oracle.
+/// Compares gradients of traced functions with central differences; the oracle evaluates both.
 namespace oracle {
 
-/// A scalar made of any result: its elements, weighted.
+/// A scalar function of f: the weighted sum of the elements of its result.
 template <class F> struct Loss {
   constexpr auto operator()(const auto& inputs, const auto& weights) const {
     return tessera::sum(std::apply(F{}, inputs) * weights);
@@ -20,7 +20,7 @@ template <class F> struct FirstGradient {
   }
 };
 
-/// The gradient's product with a direction: its own gradient is a product with the second derivatives.
+/// The product of the gradient with a direction. Its gradient is a Hessian-vector product.
 template <class F> struct Slope {
   constexpr auto operator()(const auto& inputs, const auto& direction, const auto& weights) const {
     const auto gradient = tessera::grad(Loss<F>{})(inputs, weights);
@@ -51,15 +51,15 @@ template <class T> inline constexpr bool differentiable_v = false;
 template <class T, int R>
 inline constexpr bool differentiable_v<tessera::ShardedTensor<T, R>> = std::is_floating_point_v<T>;
 
-/// Which derivatives a check covers; an operation with kinks has the first alone.
+/// The orders of derivatives that a check covers: 1 for an operation with kinks, such as abs, otherwise 2.
 template <int N> struct Order {};
 inline constexpr Order<1> first_order;
 inline constexpr Order<2> second_order;
 
-/// Operations that the checked functions were made of.
+/// The operations that the checked functions use.
 using OpSet = std::set<tessera::Op>;
 
-/// A program that gives a number and then its gradient: the gradient is that of the number.
+/// Checks a program that returns a scalar and then its gradient: the gradient must match differences of the scalar.
 inline void check_against_differences(const Program& program, const std::vector<Array>& arguments,
                                       const std::vector<bool>& floating) {
   const std::vector<Array> out = run(program.view(), arguments);
@@ -69,7 +69,7 @@ inline void check_against_differences(const Program& program, const std::vector<
       expect_near(out.at(k + 1), finite_difference(value, arguments, k), 1e-6, "argument " + std::to_string(k));
 }
 
-/// Checks the gradient of f with respect to every floating argument, and with second_order the gradient of that.
+/// Checks the gradient of f with respect to every floating-point argument, and with Order<2> also second derivatives.
 template <class... Args, class F, int N = 2>
 void check_gradient(F, const std::vector<Array>& arguments, Order<N> = {}, OpSet* covered = nullptr) {
   using Inputs = std::tuple<Args...>;

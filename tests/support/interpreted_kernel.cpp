@@ -1,4 +1,4 @@
-// Compiled once, optimised and never instrumented, as the oracle is.
+// Compiled once, with optimisation and without sanitizers, like oracle.cpp.
 #include "interpreted_kernel.hpp"
 
 #include <array>
@@ -121,7 +121,7 @@ class Call {
   static bool reduces_in(const Instr& instr, int pass) {
     return instr.kind == InstrKind::reduce && instr.phase == pass + 1;
   }
-  /// Of integers the extremes of nothing are the ends of their type.
+  /// The max of no integers is the least value of their type, the min the greatest.
   static double identity(tessera::Reduction reduction, DType dtype) {
     const double own = tessera::facts_of(reduction).identity;
     if (!is_whole(dtype) || !std::isinf(own)) return own;
@@ -136,7 +136,7 @@ class Call {
                                             fused_.instrs[store.instr].level != Level::element);
   }
 
-  /// What changes with the element, or else what changes with the row or not at all.
+  /// Evaluates the instructions that differ by element (`element`), or those that are constant along a row.
   void evaluate(bool element, int first_phase, int last_phase, std::int64_t at) {
     for (int i = 0; i < fused_.instr_count; ++i) {
       const Instr& instr = fused_.instrs[i];

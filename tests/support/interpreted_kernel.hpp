@@ -7,12 +7,12 @@
 
 namespace oracle {
 
-/// Carries out one call of a fused kernel, instruction by instruction and element by element, in double.
+/// Executes one call of a fused kernel, instruction by instruction and element by element, in double.
 void interpret(const tessera::Fused& fused, const tessera::FusedCall& call);
 
-/// Stands in for the machine code of kernels that are known only when the test runs: one function for each kernel, as
-/// the executor calls them. A kernel is a plain function without context, so the kernels are those of one program at a
-/// time. Throws for more than max_kernels.
+/// Functions that the executor can call in place of compiled kernels, for programs that a test makes at run time. The
+/// executor calls a plain function pointer without context, so this can serve only one program at a time.
+/// Throws for more than max_kernels.
 class InterpretedKernels {
  public:
   static constexpr int max_kernels = 96;

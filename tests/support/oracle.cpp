@@ -1,4 +1,4 @@
-// Compiled once, optimised and never instrumented: it runs many times as long as what it is compared with.
+// Compiled once, with optimisation and without sanitizers: it takes much longer than the programs that it checks.
 #include "oracle.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class Interpreter {
   std::vector<Array> run() { return run_graph(0, arguments_, -1); }
 
  private:
-  using Values = std::vector<std::vector<Array>>;  // outputs of each node; a repeat has several
+  using Values = std::vector<std::vector<Array>>;  // outputs of each node; only a repeat has several
 
   const ProgramView& program_;
   const std::vector<Array>& arguments_;
@@ -139,7 +139,7 @@ class Interpreter {
         for_each_index(y.shape, [&](const Shape& i) { y.at(i) = static_cast<double>(i[at(tessera::dim_of(node))]); });
         return y;
       }
-      case Op::permute: {  // by a shift, or by routes from place to place; zeros where none leads
+      case Op::permute: {  // by a shift, or by pairs (source, destination); zeros at other destinations
         const auto d = at(tessera::dim_of(node));
         Array y(x[0]->shape);
         for_each_index(y.shape, [&](const Shape& i) {
@@ -207,7 +207,7 @@ class Interpreter {
         for_each_index(shape, [&](const Shape& i) { y.at(i) = x[0]->at(table_index(*x[1], i)); });
         return y;
       }
-      case Op::index_add: {  // rows, indices, what the table is shaped like
+      case Op::index_add: {  // rows, indices, a value with the shape of the table
         Array y(x[2]->shape);
         for_each_index(x[0]->shape, [&](const Shape& i) { y.at(table_index(*x[1], i)) += x[0]->at(i); });
         return y;
@@ -222,7 +222,7 @@ class Interpreter {
         const std::int64_t stride = number(takes ? 2 : 1), dilation = number(takes ? 3 : 2);
         Shape shape = x[0]->shape;
         if (takes) {
-          shape[d] = 0;  // windows begin while they end inside
+          shape[d] = 0;  // count the windows that end inside x
           while (shape[d] * stride + (number(1) - 1) * dilation < x[0]->shape[d]) ++shape[d];
           shape.insert(d + 1, number(1));
         } else {
@@ -242,7 +242,7 @@ class Interpreter {
         const auto d = at(tessera::dim_of(node));
         const bool down = tessera::order_of(node) == tessera::Order::descending;
         Array y(with_extent(x[0]->shape, d, x.size() > 1 ? static_cast<std::int64_t>(x[1]->data[0]) : x[0]->shape[d]));
-        // Each element's place is how many come before it.
+        // The sorted index of an element is the number of elements that come before it.
         for_each_index(x[0]->shape, [&](const Shape& i) {
           std::int64_t place = 0;
           for (std::int64_t k = 0; k < x[0]->shape[d]; ++k) {
@@ -280,7 +280,7 @@ class Interpreter {
         return elementwise(graph, id, x);
     }
   }
-  /// Operations that no pass names have no enumerator.
+  /// By name, since an operation that no pass refers to has no enumerator.
   static bool is(const Node& node, std::string_view name) {
     return node.op == static_cast<Op>(tessera::operation_id(name));
   }
@@ -289,7 +289,7 @@ class Interpreter {
     shape[dim] = extent;
     return shape;
   }
-  /// Index into a table of the row element that `i` names: the looked-up row first.
+  /// The index into a table for index i of the result of a lookup: the looked-up row, then the rest of i.
   static Shape table_index(const Array& indices, const Shape& i) {
     Shape lookup;
     for (std::size_t d = 0; d < indices.shape.size(); ++d) lookup.push_back(i[d]);
@@ -297,7 +297,7 @@ class Interpreter {
     for (std::size_t d = indices.shape.size(); d < i.size(); ++d) index.push_back(i[d]);
     return index;
   }
-  /// The element of x that meets index i of a result: trailing dims aligned, static extents of 1 repeat.
+  /// The element of x at index i of a broadcast result: trailing dims are aligned, singleton dims repeat.
   static double broadcast_at(const Node& type, const Array& x, const Shape& i) {
     Shape own;
     for (std::size_t d = 0; d < x.shape.size(); ++d)
@@ -364,7 +364,7 @@ class Interpreter {
     note(labels.b, b);
     Shape out;
     for (int d = 0; d < node.rank; ++d) out.push_back(extent[at(labels.out[d])]);
-    // Every combination of label values, those of the labels that are summed innermost.
+    // Loop over all index combinations; the summed labels are the innermost loops.
     std::vector<int> order;
     for (int d = 0; d < node.rank; ++d) order.push_back(labels.out[d]);
     const std::size_t free = order.size();
@@ -409,7 +409,7 @@ class Interpreter {
     return y;
   }
 
-  /// All scores of one row at a time; see attention_form.hpp for the operands.
+  /// Computes all scores of one query row at a time; attention_form.hpp lists the operands.
   static Array attention(const Node& node, const std::vector<const Array*>& x) {
     const Array &q = *x[0], &k = *x[1];
     const bool causal = node.labels[0] != 0;
@@ -434,7 +434,7 @@ class Interpreter {
         y.at(i) = lse;
         return;
       }
-      // The logarithm is an operand: what it is made of does not matter here.
+      // The logsumexp is an operand here, however it was computed.
       const double given = x[node.op == Op::attention ? 3 : 4]->at(i);
       double mean = 0;
       for (std::int64_t e = 0; of >= 0 && e < values; ++e) mean += x[5]->at({b, t, h, e}) * x[3]->at({b, t, h, e});

@@ -12,8 +12,8 @@
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/program.hpp>
 
-/// A dense interpreter of traced programs, in double, by plain loops over every index. It shares nothing with the
-/// library but the graph: no rows, no kernels, no plans. What it says is what a program means.
+/// A dense interpreter of traced programs, in double, by plain loops over every index. It defines what a program means,
+/// and shares only the graph with the library: no rows, no kernels, no plans.
 namespace oracle {
 
 using tessera::GraphView;
@@ -59,10 +59,10 @@ inline void for_each_index(const Shape& shape, const std::function<void(const Sh
   }
 }
 
-/// The number drawn at a global row-major index: draw(node, key, layer, index). `layer` is -1 outside of a repeat.
+/// The random value at a global row-major index: draw(node, key, layer, index). `layer` is -1 outside a repeat.
 using Draw = std::function<double(const Node&, double, int, std::int64_t)>;
 
-/// A stand-in that gives some fixed number in (0, 1) at each index.
+/// A replacement for random numbers that depends only on its arguments, in (0, 1).
 inline double fixed_draw(const Node& node, double key, int layer, std::int64_t index) {
   std::uint64_t h =
       static_cast<std::uint64_t>(index) * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(key) * 0xBF58476D1CE4E5B9u +
@@ -71,11 +71,11 @@ inline double fixed_draw(const Node& node, double key, int layer, std::int64_t i
   return (static_cast<double>(h >> 11) + 0.5) * 0x1p-53;
 }
 
-/// What happens to each value as it is computed: nothing, or what stands for its rounding. The last argument has what
-/// the terms of each element add up to without their signs.
+/// Called on each value after it is computed, to simulate rounding. The last argument has for each element the sum of
+/// the magnitudes of its terms.
 using Disturb = std::function<void(const Node&, Array&, const Array&)>;
 
-/// Outputs of a program for arguments in the order of its leaves; a Dim or a Scalar is an array of rank 0.
+/// Runs a program. Arguments are in the order of its leaves; a Dim or a Scalar is an array of rank 0.
 std::vector<Array> run(const ProgramView& program, const std::vector<Array>& arguments, Draw draw = fixed_draw,
                        Disturb disturb = {});
 

@@ -14,12 +14,12 @@
 
 namespace tessera_test {
 
-/// Which indented lines of a page of docs/ a test file holds.
+/// A page of docs/, or a section, whose indented lines a test file must contain.
 struct Page {
   std::string_view name;          ///< such as "spmd.md"
   std::string_view section = "";  ///< the heading of the section, without "## "; empty: the whole page
-  int lines = 1;                  ///< fewer than these is a mistake, such as another heading
-  bool (*left_out)(std::string_view line) = [](std::string_view) { return false; };  ///< lines that it need not hold
+  int lines = 1;                  ///< the least number of lines to find: fewer means that the heading was renamed
+  bool (*left_out)(std::string_view line) = [](std::string_view) { return false; };  ///< lines not checked
 };
 
 namespace detail {
@@ -29,7 +29,7 @@ inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
 }
-/// Without the space that is there for looks.
+/// The line without alignment spaces.
 inline std::string squeezed(const std::string& line) {
   std::string out;
   for (const char c : line)
@@ -38,10 +38,10 @@ inline std::string squeezed(const std::string& line) {
 }
 }  // namespace detail
 
-/// Messages of errors, which name lines of other files.
+/// Whether a line is an error message. Messages name lines of other files.
 inline bool is_message(std::string_view line) { return line.starts_with("    ["); }
 
-/// Expects the indented lines of a page in a test file, fenced blocks apart, whatever lines the code is broken into.
+/// Expects the indented lines of a page, but not those of fenced blocks, in a test file with any line breaks.
 inline void expect_lines(const Page& page, const std::filesystem::path& test_file) {
   std::string code;
   for (const std::string& line : detail::lines_of(test_file)) code += detail::squeezed(line);
@@ -60,7 +60,7 @@ inline void expect_lines(const Page& page, const std::filesystem::path& test_fil
   EXPECT_GE(checked, page.lines);
 }
 
-/// What is written to std::cout while it lives.
+/// Captures std::cout until its destructor.
 class Output {
  public:
   Output() : before_(std::cout.rdbuf(text_.rdbuf())) {}
@@ -68,7 +68,7 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
   std::string text() const { return text_.str(); }
-  /// With one place for every line of a file.
+  /// The text, with `place` instead of each "FILE:LINE" of a file.
   std::string text_at(const std::string& file, const std::string& place) const {
     return std::regex_replace(text(), std::regex(file + ":\\d+"), place);
   }

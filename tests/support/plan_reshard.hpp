@@ -9,12 +9,12 @@
 
 namespace tessera_test {
 
-/// How a tensor gets from one sharding to another on the same mesh. Sources and destinations are the distinct shards,
-/// row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
+/// The copies of a reshard from one sharding to another on the same mesh. Sources and destinations are the distinct
+/// shards, row-major, in the order of ShardGrid(mesh, from) and ShardGrid(mesh, to).
 ///
-/// Axes unreduced in `from` alone are reduced, in mesh order; those in both stay partial; those in `to` alone split the
-/// value into partial ones: all of it at index 0 and the identity elsewhere (zeros for a sum, ones for a product), all
-/// of it everywhere for max and min.
+/// An axis unreduced only in `from` is reduced, in mesh order; an axis unreduced in both stays so. Along an axis
+/// unreduced only in `to`, index 0 gets the value and others the identity (0 for a sum, 1 for a product); for max and
+/// min, each index gets the value.
 inline tessera::runtime::ReshardPlan plan_reshard(tessera::DType type, const tessera::Shape& shape,
                                                   const tessera::Mesh& mesh, const tessera::Sharding& from,
                                                   const tessera::Sharding& to) {

@@ -10,7 +10,7 @@
 
 namespace tessera::tests {
 
-/// The units of a whole program and the kernels that they need, found at run time.
+/// The units and kernels of a program, computed at run time.
 struct ProgramUnits {
   std::vector<Units> graphs;
   Growable<Fused> kernels;

@@ -7,17 +7,17 @@
 
 namespace oracle {
 
-/// What a random program is made of.
+/// The operations and shardings that a random program may have.
 struct RandomProgramOptions {
   tessera::DType type = tessera::DType::f32;  ///< of most values
-  bool every_operation = false;               ///< else those that fuse, contractions and layouts
-  bool smooth = false;  ///< only what is differentiable everywhere: gradients can be compared with differences
-  /// A spec for a value of this rank; empty: values are not constrained.
+  bool every_operation = false;               ///< false: only fusible operations, contractions and data movement
+  bool smooth = false;  ///< only operations differentiable everywhere, to compare gradients with differences
+  /// Returns a spec for a value of this rank; empty: values have no sharding constraints.
   std::function<tessera::PartitionSpec(int rank)> spec;
 };
 
-/// A random program, with arguments to run it on. Values stay in a range where f32 and f64 agree, and away from kinks
-/// only by chance: compare gradients with an interpreter, not with differences, unless it is smooth.
+/// A random program and arguments for it. Values stay in a range where f32 and f64 agree, but may be at kinks: unless
+/// the program is smooth, compare gradients with an interpreter, not with differences.
 class RandomProgram {
  public:
   using Options = RandomProgramOptions;
@@ -31,7 +31,7 @@ class RandomProgram {
         grow();
   }
 
-  /// With the sum of the last values and its gradient, or with the last values themselves, as results.
+  /// The finished program. It returns the sum of the last values and its gradient, or the last values themselves.
   Program finish(bool gradients, bool simplified = true) {
     ts_value total = bounded(values_.back()).value;
     if (gradients) {
@@ -52,8 +52,8 @@ class RandomProgram {
   }
 
   std::vector<Array> arguments;
-  std::vector<std::size_t> stacked_arguments;  ///< those with one slice a layer
-  bool rounds = false;                         ///< to bf16
+  std::vector<std::size_t> stacked_arguments;  ///< arguments with one slice per layer
+  bool rounds = false;                         ///< some value is rounded to bf16
 
  private:
   using ts_value = tessera::Value;
@@ -64,7 +64,7 @@ class RandomProgram {
   Options options_;
   UntypedProgram program_;
   std::vector<Item> values_;
-  std::vector<ts_value> updates_;  // of arguments, which may be written over
+  std::vector<ts_value> updates_;  // of arguments; the results may be written over them
   std::mt19937 engine_;
 
   int roll(int n) { return std::uniform_int_distribution<int>(0, n - 1)(engine_); }
@@ -154,7 +154,7 @@ class RandomProgram {
         shape.push_back(1);
     values_.push_back({tessera::build::reduce(ops[options_.smooth ? 0 : roll(3)], x.value, dims, keep), shape});
   }
-  /// With a new argument that shares some of the dims: those are kept or summed.
+  /// Contracts a value with a new argument that shares some of its dims; shared dims are kept or summed.
   void contract() {
     const Item x = bounded(any());
     const int rank = static_cast<int>(x.shape.size());
@@ -226,7 +226,7 @@ class RandomProgram {
           f.order[f.count] = f.out_dim[f.count] = f.count;
           ++f.count;
         }
-    } else if (rank > 1) {  // merge at and its neighbour
+    } else if (rank > 1) {  // merge dim `at` and the next one
       const int first = at == rank - 1 ? at - 1 : at;
       for (int d = 0; d < rank; ++d) {
         f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
@@ -285,7 +285,7 @@ class RandomProgram {
   }
   static Op op_of(std::string_view name) { return static_cast<Op>(tessera::operation_id(name)); }
   void push(const ts_value& value, const Shape& shape) { values_.push_back({value, shape}); }
-  /// A dim that extends, -1 where there is none.
+  /// A dim of extent above 1, or -1 if x has none.
   int extending_dim(const Item& x) {
     std::vector<int> dims;
     for (std::size_t d = 0; d < x.shape.size(); ++d)
@@ -370,7 +370,7 @@ class RandomProgram {
   static std::vector<const tessera::OpRow*> rows_of(tessera::ops::OperationList<Operation...>) {
     return {&tessera::ops::row_v<Operation>...};
   }
-  /// Any elementwise operation that the library has, also those that nothing here names.
+  /// A random elementwise operation of all that the library has, found by its row.
   void elementwise() {
     static const std::vector<const tessera::OpRow*> rows = rows_of(tessera::ops::ElementwiseOperations{});
     const tessera::OpRow& row = *rows[at(roll(static_cast<int>(rows.size())))];
@@ -381,7 +381,7 @@ class RandomProgram {
     for (int attempt = 0; attempt < 8; ++attempt) {
       const Item x = bounded(any()), y = bounded(any());
       if (row.arity == 2 && !fits(x, y)) continue;
-      // Where all of them are defined: between 0 and 1, of acosh between 1 and 2.
+      // Operands in (0, 1), where all operations are defined; in (1, 2) for acosh.
       auto a = x.value * 0.375 + (row.name == "acosh" ? 1.5 : 0.5), b = y.value * 0.375 + 0.5;
       if (steps) a = x.value * 5.0;
       if (bits) {
@@ -481,7 +481,7 @@ class RandomProgram {
                           : tessera::detail::AttentionTag<false>::emit(q.value, q.value, k.value, v.value, scale);
     push(made, {batch, queries, heads, out});
   }
-  /// What a Stack makes: a body that runs once a layer.
+  /// A repeat, as of a call of a Stack: its body runs once per layer.
   void layers() {
     const Item x = bounded(any());
     const int rank = static_cast<int>(x.shape.size());
@@ -619,7 +619,7 @@ class RandomProgram {
     const auto reduced = tessera::build::reduce(reductions[roll(3)], made, all, false);
     push(x.value + tessera::build::cast(roll(2) == 0 ? made : reduced, options_.type) * 0.125, x.shape);
   }
-  /// A layer as models have them: a product, a bias, an activation.
+  /// A dense layer: a product, a bias, an activation.
   void dense() {
     const Item x = bounded(any());
     const int rank = static_cast<int>(x.shape.size());
@@ -642,7 +642,7 @@ class RandomProgram {
     const auto first = product(x.value, w.value, rank);
     push(first + (roll(2) == 0 ? x.value : product(x.value, v.value, rank)), x.shape);
   }
-  /// A step of gradient descent: what the product of two activations makes of an argument.
+  /// A step of gradient descent: an argument minus a product of two activations.
   void update() {
     const Item x = bounded(any());
     if (x.shape.size() != 2 || x.value.is_singleton(0) || x.value.is_singleton(1)) return;
@@ -665,7 +665,7 @@ class RandomProgram {
     shape[at(d)] = 1;
     push(tessera::build::reduce(op_of("prod"), x.value, 1u << d, true), shape);
   }
-  /// A product of bf16, rounded again.
+  /// A product of bf16 operands, rounded to bf16.
   void rounded() {
     const Item x = bounded(any());
     const int rank = static_cast<int>(x.shape.size());

@@ -79,10 +79,10 @@ double apply(Op op, DType to, DType from, double a, double b, double c) {
       return a;
     case Op::cast:
       if (to == DType::bool_) return a != 0;
-      // A conversion to bf16 rounds; what is merely computed as bf16 may be rounded or not.
+      // Only a cast to bf16 rounds; other results of type bf16 may stay unrounded inside a fused kernel.
       if (to == DType::bf16) return static_cast<double>(tessera::bf16(a));
       return is_floating(from) && !is_floating(to) ? std::trunc(a) : a;
-    case Op::add:  // of bools it is or, as their product is and
+    case Op::add:  // of bools: or; their product: and
       return to == DType::bool_ ? a != 0 || b != 0 : a + b;
     case Op::sub:
       return a - b;

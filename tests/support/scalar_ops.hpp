@@ -4,14 +4,14 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/graph/ir/op.hpp>
 
-/// What elementwise operations mean, of one element, in double: the reference of every other way to compute them.
+/// Elementwise operations on one element, in double: the reference for kernels, folding and host scalars.
 namespace oracle {
 
 using tessera::DType;
 using tessera::Op;
 
-/// Of an operation with operands of type `from` and a result of type `to`. Whole numbers are divided towards zero, and
-/// by zero give 0.
+/// Applies an operation with operands of type `from` and a result of type `to`. Integer division truncates, and
+/// division of an integer by 0 gives 0.
 double apply(Op op, DType to, DType from, double a, double b, double c);
 
 }  // namespace oracle

@@ -1,5 +1,5 @@
-// A folder for the files of one test. Tests run side by side, each in a process of its own, so the name holds more than
-// the test's: a folder that two of them share vanishes under one when the other is done.
+// A folder for the files of one test. Tests run in parallel processes, so its name has more than the name of the test:
+// if two processes shared a folder, the first to finish would remove the files of the second.
 #pragma once
 
 #include <filesystem>

@@ -20,7 +20,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 
-/// Arrays of the oracle in the storage of the library and back, and how far results may differ.
+/// Converts arrays of the oracle to tensors and back, and bounds how far results may differ.
 namespace oracle {
 
 template <class F> void with_type(tessera::DType dtype, F&& f) {
@@ -68,7 +68,7 @@ inline double draw_philox(const tessera::Node& node, double number, int layer, s
   return value;
 }
 
-/// Moves what is computed with rounding by as much as the rounding could.
+/// Changes each rounded result at random, by at most its rounding error.
 class Rounding {
  public:
   explicit Rounding(std::uint32_t seed) : random_(seed) {}
@@ -78,7 +78,7 @@ class Rounding {
                         (row.kind == tessera::OpKind::elementwise && node.op != tessera::Op::select &&
                          node.op != tessera::Op::broadcast);
     if (!rounds || !tessera::is_floating(node.dtype)) return;
-    // The oracle rounds a conversion to bf16 itself.
+    // The oracle itself rounds in a cast to bf16.
     if (node.op == tessera::Op::cast && node.dtype == tessera::DType::bf16) return;
     const double unit = node.dtype == tessera::DType::bf16  ? 0x1p-8
                         : node.dtype == tessera::DType::f32 ? 0x1p-23
@@ -98,8 +98,8 @@ inline double largest(const Array& value, double least) {
   return least;
 }
 
-/// What differs between a result and what it should be by more than `tolerance` of its largest element; empty when
-/// nothing does. Arguments are of the size of 1: what is far smaller is what a sum has left.
+/// Text on the elements of a result that differ by more than `tolerance` times its largest element; empty if none do.
+/// Arguments have magnitudes near 1, so far smaller results are the remainders of cancelled sums.
 inline std::string difference(const Array& got, const Array& want, double tolerance) {
   if (!(got.shape == want.shape)) return "shape";
   const double scale = largest(want, 0.1);

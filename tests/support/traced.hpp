@@ -17,7 +17,7 @@
 
 namespace oracle {
 
-/// A traced program, from the compiler or from a trace that runs with the test.
+/// A traced program, traced by the compiler or at run time.
 
 struct Program {
   tessera::Module module;
@@ -47,8 +47,9 @@ struct Program {
   }
 };
 
-/// Traces F for arguments of these types as the test runs, and verifies the graph: quick to compile, and its errors can
-/// be caught. A function that assigns expressions to fields of a model is traced by the compiler alone: see compiled.
+/// Traces F for arguments of these types at run time, and verifies the graph: it compiles quickly, and its errors can
+/// be caught. A function that assigns expressions to fields of a model can only be traced by the compiler: see
+/// compiled.
 template <class F, class... Args> Program trace() {
   auto [module, arguments] = tessera::Trace<F, Args...>::trace();
   Program program(std::move(module), arguments);
@@ -56,7 +57,7 @@ template <class F, class... Args> Program trace() {
   return program;
 }
 
-/// The same program, traced by the compiler.
+/// The program of F, traced by the compiler.
 template <class F, class... Args> Program compiled() {
   constexpr ProgramView view = tessera::Traced<F, Args...>::program();
   static_assert(!tessera::find_defect(view));

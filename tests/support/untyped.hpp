@@ -5,7 +5,7 @@
 
 namespace oracle {
 
-/// A program written node by node, for properties over random graphs: labels, dims and ranks need not be constants.
+/// A program built node by node, for property tests on random graphs: labels, dims and ranks can be run-time values.
 class UntypedProgram {
  public:
   tessera::Value argument(int rank, unsigned unit = 0, tessera::DType dtype = tessera::DType::f32) {
@@ -16,7 +16,7 @@ class UntypedProgram {
                     .value = static_cast<double>(arguments_.size())};
     return source(node);
   }
-  /// One slice a layer: the leading dim counts the layers of a Stack.
+  /// An argument with one slice per layer of a Stack, along its leading dim.
   tessera::Value stacked_argument(int rank, tessera::DType dtype) {
     Node node = tessera::argument_node(static_cast<int>(arguments_.size()), dtype, rank);
     tessera::set_stacked(node, true);
@@ -30,7 +30,7 @@ class UntypedProgram {
   }
   void output(tessera::Value value) { module_.main().outputs.push_back(value.id); }
 
-  /// Gives sum(y * weights) and its gradient with respect to the arguments so far; weights become the last argument.
+  /// Outputs sum(y * weights) and its gradient with respect to all earlier arguments; weights become the last argument.
   void output_gradients(tessera::Value y) {
     tessera::Growable<std::int32_t> sources;
     for (const tessera::Value& v : arguments_)

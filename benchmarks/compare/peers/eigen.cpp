@@ -7,7 +7,7 @@
 #include <Eigen/Core>
 #include <unsupported/Eigen/CXX11/Tensor>
 
-// Matrices run on OpenMP, Eigen::Tensor on a pool of its own.
+// Eigen's matrix products run on OpenMP, Eigen::Tensor on its own thread pool.
 namespace {
 
 using compare::ChainInput;

@@ -11,8 +11,8 @@
 #ifdef COMPARE_LIBTORCH_USES_ONEDNN
 #include <dnnl.h>
 
-// libtorch's products on its fastest backend here: what it asks of BLAS goes to oneDNN, found before the library that
-// it was linked with. The same product of the transposes, since one is column-major and the other row-major.
+// Replaces the BLAS that libtorch was linked with by oneDNN, its fastest backend here: the linker finds this sgemm_
+// first. BLAS is column-major and dnnl_sgemm row-major, so it multiplies the transposes.
 extern "C" void sgemm_(const char* transpose_a, const char* transpose_b, const int* m, const int* n, const int* k,
                        const float* alpha, const float* a, const int* lda, const float* b, const int* ldb,
                        const float* beta, float* c, const int* ldc) {
@@ -37,7 +37,7 @@ std::vector<float> values_of(const Tensor& x) {
   return {flat.data_ptr<float>(), flat.data_ptr<float>() + flat.numel()};
 }
 
-/// Without recording for gradients.
+/// Runs f without recording for autograd.
 template <class F> Task inference(const std::shared_ptr<Tensor>& y, F f) {
   return Task(
       [=] {
@@ -102,7 +102,7 @@ class LibTorch : public compare::Peer {
  public:
   void set_threads(int threads) override { at::set_num_threads(threads); }
 
-  // In place, which is its fastest: each operation that makes an array of its own pays for touching it.
+  // In place, which is fastest for libtorch: each operation that allocates its result pays for page faults.
   Task chain(const ChainInput& in) override {
     const Tensor x = view(in.x, {in.size}), mask = view(in.mask, {in.size}), t = torch::empty({in.size});
     const auto scale = at::scalar_tensor(in.scale);
@@ -126,7 +126,7 @@ class LibTorch : public compare::Peer {
 
   Task attention(const AttentionShape& s, const float* q_data, const float* k_data, const float* v_data,
                  const float* g_data) override {
-    // Heads before time, so that its products have contiguous operands.
+    // [batch, heads, time, width], so that the operands of the products are contiguous.
     const auto heads_first = [&](const float* data) {
       return view(data, {s.batch, s.time, s.heads, s.width}).transpose(1, 2).contiguous();
     };

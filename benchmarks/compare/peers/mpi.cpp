@@ -7,8 +7,8 @@
 #include "../peer.hpp"
 #include <mpi.h>
 
-// Process 0 measures. The others look for a command now and then: one that waits in MPI would take a processor away
-// from whatever else is measured.
+// Process 0 measures. The other processes poll for a command and sleep in between: a process that waits in MPI would
+// keep a processor busy.
 namespace {
 
 using compare::Task;

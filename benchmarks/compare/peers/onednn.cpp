@@ -9,13 +9,13 @@
 #include <dnnl.hpp>
 #include <omp.h>
 
-// oneDNN as BLAS: dnnl_sgemm, which packs as it goes, and one pass over the product for what follows it.
+// oneDNN's dnnl_sgemm, which packs operands in each call, and one pass over its result for the epilogue.
 namespace {
 
 using compare::GemmShape;
 using compare::Task;
 
-/// x tanh-gelu, with a rational tanh: libm's is not vectorised.
+/// gelu with a rational approximation of tanh, since compilers don't vectorise libm's.
 inline float gelu(float x) {
   float u = 0.7978845608f * (x + 0.044715f * x * x * x);
   u = std::fmin(7.9f, std::fmax(-7.9f, u));
@@ -43,7 +43,7 @@ class OneDnn : public compare::Peer {
     return Task([=] { multiply(s, a, b, c->data()); }, [=] { return *c; });
   }
 
-  // A matmul primitive, made once; it packs the right operand as it goes.
+  // A matmul primitive, made once; it packs the right operand in each call.
   Task gemm_bf16(const GemmShape& s, const std::uint16_t* a, const std::uint16_t* b) override {
     using namespace dnnl;
     using Desc = memory::desc;

@@ -22,8 +22,8 @@
 
 namespace tessera {
 
-/// The structs of DLPack, the protocol by which NumPy, PyTorch, JAX and others hand arrays to each other, as its binary
-/// interface has them: a pointer to one of these is a pointer to the struct of the same name in dlpack.h.
+/// The structs of DLPack, the protocol by which NumPy, PyTorch, JAX and others exchange arrays. They have the binary
+/// layout of the structs of the same names in dlpack.h, so pointers to them can be cast to each other.
 /// Source: https://dmlc.github.io/dlpack/latest/c_api.html, versions 0.8 and 1.
 namespace dlpack {
 
@@ -63,7 +63,7 @@ struct DLManagedTensorVersioned {
 inline constexpr std::int32_t cpu = 1;
 inline constexpr std::uint64_t flag_read_only = 1;
 
-// On 64-bit machines, as NumPy and PyTorch read them.
+// The offsets that NumPy and PyTorch use on 64-bit machines.
 static_assert(sizeof(void*) != 8 || (sizeof(DLTensor) == 48 && offsetof(DLTensor, dtype) == 20 &&
                                      offsetof(DLManagedTensorVersioned, dl_tensor) == 32));
 
@@ -90,7 +90,7 @@ constexpr DLDataType type_of(DType dtype) {
 
 namespace detail {
 
-/// What an exported array needs for as long as its reader has it.
+/// Keeps the tensor, shape and strides of an exported array alive until its consumer calls the deleter.
 template <class Managed> struct DlpackExport {
   Managed managed{};
   IntrusivePtr<RefCounted> owner;
@@ -155,9 +155,9 @@ ShardedTensor<T, Rank> shard_dlpack(const dlpack::DLTensor& array, const Mesh& m
 
 }  // namespace detail
 
-/// What a device holds of a tensor, as an array of DLPack that its reader must not write to: a tensor's memory is
-/// shared. Nothing is copied; the memory lives until the reader calls the deleter.
-/// Errors: `mesh_devices` for a device that is not there.
+/// Exports the shard of one device as a DLPack array without a copy. It is marked read-only, because copies of the
+/// tensor share its memory, which lives until the consumer calls the deleter.
+/// Errors: `mesh_devices` for a device outside the mesh.
 template <class T, int Rank>
 dlpack::DLManagedTensorVersioned* to_dlpack(const ShardedTensor<T, Rank>& x, int device = 0) {
   const TensorStorage& storage = storage_of(x);
@@ -169,7 +169,7 @@ dlpack::DLManagedTensorVersioned* to_dlpack(const ShardedTensor<T, Rank>& x, int
   return made;
 }
 
-/// The same for readers of the protocol before version 1, which could not say that they must not write: a copy.
+/// Exports a copy of the shard, for consumers of DLPack before version 1, which has no read-only flag.
 template <class T, int Rank>
 dlpack::DLManagedTensor* to_dlpack_unversioned(const ShardedTensor<T, Rank>& x, int device = 0) {
   const TensorStorage& storage = storage_of(x);
@@ -182,8 +182,8 @@ dlpack::DLManagedTensor* to_dlpack_unversioned(const ShardedTensor<T, Rank>& x, 
                                                              IntrusivePtr<RefCounted>(copy.get()));
 }
 
-/// A tensor of the elements of an array of DLPack, of any strides. It takes the array over, and has called its deleter
-/// when it returns, by an error too.
+/// A sharded tensor of the elements of a DLPack array of any strides. Consumes the array: its deleter has been called
+/// when the function returns or throws.
 /// Errors: `dtype_mismatch`, `rank_mismatch`, `host_data` for a null pointer, `unsupported` for memory that is not the
 /// CPU's and for a version after 1; those of `resolve` for the spec.
 ///

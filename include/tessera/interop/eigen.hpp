@@ -24,7 +24,7 @@ namespace tessera {
 
 namespace detail {
 
-/// The Eigen type that has the elements of a tensor in their order.
+/// The Eigen type of a tensor of rank 1 or 2, row-major like the tensor.
 template <class T, int Rank> struct EigenOf {
   static_assert(Rank == 1 || Rank == 2, "tessera: Eigen matrices have 1 or 2 dims; see interop/eigen_tensor.hpp");
 };
@@ -35,7 +35,7 @@ template <class T> struct EigenOf<T, 2> {
   using type = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 };
 
-/// Strides of a matrix in memory; of a vector, which has one dim or two, those of the dims that `rank` leaves.
+/// Strides of an Eigen matrix, or of a vector as a tensor of rank 1 or 2.
 template <class Matrix> kernels::Strides eigen_strides(const Matrix& matrix, int rank) {
   if (rank == 1) return {static_cast<std::int64_t>(matrix.innerStride())};
   const auto inner = static_cast<std::int64_t>(matrix.innerStride());
@@ -45,14 +45,13 @@ template <class Matrix> kernels::Strides eigen_strides(const Matrix& matrix, int
 
 }  // namespace detail
 
-/// A matrix, array, map, block or expression of Eigen.
+/// An Eigen matrix, array, map, block or expression.
 template <class Matrix>
 concept EigenDense = std::is_class_v<Matrix> && requires { typename Matrix::PlainObject; } &&
                      std::is_base_of_v<Eigen::DenseBase<Matrix>, Matrix>;
 
-/// A tensor of the elements of an Eigen matrix, array, map, block or expression, row- or column-major. Vectors known as
-/// such at compile time become tensors of one dim; `shard<2>` keeps both. Memory is read in place; an expression
-/// is evaluated first.
+/// A sharded tensor of the elements of an Eigen matrix, array, map, block or expression, row- or column-major. An Eigen
+/// vector type becomes a tensor of rank 1; `shard<2>` keeps both dims. An expression is evaluated first.
 ///
 ///     Eigen::MatrixXf host(rows, 64);
 ///     auto x = ts::shard(host, mesh, {"data"});   // [rows/data, 64]
@@ -79,8 +78,8 @@ auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {
   return shard < Matrix::IsVectorAtCompileTime ? 1 : 2 > (matrix, mesh, spec, at);
 }
 
-/// All elements as an Eigen matrix or vector, row-major unless its type is named: `to_eigen<Eigen::MatrixXf>(x)`.
-/// Errors: `host_data` when a matrix of fixed size has another shape.
+/// All elements as a row-major Eigen matrix or vector, or as the given type: `to_eigen<Eigen::MatrixXf>(x)`.
+/// Errors: `host_data` for an Eigen type of fixed size that differs from the tensor's shape.
 template <class Matrix = void, class T, int Rank>
 auto to_eigen(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   if constexpr (std::is_void_v<Matrix>) {
@@ -109,7 +108,7 @@ auto to_eigen(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   }
 }
 
-/// What one device holds, seen as an Eigen matrix or vector without a copy. It is valid as long as the tensor lives.
+/// The shard of one device as an Eigen map, without a copy. Valid as long as the tensor exists.
 template <class T, int Rank> auto eigen_view(const LocalShard<T, Rank>& shard) {
   using Matrix = typename detail::EigenOf<T, Rank>::type;
   const Shape shape = extents(shard.box);

@@ -50,7 +50,7 @@ auto shard_eigen_tensor(const Tensor& tensor, const Mesh& mesh, const PartitionS
 
 }  // namespace detail
 
-/// A tensor of the elements of an Eigen::Tensor or a map of one, row- or column-major.
+/// A sharded tensor of the elements of an Eigen::Tensor or Eigen::TensorMap, row- or column-major.
 template <class T, int Rank, int Options, class Index>
 auto shard(const Eigen::Tensor<T, Rank, Options, Index>& tensor, const Mesh& mesh, const PartitionSpec& spec = {},
            Here at = Here::current()) {
@@ -73,7 +73,7 @@ Eigen::Tensor<T, Rank, Layout> to_eigen_tensor(const ShardedTensor<T, Rank>& x) 
   return out;
 }
 
-/// What one device holds, seen as an Eigen tensor without a copy. It is valid as long as the tensor lives.
+/// The shard of one device as an Eigen::TensorMap, without a copy. Valid as long as the tensor exists.
 template <class T, int Rank> auto eigen_tensor_view(const LocalShard<T, Rank>& shard) {
   Eigen::array<Eigen::Index, static_cast<std::size_t>(Rank)> sizes{};
   const Shape shape = extents(shard.box);

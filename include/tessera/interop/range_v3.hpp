@@ -27,13 +27,13 @@
 #include <tessera/tensor/storage_of.hpp>
 
 namespace ranges {
-/// `ts::local_shards(x) | ranges::views::filter(...)`: the range owns no elements, only a handle of the tensor.
+/// For `ts::local_shards(x) | ranges::views::filter(...)`: the range is cheap to copy, since it only holds the tensor.
 template <class T, int Rank> inline constexpr bool enable_view<tessera::LocalShards<T, Rank>> = true;
 }  // namespace ranges
 
 namespace tessera {
 
-/// A device and its place in a mesh.
+/// A device id and the coordinates of the device in a mesh.
 struct Device {
   int id = 0;
   Coordinates coordinates;
@@ -46,29 +46,29 @@ inline int index_count(std::int64_t count, Here at) {
 }
 }  // namespace detail
 
-/// range-v3 views. Elements are made when they are read.
+/// range-v3 views, evaluated lazily.
 namespace views {
 
-/// The devices of a mesh, by id.
+/// The devices of a mesh, in the order of their ids.
 inline auto devices(const Mesh& mesh) {
   return ranges::views::iota(0, static_cast<int>(mesh.size())) | ranges::views::transform([mesh](int id) {
            return Device{id, mesh.coordinates_of(id)};
          });
 }
 
-/// One LocalShard for each distinct shard, as its device of lowest id holds it: what is stored, without replicas.
+/// The local shards without replicas: of the devices that hold equal shards, only the one with the lowest id.
 template <class T, int Rank> auto distinct_shards(const ShardedTensor<T, Rank>& x) {
   return LocalShards<T, Rank>(x) |
          ranges::views::filter([](const LocalShard<T, Rank>& shard) { return shard.replica_id == 0; });
 }
 
-/// The RowRanges of the batches that `rows` rows make.
+/// The RowRange of each batch of `size` rows.
 inline auto batches(std::int64_t rows, std::int64_t size, Ragged ragged = Ragged::error, Here at = Here::current()) {
   return ranges::views::iota(0, detail::index_count(batch_count(rows, size, ragged, at), at)) |
          ranges::views::transform([rows, size](int batch) { return batch_rows(rows, size, batch); });
 }
 
-/// The batches of a tensor along dim 0, as tensors of the same spec.
+/// The batches of a tensor along dim 0, each sharded by the tensor's spec.
 template <class T, int Rank>
 auto batches(const ShardedTensor<T, Rank>& x, std::int64_t size, Ragged ragged = Ragged::error,
              Here at = Here::current()) {
@@ -76,8 +76,8 @@ auto batches(const ShardedTensor<T, Rank>& x, std::int64_t size, Ragged ragged =
          ranges::views::transform([x, at](RowRange range) { return rows_of(x, range, at); });
 }
 
-/// The batches of row-major values on the host, each laid out over a mesh when it is reached. The values are not copied
-/// before, so they must outlive the view.
+/// The batches of row-major values on the host; each is copied to its shards when it is read. The values must outlive
+/// the view.
 ///
 ///     for (auto x : ts::views::batches(values, {rows, 64}, 32, mesh, {"data"}, ts::Ragged::drop)) ...
 template <ranges::borrowed_range Values, std::size_t Rank>

@@ -28,13 +28,13 @@
 
 namespace tessera {
 
-/// Anything of xtensor that has elements: containers, adaptors, views, expressions.
+/// An xtensor container, adaptor, view or expression.
 template <class E>
 concept XtensorExpression = xt::is_xexpression<E>::value;
 
 namespace detail {
 
-/// Rank of an xtensor shape; -1 when it is known at run time only.
+/// Rank of an xtensor shape type; -1 if the rank is known only at run time.
 template <class XtensorShape> inline constexpr int xtensor_rank = -1;
 template <class Size, std::size_t Rank>
 inline constexpr int xtensor_rank<std::array<Size, Rank>> = static_cast<int>(Rank);
@@ -49,9 +49,9 @@ concept StridedXtensor = requires(const E& e) {
 
 }  // namespace detail
 
-/// A tensor of the elements of an xtensor array, view or expression, in any layout. Memory with strides is read where
-/// place; an expression is evaluated first.
-/// Errors: `rank_mismatch` when an array of dynamic rank has another rank than the one named; those of `resolve`.
+/// A sharded tensor of the elements of an xtensor array, view or expression, in any layout. An array or view is read
+/// through its strides; an expression is evaluated first.
+/// Errors: `rank_mismatch` for an array of dynamic rank whose rank is not the given one; those of `resolve`.
 ///
 ///     xt::xtensor<float, 2> host = ...;
 ///     auto x = ts::shard(host, mesh, {"data"});
@@ -90,7 +90,7 @@ xt::xtensor<T, static_cast<std::size_t>(Rank)> to_xtensor(const ShardedTensor<T,
   return out;
 }
 
-/// What one device holds, seen as an xtensor array without a copy. It is valid as long as the tensor lives.
+/// The shard of one device as an xtensor adaptor, without a copy. Valid as long as the tensor exists.
 template <class T, int Rank> auto xtensor_view(const LocalShard<T, Rank>& shard) {
   std::array<std::size_t, static_cast<std::size_t>(Rank)> shape{};
   for (std::size_t dim = 0; dim < shape.size(); ++dim)

@@ -16,11 +16,11 @@
 
 namespace tessera::nn {
 
-/// Causal self-attention with several heads: x [batch, time, features] to the same.
+/// Causal multi-head self-attention: x [batch, time, features] to a result of the same shape.
 ///
-/// One weight makes queries, keys and values. Its columns are ordered (head, which of the three, width), so that a
-/// model axis that shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result.
-/// Errors: shape_mismatch when the heads don't divide the features. Source: Vaswani et al., 1706.03762.
+/// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so that a mesh axis that
+/// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result.
+/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true> struct Attention {
   Linear<T, Bias> qkv;  ///< [features, heads * 3 * width]
   Linear<T, Bias> out;  ///< [heads * width, features]
@@ -36,11 +36,11 @@ template <Element T = float, bool Bias = true> struct Attention {
   }
 };
 
-/// Standard deviation of the weights whose output is added to the residual stream: stddev / sqrt(2 depth), so that its
-/// variance does not grow with `depth`. Source: GPT-2, Radford et al. 2019.
+/// Standard deviation of weights whose products are added to the residual stream: stddev / sqrt(2 depth), so that the
+/// variance of the stream does not grow with `depth`. Source: GPT-2, Radford et al. 2019.
 inline double residual_stddev(double stddev, int depth) { return stddev / std::sqrt(2.0 * (depth < 1 ? 1 : depth)); }
 
-/// Attention of a model of `depth` layers. Errors: `not_divisible` when the heads don't divide the features.
+/// Attention for a model of `depth` layers. Errors: `not_divisible` unless the number of heads divides the features.
 template <Element T = float, bool Bias = true>
 Attention<T, Bias> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy, int depth = 1,
                              double stddev = 0.02) {

@@ -12,7 +12,7 @@
 
 namespace tessera::nn {
 
-/// One layer of a transformer, norms first: x + attention(norm(x)), then x + mlp(norm(x)).
+/// A pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
 template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   Norm attention_norm;
   Attention attention;
@@ -26,11 +26,11 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   }
 };
 
-/// The layer of GPT-2, and that of LLaMA less its rotary positions.
+/// Block is the layer of GPT-2; GatedBlock that of LLaMA without rotary position embeddings.
 template <Element T = float> using Block = PreNormBlock<LayerNorm<T>, Attention<T>, Mlp<T>>;
 template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
 
-/// A layer of a model of `depth` layers.
+/// A Block for a model of `depth` layers, with initialized parameters.
 ///
 ///     ts::Stack<ts::nn::Block<>> blocks(depth, [&](int i) {
 ///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, strategy, depth);

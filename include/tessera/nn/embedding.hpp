@@ -15,7 +15,7 @@
 
 namespace tessera::nn {
 
-/// A row of a table for each token: tokens [...] give [..., features].
+/// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
 ///
 /// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
 template <Element T = float> struct Embedding {

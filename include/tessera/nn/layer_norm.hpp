@@ -12,7 +12,8 @@
 
 namespace tessera::nn {
 
-/// The last dim of x with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
+/// Normalizes the last dim of x to mean 0 and variance 1, then multiplies by gain and adds bias.
+/// Source: Ba, Kiros, Hinton, 1607.06450.
 template <Element T = float> struct LayerNorm {
   ShardedTensor<T, 1> gain, bias;
   Scalar epsilon = 1e-5;
@@ -23,7 +24,7 @@ template <Element T = float> struct LayerNorm {
   }
 };
 
-/// A gain of ones and a bias of zeros.
+/// A LayerNorm with a gain of ones and a bias of zeros.
 template <Element T = float>
 LayerNorm<T> layer_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
   return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),

@@ -17,9 +17,9 @@ namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more.
 ///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. For a bf16 x the result is bf16: the weight is
-/// rounded to bf16, sums and bias are f32. Communication: with the weight sharded along `in`, an all_reduce or
-/// reduce_scatter of the result.
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. A bf16 x gives a bf16 result: the weight is
+/// rounded to bf16, and the products are summed and the bias added in f32. Communication: with the weight sharded along
+/// `in`, an all_reduce or reduce_scatter of the result.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;
@@ -42,7 +42,7 @@ template <Element T> struct Linear<T, false> {
   }
 };
 
-/// Normal weights of the given deviation, and a bias of zeros.
+/// A Linear with normal weights of the given standard deviation and a bias of zeros.
 template <Element T = float, bool Bias = true>
 Linear<T, Bias> linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role = Role::column,
                        double stddev = 0.02) {

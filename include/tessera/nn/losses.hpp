@@ -11,11 +11,11 @@
 
 namespace tessera {
 
-/// What a loss makes of the losses of single elements: PyTorch's `reduction`, whose none is `each`.
+/// How a loss reduces the losses of the elements, as PyTorch's argument `reduction`; `each` is PyTorch's "none".
 enum class LossReduction : std::uint8_t { each, mean, sum };
 
 namespace build {
-/// The losses of single elements, or their mean or sum over all dims but the leading ones.
+/// The losses of the elements, or their mean or sum over all dims after the first `lead`.
 constexpr Value reduce_loss(Value losses, int lead, LossReduction reduction) {
   if (reduction == LossReduction::each) return losses;
   if (reduction == LossReduction::mean) return mean_of_all(losses, lead);
@@ -47,13 +47,14 @@ template <int Rank, LossReduction Reduction> struct HuberTag {
 
 }  // namespace detail
 
-/// The Huber loss: (x - y)^2 / 2 where |x - y| is at most delta, and delta (|x - y| - delta / 2) beyond. Its gradient
-/// is x - y, clipped to [-delta, delta]; NaN where x - y is. As PyTorch's `huber_loss`.
+/// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
+/// delta (|x - y| - delta / 2) elsewhere. Its gradient is x - y, clipped to [-delta, delta], and NaN where x - y is
+/// NaN.
 ///
-/// Shapes: x and y have one shape; the result is a scalar, the mean over all elements or with `LossReduction::sum`
-/// their sum, or has that shape with `LossReduction::each`. Losses of bf16 are f32. The mean of no elements is 0, as of
-/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: of split operands, one
-/// all-reduce of a number, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
+/// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is 0, as in mse.
+/// Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands one
+/// all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>

@@ -8,11 +8,11 @@
 #include <tessera/graph/trace/operand.hpp>
 #include <tessera/ops/elementwise.hpp>
 
-// Layers compute in the element type of what they are given. Given bf16 they keep their parameters in f32: products
-// take them rounded to bf16, sums, norms and gradients of parameters are f32.
+// Layers compute in the element type of their argument, as under torch.autocast. For a bf16 argument parameters stay
+// f32 and are rounded to bf16 for products only; sums, norms and gradients of parameters are f32.
 namespace tessera::nn::detail {
 
-/// Whether a layer with parameters of type T is given bf16.
+/// Whether a layer with f32 parameters has a bf16 argument.
 template <class X, class T>
 inline constexpr bool is_mixed_v = std::is_same_v<typename typed_of<X>::type, bf16> && std::is_same_v<T, float>;
 

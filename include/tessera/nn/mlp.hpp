@@ -35,7 +35,7 @@ template <Element T = float> struct GatedMlp {
   }
 };
 
-/// An MLP of a model of `depth` layers.
+/// An MLP for a model of `depth` layers, with initialized parameters.
 template <Element T = float, bool Bias = true>
 Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
                  double stddev = 0.02) {

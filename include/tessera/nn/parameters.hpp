@@ -18,7 +18,7 @@ namespace tessera::nn {
 
 namespace detail {
 
-/// C++20 does not tell the names of fields: a struct lists them, in order, as `static constexpr std::array
+/// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
 /// field_names`.
 template <class Model> constexpr const char* field_name(std::size_t i) {
   if constexpr (requires { Model::field_names[i]; })
@@ -38,7 +38,7 @@ template <class Model, class F> void for_each_named(Model& model, const std::str
   if constexpr (StoredOperand<M>) {
     f(path, model);
   } else if constexpr (tessera::detail::is_leaf_v<M>) {
-    // A Dim or a Scalar: no parameter.
+    // A Dim or a Scalar is no parameter.
   } else if constexpr (tessera::detail::is_stack_v<M>) {
     for (int i = 0; i < model.size(); ++i) for_each_named(model[i], joined(path, std::to_string(i)), f);
   } else if constexpr (tessera::detail::is_tuple_v<M>) {
@@ -60,30 +60,30 @@ template <class Model, class F> void for_each_named(Model& model, const std::str
 /// Calls f(name, tensor) for every tensor of a model, in the order in which they are declared:
 /// "blocks.3.mlp.up.weight".
 ///
-/// Layers of a Stack, items of tuples and arrays, and fields of structs without `field_names` go by their position.
+/// The name of a Stack's layer, an item of a tuple or array, or a field of a struct without `field_names` is its index.
 template <class Model, class F> void for_each_named_parameter(Model& model, F&& f) {
   detail::for_each_named(model, {}, f);
 }
 
-/// Elements of all tensors of a model.
+/// Total number of elements of all tensors of a model.
 template <class Model> std::int64_t parameter_count(const Model& model) {
   std::int64_t count = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { count += size(x); });
   return count;
 }
 
-/// Bytes that one device holds of all tensors of a model. Errors: `mesh_devices` for a device that is not there.
+/// Bytes of the shards of all tensors of a model on one device. Errors: `mesh_devices` for a device outside the mesh.
 template <class Model> std::int64_t parameter_bytes(const Model& model, int device) {
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += device_bytes(x, device); });
   return bytes;
 }
 
-/// Bytes of the model on the device that holds the most.
+/// Bytes of the shards of all tensors of a model on the device with the most bytes.
 template <class Model> std::int64_t parameter_bytes_per_device(const Model& model) {
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) {
-    // Shards are cut so that the first along every axis is the largest: one device has the largest of every tensor.
+    // The first shard along each axis is the largest, so the device at coordinates 0 has the largest of every tensor.
     const Mesh& on = mesh(x);
     bytes += device_bytes(x, on.device_at(Coordinates(static_cast<std::size_t>(on.rank()), 0)));
   });

@@ -12,7 +12,7 @@
 
 namespace tessera::nn {
 
-/// The last dim of x over the root of its mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
+/// Divides the last dim of x by its root mean square, and multiplies by gain. Source: Zhang, Sennrich, 1910.07467.
 template <Element T = float> struct RmsNorm {
   ShardedTensor<T, 1> gain;
   Scalar epsilon = 1e-5;
@@ -23,7 +23,7 @@ template <Element T = float> struct RmsNorm {
   }
 };
 
-/// A gain of ones.
+/// An RmsNorm with a gain of ones.
 template <Element T = float>
 RmsNorm<T> rms_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
   return {ones<T>({features}, strategy.mesh, strategy.vector), epsilon};

@@ -11,7 +11,7 @@
 
 namespace tessera::nn {
 
-/// What a weight matrix [in, out] is for, which decides the dim that tensor parallelism splits.
+/// The use of a weight matrix [in, out] in a model, which decides the dim that tensor parallelism splits.
 enum class Role : std::uint8_t {
   column,  ///< output features are sharded: queries, keys and values, the first weight of an MLP
   row,     ///< input features are sharded: the output projection of attention, the last weight of an MLP
@@ -21,14 +21,13 @@ enum class Role : std::uint8_t {
 /// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A
 /// strategy changes which device holds which elements and what is communicated, never the values.
 ///
-/// Collectives of one transformer layer and one training step, each of the bytes of the named tensor:
-///   single                nothing
-///   data_parallel         an all-reduce of each gradient
-///   fsdp                  for each weight, an all-gather forward and one backward, and a reduce-scatter of its
-///   gradient;
-///                         for each vector, an all-reduce of its gradient
-///   tensor_parallel       2 all-reduces forward and 2 backward, of [batch, time, features]
-///   fsdp_tensor_parallel  both: activations split by the data axis, weights by the model axis
+/// Collectives of one transformer layer in one training step:
+///   single                none
+///   data_parallel         an all_reduce of each gradient
+///   fsdp                  for each weight 2 all_gathers and a reduce_scatter of its gradient;
+///                         for each vector an all_reduce of its gradient
+///   tensor_parallel       2 all_reduces forward and 2 backward, of [batch, time, features]
+///   fsdp_tensor_parallel  both: the data axis splits activations, the model axis weights
 /// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
@@ -58,7 +57,7 @@ constexpr ShardingStrategy single(const Mesh& mesh) {
   return strategy;
 }
 
-/// Parameters replicated, tokens sharded: each device computes the gradient of its shard of the batch.
+/// Parameters replicated, the batch sharded: each device computes the gradient for its shard of the batch.
 constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data") {
   mesh.axis_index(data);
   ShardingStrategy strategy = single(mesh);
@@ -66,19 +65,18 @@ constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data
   return strategy;
 }
 
-/// Weights, and with them gradients and optimizer states, split over the devices that split the batch; a weight is
-/// whole only while it is used. Vectors stay whole: they are small, and one all-reduce is less than what splitting them
-/// costs.
+/// Weights, their gradients and optimizer states are split along the axis that splits the batch; a weight is gathered
+/// for each use. Vectors stay replicated, because one all_reduce sends less than two all_gathers and a reduce_scatter.
 constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data") {
   ShardingStrategy strategy = data_parallel(mesh, data);
   strategy.column_weight = strategy.row_weight = strategy.head_weight = PartitionSpec{data}.gathered_on_use();
-  // The features of a table divide evenly where its rows, as many as there are characters, seldom do.
+  // Split tables by features: 256 features divide evenly, 109 distinct characters seldom do.
   strategy.embedding = strategy.positions = PartitionSpec{none, data}.gathered_on_use();
   return strategy;
 }
 
-/// Heads and hidden features split over the model axis, and the rows of tables and logits by class. The batch is split
-/// too when the mesh has a data axis.
+/// The model axis splits attention heads, hidden features, the rows of the embedding table and the classes of the
+/// logits. A data axis, if the mesh has it, splits the batch.
 constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view model = "model",
                                            std::string_view data = "data") {
   mesh.axis_index(model);
@@ -89,7 +87,8 @@ constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view mo
   return strategy;
 }
 
-/// Both: the model axis splits the computation, and the data axis the dim of each weight that is left, for storage.
+/// fsdp and tensor_parallel together: the model axis splits the computation; the data axis splits the other dim of each
+/// weight, in storage only.
 constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
                                                 std::string_view model = "model") {
   ShardingStrategy strategy = fsdp(mesh, data);

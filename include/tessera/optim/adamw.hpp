@@ -16,16 +16,16 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of AdamW. They are Scalars: changing the learning rate does not make a new plan.
+/// Hyper-parameters of AdamW. They are Scalars, so a new learning rate needs no new plan.
 struct AdamW {
   Scalar learning_rate = 1e-3;
   Scalar beta1 = 0.9;
   Scalar beta2 = 0.999;
   Scalar epsilon = 1e-8;
-  Scalar weight_decay = 0.01;  ///< decoupled; of tensors of rank 2 or more, not of biases and gains
+  Scalar weight_decay = 0.01;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
 };
 
-/// Running means of the gradient and of its square, laid out as the parameters are, and the number of steps taken.
+/// Running means of the gradient and of its square, sharded like the parameters, and the number of past steps.
 template <class Model> struct AdamWState {
   Model mean, square;
   Scalar step;
@@ -33,7 +33,7 @@ template <class Model> struct AdamWState {
 
 namespace detail {
 
-/// The scalars of one step, such as the bias corrections: computed once, in double, on the host.
+/// The scalars of one step, such as the bias corrections, computed once per step in double on the host.
 struct AdamWStep {
   Value beta1, beta2, keep1, keep2, rate, inverse_root2, epsilon, decay, count;
 
@@ -62,12 +62,12 @@ struct AdamWStep {
 }  // namespace detail
 }  // namespace optim
 
-/// Inside a traced function: the model and the state after one step of AdamW, as (model, state).
+/// Inside a traced function: one step of AdamW. Returns (model, state).
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
-/// Source: Loshchilov, Hutter, 1711.05101, with the rate times the decay as most programs have it.
+/// Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied by the learning rate, as in torch.optim.AdamW.
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
 template <class Model>

@@ -18,7 +18,7 @@ namespace tessera {
 
 namespace optim::detail {
 
-/// The sum of the squares of all elements of all tensors, layers of stacks included; in double when one of them is.
+/// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating tensor");
   DType wide = DType::f32;
@@ -37,14 +37,14 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
 
 }  // namespace optim::detail
 
-/// Inside a traced function: the root of the sum of the squares of all elements of a model.
+/// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm.
 template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
   return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
 }
 
-/// Inside a traced function: gradients scaled down so that their global norm is at most `max_norm`, and the norm that
-/// they had: (clipped, norm). The direction does not change.
+/// Inside a traced function: scales gradients so that their global norm is at most `max_norm`, as
+/// torch.nn.utils.clip_grad_norm_. Returns (clipped gradients, norm before clipping).
 ///
 /// Communication: one all_reduce of a rank-0 tensor, the sum over all tensors.
 /// Partial gradients are reduced first. Source: Pascanu, Mikolov, Bengio, 1211.5063.
@@ -54,7 +54,7 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(gradients), source);
   const Value norm = build::apply<ops::SqrtOp>(total);
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
-  // Where the norm is below the limit this is limit / limit: exactly one.
+  // If the norm is below the limit, the scale is limit / limit, exactly 1.
   const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
   auto clipped = optim::tree_map(
       [&](auto g) {

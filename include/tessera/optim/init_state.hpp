@@ -25,7 +25,7 @@ struct ZeroParameters {
   void leave_stack() {}
 };
 
-/// A model of zeros with the shapes, shardings and Dims of the given model.
+/// A copy of a model whose tensors are zeros; shapes, shardings and Dims stay.
 template <class Model> Model zeros_of(Model model) {
   ZeroParameters zero;
   for_each_leaf(model, zero);
@@ -34,13 +34,13 @@ template <class Model> Model zeros_of(Model model) {
 
 }  // namespace detail
 
-/// The state of AdamW before the first step.
+/// The initial state of AdamW.
 template <class Model> AdamWState<Model> init_state(const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
-/// The state of gradient descent with momentum before the first step.
+/// The initial state of gradient descent with momentum.
 template <class Model> SgdState<Model> init_momentum(const Model& model) { return {detail::zeros_of(model)}; }
-/// The state of Lion before the first step.
+/// The initial state of Lion.
 template <class Model> LionState<Model> init_lion(const Model& model) { return {detail::zeros_of(model)}; }
 
 }  // namespace tessera::optim

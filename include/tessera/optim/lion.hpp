@@ -13,27 +13,27 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of Lion. They are Scalars: a program is not planned anew when one changes. A good learning rate is
-/// 3 to 10 times smaller than AdamW's, and a good decay as much larger (section 5 of the paper).
+/// Hyper-parameters of Lion. They are Scalars, so a new learning rate needs no new plan. A good learning rate is 3 to
+/// 10 times smaller than AdamW's, and a good weight decay 3 to 10 times larger (section 5 of the paper).
 struct Lion {
   Scalar learning_rate = 1e-4;
-  Scalar beta1 = 0.9;         ///< of the update
-  Scalar beta2 = 0.99;        ///< of the momentum that is kept
-  Scalar weight_decay = 0.0;  ///< decoupled; of tensors of rank 2 or more, not of biases and gains
+  Scalar beta1 = 0.9;         ///< weight of the momentum in the update
+  Scalar beta2 = 0.99;        ///< decay of the momentum
+  Scalar weight_decay = 0.0;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
 };
 
-/// The momentum: a running mean of the gradient for each parameter, laid out as the parameter is.
+/// The momentum: a running mean of the gradient of each parameter, sharded like the parameter.
 template <class Model> struct LionState {
   Model momentum;
 };
 
 }  // namespace optim
 
-/// Inside a traced function: the model and the state after one step of Lion, as (model, state).
+/// Inside a traced function: one step of Lion. Returns (model, state).
 ///
 ///     p = p (1 - rate decay) - rate sign(b1 m + (1 - b1) g)
 ///     m = b2 m + (1 - b2) g
-/// An element whose gradients were all 0 keeps its value but for the decay, since the sign of 0 is 0.
+/// An element whose gradients were all 0 changes only by the decay, since sign(0) is 0.
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Chen and others, 2302.06675, algorithm 2.
 ///

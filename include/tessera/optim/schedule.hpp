@@ -9,8 +9,8 @@
 namespace tessera::optim {
 
 /// A learning rate that grows linearly for `warmup` steps, from peak / warmup at step 0 to `peak`, then falls along
-/// half a cosine to `floor` at step `total`, and stays there. On the host: the rate is a Scalar of the program. Source:
-/// Loshchilov, Hutter, 1608.03983, without restarts.
+/// half a cosine to `floor` at step `total`, and stays there. Computed on the host and passed to a program as a Scalar.
+/// Source: Loshchilov, Hutter, 1608.03983, without restarts.
 inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t total, double peak, double floor = 0) {
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
   if (step >= total) return floor;

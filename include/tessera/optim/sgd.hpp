@@ -13,14 +13,14 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of gradient descent. They are Scalars: changing the learning rate does not make a new plan.
+/// Hyper-parameters of gradient descent. They are Scalars, so a new learning rate needs no new plan.
 struct Sgd {
   Scalar learning_rate = 1e-2;
   Scalar momentum = 0.9;      ///< used only by ts::sgd with a state
   Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
 };
 
-/// State of momentum: a velocity for each parameter, with the parameter's shape and sharding.
+/// The velocity of each parameter, with the parameter's shape and sharding.
 template <class Model> struct SgdState {
   Model velocity;
 };
@@ -40,7 +40,7 @@ struct SgdStep {
 
 }  // namespace optim::detail
 
-/// Inside a traced function: the model after one step of gradient descent, p - rate (g + decay p).
+/// Inside a traced function: one step of gradient descent, p - rate (g + decay p). Returns the model.
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
 template <class Model>
 constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
@@ -53,8 +53,8 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
       model, gradients);
 }
 
-/// The same with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
-/// Source: Sutskever, Martens, Dahl, Hinton, ICML 2013, with the rate outside of the velocity.
+/// One step with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
+/// Source: Sutskever, Martens, Dahl, Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
 template <class Model>
 constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {

@@ -19,7 +19,7 @@ namespace tessera::optim {
 
 namespace detail {
 
-/// The value behind a leaf of a traced model.
+/// The graph value of a leaf of a traced model.
 template <class Leaf> constexpr Value value_of(const Leaf& leaf) {
   if constexpr (SymOperand<Leaf>)
     return leaf.value;
@@ -30,7 +30,8 @@ template <class Leaf> inline constexpr bool is_parameter_v = false;
 template <class T, int R> inline constexpr bool is_parameter_v<ShardedTensor<T, R>> = is_floating_v<T>;
 template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = is_floating_v<T>;
 
-/// Lists the values of the floating tensors of a traced model. Those of a Stack have the layers as their first dim.
+/// Lists the values of the floating-point tensors of a traced model. A tensor of a Stack is one value, whose first dim
+/// is the layers.
 struct CollectParameters {
   Growable<Value> values;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
@@ -51,7 +52,7 @@ template <class Model> constexpr Growable<Value> parameters_of(const Model& mode
   return collect.values;
 }
 
-/// Calls f on the corresponding values of several models, and keeps what it gives: `Outputs` values for each tensor.
+/// Calls f on the corresponding values of several models, and collects its results, `Outputs` values per tensor.
 template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters {
   F& f;
   const std::array<Growable<Value>, Inputs>& inputs;
@@ -129,10 +130,10 @@ template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
 /// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
 ///
-/// f takes Syms and gives one, or a tuple of them for a tuple of models; it is generic in rank and element type. A
-/// tensor of a Stack is given as one value for all layers: elementwise operations and reductions over named dims treat
-/// each layer on its own. Dims, Scalars and integer tensors are those of the first model. Errors: structure when the
-/// models differ. No communication of its own.
+/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in rank and
+/// element type. For a tensor of a Stack it gets one value for all layers: elementwise operations and reductions over
+/// given dims treat each layer separately. The result has the Dims, Scalars and integer tensors of the first model.
+/// Errors: structure if the models differ in structure. No communication of its own.
 ///
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {

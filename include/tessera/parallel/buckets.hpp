@@ -13,10 +13,10 @@
 
 namespace tessera::collective {
 
-/// Bytes of arrays that are communicated together, unless one array alone has more.
+/// Bytes per bucket, as bucket_cap_mb of PyTorch's DistributedDataParallel. A larger array is a bucket of its own.
 inline constexpr std::int64_t default_bucket_bytes = std::int64_t{160} << 20;
 
-/// The elements of each device's array as one dim, without a copy: arrays of several ranks can share a bucket.
+/// Each device's array as an array of rank 1, without a copy, so that arrays of several ranks can share a bucket.
 template <class T, int Rank> LocalTensor<T, 1> flattened(const LocalTensor<T, Rank>& x) {
   return LocalTensor<T, 1>(x.mesh(), [&](int device) {
     return LocalArray<T, 1>{{volume(x.shape(device))}, x[device].data, x[device].owner};
@@ -25,7 +25,7 @@ template <class T, int Rank> LocalTensor<T, 1> flattened(const LocalTensor<T, Ra
 
 namespace detail {
 
-/// Runs of a list that fit a bucket: where each begins, and the end.
+/// Splits a list into consecutive buckets: the index of the first array of each bucket, and the length of the list.
 template <class T, int Rank>
 std::vector<std::size_t> bucket_bounds(const std::vector<LocalTensor<T, Rank>>& list, std::int64_t most) {
   std::vector<std::size_t> bounds{0};
@@ -44,7 +44,7 @@ std::vector<std::size_t> bucket_bounds(const std::vector<LocalTensor<T, Rank>>& 
   return bounds;
 }
 
-/// One array a device of all arrays of a bucket, one after another.
+/// Concatenates the arrays of a bucket, flattened, on each device.
 template <class T, int Rank>
 LocalTensor<T, 1> packed(const std::vector<LocalTensor<T, Rank>>& list, std::size_t begin, std::size_t end) {
   return LocalTensor<T, 1>(list[begin].mesh(), [&](int device) {
@@ -61,8 +61,8 @@ LocalTensor<T, 1> packed(const std::vector<LocalTensor<T, Rank>>& list, std::siz
 
 }  // namespace detail
 
-/// all_reduce of each item of a list, in place, as few collectives as buckets of `bucket_bytes` allow. The results
-/// share the memory of their bucket.
+/// all_reduce of each item of a list, in place, with one collective per bucket of `bucket_bytes`. The results of a
+/// bucket share one allocation.
 template <class T, int Rank>
 void all_reduce_bucketed(std::vector<LocalTensor<T, Rank>>& list, ReduceOp op = ReduceOp::sum,
                          const DeviceGroups& groups = {}, double scale = 1,
@@ -70,7 +70,7 @@ void all_reduce_bucketed(std::vector<LocalTensor<T, Rank>>& list, ReduceOp op = 
   if (list.empty()) return;
   const std::vector<std::size_t> bounds = detail::bucket_bounds(list, bucket_bytes);
   for (std::size_t b = 0; b + 1 < bounds.size(); ++b) {
-    // Packed arrays of one length may still be of different shapes.
+    // all_reduce checks the packed arrays only: [2, 3] and [3, 2] would have equal lengths.
     for (std::size_t i = bounds[b]; i < bounds[b + 1]; ++i)
       for (const auto& group : groups.on(list[i].mesh(), "all_reduce"))
         detail::require_one_shape(list[i], group, "all_reduce");
@@ -87,7 +87,7 @@ void all_reduce_bucketed(std::vector<LocalTensor<T, Rank>>& list, ReduceOp op = 
   }
 }
 
-/// all_gather along dim 0 of each item of a list, as few collectives as buckets of `bucket_bytes` allow.
+/// all_gather along dim 0 of each item of a list, with one collective per bucket of `bucket_bytes`.
 template <class T, int Rank>
 std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTensor<T, Rank>>& list,
                                                       const DeviceGroups& groups = {},
@@ -103,7 +103,7 @@ std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTen
     for (std::size_t i = bounds[b]; i < bounds[b + 1]; ++i) {
       std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(all.size()));
       for (const auto& group : lists) {
-        // The shards of a member follow those of the members before it; item i follows the items before it.
+        // The gathered array is ordered by member, and within a member by item of the list.
         Shape shape = list[i].shape(group[0]);
         shape[0] = 0;
         for (const int device : group) {

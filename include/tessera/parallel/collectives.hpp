@@ -20,17 +20,18 @@
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/tensor/local_tensor.hpp>
 
-/// Collectives on arrays that each device has for itself. They return new arrays; devices that end with equal values
-/// share one. A CommunicationScope counts them, and what a scope forbids throws `policy` before anything has run.
-/// Errors of all of them: those of DeviceGroups; `shape_mismatch` for arrays of a group whose shapes don't fit;
-/// `dim_range`.
+/// Collectives on local arrays, as in torch.distributed. They return new arrays; devices with equal results share
+/// memory. A CommunicationScope counts them; a collective that the scope forbids throws `policy` and moves nothing.
+/// Errors of all collectives: those of DeviceGroups; `shape_mismatch` for arrays of a group whose shapes don't fit;
+/// `dim_range`. In "Communication", V is the payload in bytes and n the number of devices of a group.
 namespace tessera::collective {
 
 namespace detail {
 
 using Lists = std::vector<std::vector<int>>;
 
-/// Counts one collective, by the largest group member's bytes. `payload` is V, as CollectiveInfo has it.
+/// Adds one collective to the innermost CommunicationScope. `payload` is CollectiveInfo::payload_bytes, of the largest
+/// group.
 inline void count(const Mesh& mesh, Collective kind, DType dtype, const DeviceGroups& groups, std::size_t members,
                   std::int64_t payload, Here at) {
   CommunicationScope* const scope = CommunicationScope::innermost();
@@ -72,12 +73,13 @@ template <class T> runtime::MemberArray part_of(const T* data, const Shape& shap
   return {const_cast<std::remove_const_t<T>*>(data), shape};
 }
 
-/// The arrays of all devices, each made in its group.
+/// A LocalTensor of the arrays of all devices.
 template <class T, int Rank> LocalTensor<T, Rank> assemble(const Mesh& mesh, std::vector<LocalArray<T, Rank>>& arrays) {
   return LocalTensor<T, Rank>(mesh, [&](int device) { return std::move(arrays[static_cast<std::size_t>(device)]); });
 }
 
-/// Calls f(arrays, parts) with the arrays as they are reduced, and the number that an average is divided by.
+/// Calls f(arrays, divisor): the arrays in the element type in which they are reduced, such as bf16 in f32 for an
+/// average, and the divisor of an average.
 template <class T, int Rank, class F>
 auto with_sums(const LocalTensor<T, Rank>& x, std::size_t members, ReduceOp op, double scale, const F& f) {
   using Sum = tessera::detail::ReductionSum<T>;
@@ -87,13 +89,13 @@ auto with_sums(const LocalTensor<T, Rank>& x, std::size_t members, ReduceOp op, 
   return f(x, parts);
 }
 
-/// Bytes of the elements of x as a reduction moves them.
+/// Bytes of the largest array of x in the element type in which a reduction moves it.
 template <class T, int Rank> std::int64_t moved_bytes(const LocalTensor<T, Rank>& x, ReduceOp op, double scale) {
   const auto size = static_cast<std::int64_t>(size_of(tessera::detail::moved_dtype<T>(op, scale)));
   return largest_bytes(x) / static_cast<std::int64_t>(sizeof(T)) * size;
 }
 
-/// Counts arrays that devices get from others. In this process they share them.
+/// Counts bytes sent between devices where no copy is made, because devices of one process share the array.
 inline void count_shared(std::int64_t bytes) {
   if (CommunicationScope* const scope = CommunicationScope::innermost()) scope->add_moved(bytes);
 }
@@ -105,10 +107,9 @@ template <class T> void require_reducible(ReduceOp op, std::string_view name) {
 
 }  // namespace detail
 
-/// Each device of a group gets the reduction of their arrays, in the order of the members, times `scale`. Sums and
-/// products of integers wrap, averages are those of the true sum.
-/// Errors: `dtype_mismatch` for a reduction that the element type lacks.
-/// Communication: 2(n-1)/n V on rings of n.
+/// Each device of a group gets the reduction of the group's arrays, in the order of its members, times `scale`. Sums
+/// and products of integers wrap; an average is computed from a sum that does not. Errors: `dtype_mismatch` for a
+/// reduction that the element type lacks. Communication: 2(n-1)/n V on a ring of n devices.
 template <class T, int Rank>
 LocalTensor<T, Rank> all_reduce(const LocalTensor<T, Rank>& x, ReduceOp op = ReduceOp::sum,
                                 const DeviceGroups& groups = {}, double scale = 1, Here at = Here::current()) {
@@ -139,8 +140,8 @@ LocalTensor<T, Rank> all_reduce(const LocalTensor<T, Rank>& x, ReduceOp op = Red
   });
 }
 
-/// Each device of a group gets their arrays joined along a dim, in the order of the members. Extents along it may
-/// differ. Communication: (n-1)/n V, V the joined array.
+/// Each device of a group gets the group's arrays concatenated along a dim, in the order of its members. Extents along
+/// that dim may differ. Communication: (n-1)/n V, where V is the concatenated array.
 template <class T, int Rank>
 LocalTensor<T, Rank> all_gather(const LocalTensor<T, Rank>& x, int dim, const DeviceGroups& groups = {},
                                 Here at = Here::current()) {
@@ -175,8 +176,8 @@ LocalTensor<T, Rank> all_gather(const LocalTensor<T, Rank>& x, int dim, const De
   return detail::assemble(x.mesh(), made);
 }
 
-/// Each device of a group gets its chunk, of ceil(n/k), of the reduction of their arrays along a dim, times `scale`.
-/// Communication: (n-1)/n V.
+/// Reduces the arrays of a group, times `scale`, and gives each of its n devices one chunk along a dim: of extent
+/// ceil(extent / n), the last chunks less or 0, as torch.chunk. Communication: (n-1)/n V.
 template <class T, int Rank>
 LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, ReduceOp op = ReduceOp::sum,
                                     const DeviceGroups& groups = {}, double scale = 1, Here at = Here::current()) {
@@ -211,9 +212,9 @@ LocalTensor<T, Rank> reduce_scatter(const LocalTensor<T, Rank>& x, int dim, Redu
   });
 }
 
-/// Splits each array along `split_dim` into a array for each device of its group, and joins what each gets along
-/// `concat_dim`, in the order of the members. Errors: `not_divisible` when equal chunks can't be made.
-/// Communication: (n-1)/n^2 V, V the group's arrays together.
+/// Splits each array along `split_dim` into one chunk per device of its group, and concatenates the chunks that a
+/// device receives along `concat_dim`, in the order of the members, as jax.lax.all_to_all. Errors: `not_divisible`
+/// unless n divides the extent of `split_dim`. Communication: (n-1)/n^2 V, where V is all arrays of the group.
 template <class T, int Rank>
 LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, int concat_dim,
                                 const DeviceGroups& groups = {}, Here at = Here::current()) {
@@ -247,9 +248,9 @@ LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, in
   return detail::assemble(x.mesh(), made);
 }
 
-/// Sends arrays from device to device: pairs of a source and a destination, by id. A device that nothing is sent to
-/// gets zeros in the shape of its own array. Errors: `mesh_devices` for an id that is not there, or is sent to twice.
-/// Communication: what a device sends is its array.
+/// Sends arrays between devices, given pairs of source and destination ids, as jax.lax.ppermute. A device that is no
+/// destination gets zeros in the shape of its array. Errors: `mesh_devices` for an id outside the mesh, or one that is
+/// the destination of two pairs. Communication: V, the array of a source.
 template <class T, int Rank>
 LocalTensor<T, Rank> collective_permute(const LocalTensor<T, Rank>& x, const std::vector<std::pair<int, int>>& pairs,
                                         Here at = Here::current()) {
@@ -273,8 +274,8 @@ LocalTensor<T, Rank> collective_permute(const LocalTensor<T, Rank>& x, const std
   });
 }
 
-/// Each device of a group gets the array of its member `root`, counted from 0. Communication: V.
-/// Errors: `mesh_devices` for a member that is not there.
+/// Each device of a group gets the array of the group's member `root`, counted from 0. Communication: V.
+/// Errors: `mesh_devices` for a `root` outside the group.
 template <class T, int Rank>
 LocalTensor<T, Rank> broadcast(const LocalTensor<T, Rank>& x, int root = 0, const DeviceGroups& groups = {},
                                Here at = Here::current()) {
@@ -291,7 +292,7 @@ LocalTensor<T, Rank> broadcast(const LocalTensor<T, Rank>& x, int root = 0, cons
   return detail::assemble(x.mesh(), made);
 }
 
-/// One array from one device to another; all others keep theirs. Communication: as of collective_permute.
+/// Device `destination` gets the array of device `source`; all other devices keep their arrays. Communication: V.
 template <class T, int Rank>
 LocalTensor<T, Rank> send_recv(const LocalTensor<T, Rank>& x, int source, int destination, Here at = Here::current()) {
   if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size())

@@ -16,8 +16,8 @@
 
 namespace tessera {
 
-/// Which devices of a mesh take part in a collective together: all of them, those along some axes, or lists of ids. The
-/// order within a group is that of the axes, row-major, or of the list.
+/// The groups of devices that take part in a collective together, XLA's replica_groups: all devices, the devices along
+/// some mesh axes, or lists of ids. A group is ordered row-major along the axes, or as its list.
 class DeviceGroups {
  public:
   DeviceGroups() = default;
@@ -25,7 +25,7 @@ class DeviceGroups {
   DeviceGroups(std::initializer_list<Name> axes) : axes_(axes), by_axes_(true) {}
   explicit DeviceGroups(std::vector<std::vector<int>> lists) : lists_(std::move(lists)), by_lists_(true) {}
 
-  /// The mesh axes that the groups run along, one bit each; 0 for lists.
+  /// The mesh axes along which the devices of a group differ, one bit each; 0 for groups given as lists.
   unsigned axes(const Mesh& mesh) const {
     if (by_lists_) return 0;
     unsigned mask = 0;
@@ -33,8 +33,8 @@ class DeviceGroups {
     return by_axes_ ? mask : (1u << mesh.rank()) - 1;
   }
 
-  /// The groups as lists. Errors: `mesh_axis` for an unknown axis; `mesh_devices` for lists in which a device of the
-  /// mesh is missing or comes twice, `structure` for lists of unequal lengths.
+  /// The groups as lists of ids. Errors: `mesh_axis` for an unknown axis; `mesh_devices` for lists without a device of
+  /// the mesh or with a device twice; `structure` for lists of unequal lengths.
   std::vector<std::vector<int>> on(const Mesh& mesh, std::string_view op) const {
     if (by_lists_) return checked(mesh, op);
     // A group for each combination of coordinates along the other axes, in mesh order.

@@ -35,10 +35,10 @@ template <class Rule> struct DistributeLeaves {
 };
 }  // namespace detail
 
-/// A model whose tensors are laid out by placements: rule(n, shape) gives those of its n-th tensor, counted in the
-/// order in which they are declared, those of every layer of a Stack one after another. They stay ShardedTensors, so
-/// programs compute with them, and uneven dims follow GSPMD. Errors: those of redistribute. Communication: what takes
-/// each tensor to its placements.
+/// Reshards the tensors of a model by placements, as torch.distributed.tensor.distribute_module: rule(n, shape) returns
+/// the placements of its n-th tensor, in the order of declaration, layer by layer for a Stack. The tensors stay
+/// ShardedTensors for use in programs, so uneven dims are split as in GSPMD. Errors: those of redistribute.
+/// Communication: a reshard of each tensor.
 ///
 ///     model = ts::distribute_module(std::move(model), mesh, [](int, const ts::Shape& shape) {
 ///       return shape.size() == 2 ? ts::Placements{ts::Replicate(), ts::Shard(1)} : ts::Placements{ts::Replicate(),

@@ -27,8 +27,8 @@
 namespace tessera {
 
 /// PyTorch's DTensor: a global shape, a local array on each device, and a placement (Shard, Replicate, Partial) for
-/// each mesh axis. Unlike a ShardedTensor, which compiled programs compute with, it may be partial, and it splits
-/// uneven dims into chunks of ceil(n/k) as PyTorch does. Copies share memory.
+/// each mesh axis. Unlike a ShardedTensor, on which compiled programs run, it may be partial, and it splits a dim of n
+/// along an axis of k into chunks of ceil(n/k), as PyTorch does. Copies share memory.
 ///
 ///     auto d = ts::distribute_tensor(x, {ts::Shard(0), ts::Replicate()});
 ///     auto whole = ts::redistribute(d, {ts::Replicate(), ts::Replicate()});
@@ -62,14 +62,14 @@ inline unsigned partial_axes(const Placements& placements) {
     if (placements[axis].is_partial()) axes |= 1u << axis;
   return axes;
 }
-/// Products cost what sums do.
+/// The sharding whose reshard costs as much as one from these placements; partial products cost as much as sums.
 inline Sharding cost_sharding(Placements placements, const Mesh& mesh, int rank) {
   for (Placement& p : placements)
     if (p.is_partial()) p.op = ReduceOp::sum;
   return sharding_of(placements, mesh, rank);
 }
 
-/// Placements with the axes that only `to` is partial over left out: no collective makes a partial value.
+/// `to`, replicated along the axes that become Partial: no collective makes a partial value from a replicated one.
 inline Placements without_fresh_partials(const Placements& from, Placements to) {
   for (std::size_t axis = 0; axis < to.size(); ++axis)
     if (to[axis].is_partial() && !(from[axis] == to[axis])) to[axis] = Replicate();
@@ -78,9 +78,9 @@ inline Placements without_fresh_partials(const Placements& from, Placements to) 
 
 }  // namespace detail
 
-/// The collectives that redistribute a tensor: of all ways, one that sends the fewest bytes. Going to a Partial that
-/// was none before communicates nothing of its own: the first device along the axis keeps the value. One kind of
-/// partial value becomes another as a whole one.
+/// The cheapest sequence of collectives that redistributes a tensor. A Replicate axis becomes Partial without
+/// communication, since its first device keeps the value; Partial(sum) becomes Partial(max) by way of the reduced
+/// value.
 inline Growable<CollectiveInfo> redistribute_path(const Shape& shape, DType dtype, const Mesh& mesh,
                                                   const Placements& from, const Placements& to) {
   const int rank = static_cast<int>(shape.size());
@@ -89,8 +89,8 @@ inline Growable<CollectiveInfo> redistribute_path(const Shape& shape, DType dtyp
                          detail::cost_sharding(target, mesh, rank));
 }
 
-/// The same value under other placements.
-/// Errors: `structure` for another number of placements than axes, `dim_range`, `unsupported` (see normalized).
+/// The same tensor with the given placements.
+/// Errors: `structure` unless there is one placement per axis, `dim_range`, `unsupported` (see normalized).
 /// Communication: redistribute_path. On a mesh of one axis: S to R one all-gather, R to S none, P to R one all-reduce,
 /// P to S one reduce-scatter, S to another S one all-to-all, R to P none.
 template <class T, int Rank>
@@ -125,11 +125,11 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
     for (const CollectiveInfo& collective : path) scope->add(mesh, collective);
   }
 
-  // Axes of which a device other than the first holds nothing of a value that becomes partial.
+  // The axes that become Partial where only the first device keeps the value and others hold the identity, such as 0.
   unsigned neutral = 0;
   for (std::size_t axis = 0; axis < to.size(); ++axis)
     if ((fresh >> axis & 1u) && !is_idempotent(to[axis].op)) neutral |= 1u << axis;
-  // Devices that end with equal values share one array.
+  // Devices with equal results share one array.
   const unsigned out_axes = detail::split_axes(to) | kept | neutral;
   const auto move = [&](const auto& local) {
     using S = typename std::remove_cvref_t<decltype(local)>::element;
@@ -140,7 +140,7 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
     for (int shard = 0; shard < distinct.count(); ++shard) {
       const Coordinates place = distinct.coordinates(shard);
       const Shape shape = extents(placed_box(x.shape(), to, mesh, place));
-      std::size_t first = 0;  // of the axes along which this device holds nothing
+      std::size_t first = 0;  // the first axis along which this device holds only the identity
       while (first < place.size() && !((neutral >> first & 1u) && place[first] != 0)) ++first;
       const auto own = static_cast<std::size_t>(shard);
       if (first < place.size()) {
@@ -167,8 +167,8 @@ DTensor<T, Rank> redistribute(const DTensor<T, Rank>& x, const Placements& place
   return move(x.local());
 }
 
-/// The cotangent of redistribute(x, to) as the cotangent of x, whose placements are `from`: the transpose. A partial
-/// value's cotangent is whole, so that P to R sends nothing on the way back, S to R keeps a part, and R to S gathers.
+/// The cotangent of x, whose placements are `from`, given the cotangent of redistribute(x, to). The cotangent of a
+/// Partial is Replicate, so the transpose of P to R sends nothing, that of S to R slices, and that of R to S gathers.
 /// Communication: S to R none, R to S one all-gather, P to R none, P to S one all-gather, R to P none.
 template <class T, int Rank>
 DTensor<T, Rank> redistribute_gradient(const DTensor<T, Rank>& cotangent, Placements from, Here at = Here::current()) {
@@ -177,8 +177,8 @@ DTensor<T, Rank> redistribute_gradient(const DTensor<T, Rank>& cotangent, Placem
   return redistribute(cotangent, from, at);
 }
 
-/// Lays a tensor out by placements, DTensor's chunks. Errors: those of redistribute.
-/// Communication: what takes the tensor's sharding to the placements.
+/// A DTensor of the elements of a sharded tensor, as torch's distribute_tensor. Errors: those of redistribute.
+/// Communication: a full_tensor of x; redistributing it sends nothing.
 template <class T, int Rank>
 DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placements& placements,
                                    Here at = Here::current()) {
@@ -192,7 +192,7 @@ DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placem
   return redistribute(DTensor<T, Rank>(storage_of(x).shape(), whole, local_tensor(full)), to, at);
 }
 
-/// The tensor that programs compute with, laid out by a spec. Communication: as of redistribute to a replicated value.
+/// A ShardedTensor of the elements of a DTensor, sharded by a spec. Communication: a redistribute to Replicate.
 template <class T, int Rank>
 ShardedTensor<T, Rank> to_sharded(const DTensor<T, Rank>& x, const PartitionSpec& spec = {},
                                   Here at = Here::current()) {
@@ -203,7 +203,7 @@ ShardedTensor<T, Rank> to_sharded(const DTensor<T, Rank>& x, const PartitionSpec
   return tensor_of<T, Rank>(storage);
 }
 
-/// All of a tensor, reduced, row-major on the host. Communication: as of redistribute to a replicated value.
+/// All elements of a DTensor, row-major, on the host. Communication: a redistribute to Replicate.
 template <class T, int Rank> std::vector<T> full_values(const DTensor<T, Rank>& x, Here at = Here::current()) {
   const Placements whole(static_cast<std::size_t>(x.mesh().rank()), Replicate());
   const DTensor<T, Rank> full = redistribute(x, whole, at);
@@ -211,12 +211,12 @@ template <class T, int Rank> std::vector<T> full_values(const DTensor<T, Rank>& 
   return std::vector<T>(values.begin(), values.end());
 }
 
-/// The array of each device, without a copy. Partial values come as they are.
+/// The local array of each device, without a copy. Those of a Partial are returned unreduced.
 template <class T, int Rank> const LocalTensor<T, Rank>& to_local(const DTensor<T, Rank>& x) { return x.local(); }
 
-/// The tensor whose arrays these are. Without a shape it is taken from them: along each axis that splits a dim, the
-/// extents add up. Placements are believed; only shapes are checked.
-/// Errors: `host_data` for an array of another shape than its chunk.
+/// A DTensor of these local arrays. Without `shape`, the extent of a split dim is the sum of the extents along its
+/// axes. Checks shapes, but not that replicas are equal, like run_check=False in PyTorch. Errors: `host_data` for an
+/// array whose shape is not that of the device's chunk.
 template <class T, int Rank>
 DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements& placements, Shape shape = {},
                             Here at = Here::current()) {
@@ -225,7 +225,7 @@ DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements&
   if (Rank > 0 && shape.empty()) {
     shape = local.shape(mesh.device_at(Coordinates(static_cast<std::size_t>(mesh.rank()), 0)));
     for (int dim = 0; dim < Rank; ++dim) {
-      // All devices that differ from the first along the axes of this dim alone.
+      // Add up the devices whose coordinates are 0 along all axes that don't split this dim.
       unsigned axes = 0;
       for (std::uint8_t axis : detail::chunk_order(own, dim)) axes |= 1u << axis;
       std::int64_t extent = 0;
@@ -249,8 +249,8 @@ DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements&
   return DTensor<T, Rank>(shape, own, local);
 }
 
-/// The cotangent of what to_local gave, with placements of its own, as the cotangent of x. Code between to_local and
-/// from_local may have left it Partial over axes along which x is replicated.
+/// The cotangent of x, given that of to_local(x) and its placements (PyTorch's grad_placements): where x is replicated,
+/// code that computes on local arrays may leave a cotangent that is Partial.
 template <class T, int Rank>
 DTensor<T, Rank> to_local_gradient(const LocalTensor<T, Rank>& cotangent, const Placements& cotangent_placements,
                                    const DTensor<T, Rank>& x, Here at = Here::current()) {

@@ -24,10 +24,10 @@ namespace tessera {
 /// Expected placements of the operands of local_map.
 template <std::size_t N> struct LocalMapInputs {
   std::array<Placements, N> placements;
-  bool redistribute = false;  ///< bring operands to these placements; false: those that differ are an error
+  bool redistribute = false;  ///< redistribute operands to these placements; false: a difference is an error
 };
 
-/// Placements of a result, with the line that says so.
+/// Placements of a result, with the source line where they are written.
 struct OutPlacements {
   Placements placements;
   Source source;
@@ -38,9 +38,8 @@ struct OutPlacements {
 
 namespace detail {
 
-/// Compares what a function made of the arrays of each device with what it makes of whole tensors. Nothing is known of
-/// the function, so it may sum all elements of its largest operand: rounding may move results by that many steps of the
-/// largest of them.
+/// Compares a local_map's result with that of its function on whole tensors. The tolerance allows for a function that
+/// sums all elements of its largest operand, since the function itself is not known.
 template <class T, int Rank>
 void compare_local_map(const DTensor<T, Rank>& made, const LocalArray<T, Rank>& whole, std::int64_t largest,
                        Source source) {
@@ -115,7 +114,7 @@ auto local_map(F&& f, const OutPlacements& out, const LocalMapInputs<N>& inputs,
     ++next;
     return redistribute(x, wanted);
   };
-  // Braces keep the operands in order.
+  // A braced initializer evaluates place(x) from left to right; `place` counts its calls.
   const std::tuple<DTensor<T, Rank>...> placed{place(xs)...};
   const LocalTensor<typename Result::element, Result::rank> made(
       *mesh, [&](int device) { return std::apply([&](const auto&... x) { return f(x.local()[device]...); }, placed); });

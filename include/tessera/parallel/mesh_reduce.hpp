@@ -13,7 +13,7 @@
 
 namespace tessera {
 
-/// reduce(values of all processes, by rank), on every one of them.
+/// Returns reduce(values of all processes, ordered by rank) on every process, as xm.mesh_reduce of PyTorch/XLA.
 /// Errors: those of rendezvous.
 ///
 ///     const double worst = ts::mesh_reduce(processes, "loss", loss, [](const auto& all) {

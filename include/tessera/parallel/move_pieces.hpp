@@ -15,9 +15,9 @@
 
 namespace tessera::detail {
 
-/// Moves a value that is placed by `from` to where `to` has it: reduced over the axes `reduced`, in mesh order, part to
-/// part along those that are `kept`. `in` is by device; `out` by shard of the grid over `out_axes`, null: left as it
-/// is.
+/// Copies a value from the shards of placements `from` to those of `to`. Reduces it over the axes `reduced`, in mesh
+/// order; along the axes `kept` it stays partial, so each part is copied to the part with the same coordinates.
+/// `in` has an array per device, `out` one per shard of the grid over `out_axes`; null: nothing is written there.
 inline void move_pieces(DType type, Reduction reduction, const Shape& shape, const Mesh& mesh, const Placements& from,
                         const Placements& to, unsigned reduced, unsigned kept, unsigned out_axes,
                         std::span<const void* const> in, std::span<void* const> out) {

@@ -35,8 +35,8 @@ constexpr Placement Replicate() { return {}; }
 constexpr Placement Shard(int dim) { return {Placement::Kind::shard, ReduceOp::sum, dim, 1}; }
 /// Each device holds a value of the full shape; their sum, average, minimum, maximum or product is the value.
 constexpr Placement Partial(ReduceOp op = ReduceOp::sum) { return {Placement::Kind::partial, op, 0, 1}; }
-/// A chunk of a dim that axes to the right have split first, into `split_factor` chunks: what sharding a weight along
-/// one axis and then, as FSDP does, along an axis further left makes of it.
+/// A chunk of a dim that mesh axes further right have already split into `split_factor` chunks. With FSDP after tensor
+/// parallelism on mesh(data, model), a weight is (StridedShard(0, model size), Shard(0)).
 constexpr Placement StridedShard(int dim, int split_factor) {
   return {Placement::Kind::strided_shard, ReduceOp::sum, dim, split_factor};
 }
@@ -75,7 +75,7 @@ constexpr Placements normalized(Placements placements, const Mesh& mesh, int ran
     if (!p.is_partial()) continue;
     if (p.op == ReduceOp::bit_and || p.op == ReduceOp::bit_or)
       fail(errc::unsupported, "[", op, "] partial values of sums, averages, extremes or products: ", text(placements));
-    // Sums and averages commute, and values of one operation.
+    // The order of reductions over two axes doesn't matter only if both are sums or averages, or the same operation.
     if (partial != nullptr && reduction_of(partial->op) != reduction_of(p.op))
       fail(errc::unsupported, "[", op, "] partial values that commute: ", text(placements));
     partial = &p;
@@ -96,14 +96,15 @@ constexpr Placements normalized(Placements placements, const Mesh& mesh, int ran
 }
 
 namespace detail {
-/// The axes that split any dim, one bit each.
+/// The mesh axes that split a dim, one bit each.
 constexpr unsigned split_axes(const Placements& placements) {
   unsigned axes = 0;
   for (std::size_t axis = 0; axis < placements.size(); ++axis) axes |= unsigned{placements[axis].is_shard()} << axis;
   return axes;
 }
 
-/// The axes that split a dim, in the order in which they do: strided ones last, the rightmost of them first.
+/// The mesh axes that split a dim, in the order of the splits: first Shard, from left to right, then StridedShard, from
+/// right to left.
 constexpr InlineVector<std::uint8_t, max_axes> chunk_order(const Placements& placements, int dim) {
   InlineVector<std::uint8_t, max_axes> axes;
   for (std::size_t axis = 0; axis < placements.size(); ++axis)
@@ -116,9 +117,9 @@ constexpr InlineVector<std::uint8_t, max_axes> chunk_order(const Placements& pla
 }
 }  // namespace detail
 
-/// The indices that the device at `coordinates` holds, by DTensor's rule: axes split a dim one after another, each
-/// cutting what the ones before have left into chunks of ceil(n/k). Where chunks are uneven, that is not the split of a
-/// Sharding, whose axes count as one. An empty chunk is at the end of the dim, whatever it is a chunk of.
+/// The indices that the device at `coordinates` holds. As in DTensor, the first axis splits a dim of n into chunks of
+/// ceil(n/k), the next axis splits each chunk, and so on: two axes of 2 split 5 rows into 2, 1, 1, 1, where a Sharding
+/// splits them into 2, 2, 1, 0. An empty chunk is at the end of the dim.
 constexpr Box placed_box(const Shape& shape, const Placements& placements, const Mesh& mesh,
                          const Coordinates& coordinates) {
   Box box{Shape(shape.size(), 0), shape};
@@ -135,7 +136,7 @@ constexpr Box placed_box(const Shape& shape, const Placements& placements, const
   return box;
 }
 
-/// The sharding with the same shards as placements have where every chunk is even. Averages count as sums.
+/// The sharding that has the same shards as the placements, if all chunks are even. Averages become sums.
 /// Errors: `capacity`.
 constexpr Sharding sharding_of(const Placements& placements, const Mesh& mesh, int rank) {
   Sharding made = replicated(rank);
@@ -150,8 +151,8 @@ constexpr Sharding sharding_of(const Placements& placements, const Mesh& mesh, i
   return made;
 }
 
-/// The placements of a sharding. Errors: `unsupported` for one that no placements say: axes that split a dim in another
-/// order than that of the mesh, other than from the right to the left, and sub-axes.
+/// The placements of a sharding. Errors: `unsupported` if there are none: for sub-axes, and for a dim split by axes in
+/// an order that is no sequence of ascending (Shard), then descending (StridedShard) axes of the mesh.
 constexpr Placements placements_of(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty()) fail(errc::unsupported, "[placement] placements of a sharding: ", text(sharding, mesh));
   Placements made(static_cast<std::size_t>(mesh.rank()), Replicate());
@@ -160,7 +161,7 @@ constexpr Placements placements_of(const Sharding& sharding, const Mesh& mesh) {
       made[static_cast<std::size_t>(axis)] = Partial(reduce_op_of(sharding.reduction));
   for (int dim = 0; dim < sharding.rank; ++dim) {
     const AxisList& axes = sharding.dims[dim];
-    // Plain shards as long as axes ascend; what comes after one further right was split later, and is strided.
+    // The ascending first axes are Shard; the axes after them split the dim later than an axis further right.
     std::size_t plain = axes.empty() ? 0 : 1;
     while (plain < axes.size() && axes[plain] > axes[plain - 1]) ++plain;
     for (std::size_t i = 0; i < axes.size(); ++i) {

@@ -13,18 +13,18 @@
 
 namespace tessera {
 
-/// The processes of a job, as far as they meet on the host. A transport between processes implements it.
+/// The processes of a job, which exchange values on the host. A transport between processes implements this interface.
 class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
   virtual int size() const = 0;
   virtual int rank() const = 0;
-  /// Waits until all processes are here with this tag; gives each what all of them brought, by rank.
-  /// Errors: `structure`, for all of them, when they meet under different tags.
+  /// Waits until all processes have called it with this tag, and returns the payloads of all, ordered by rank.
+  /// Errors: `structure`, on every process, if their tags differ.
   virtual std::vector<std::string> rendezvous(std::string_view tag, std::string_view payload) = 0;
 };
 
-/// One process, which waits for nobody.
+/// A job of one process: rendezvous returns at once.
 class SingleProcess final : public ProcessGroup {
  public:
   int size() const override { return 1; }
@@ -34,7 +34,7 @@ class SingleProcess final : public ProcessGroup {
   }
 };
 
-/// Where threads that stand in for processes meet. Each has a member of its own.
+/// A job of threads instead of processes, for tests. Each thread uses its own Member.
 class ThreadProcesses {
  public:
   explicit ThreadProcesses(int size) : size_(size) {
@@ -55,7 +55,7 @@ class ThreadProcesses {
     ThreadProcesses& all_;
     int rank_;
   };
-  /// Errors: `option` for a rank that is not there.
+  /// Errors: `option` for a rank outside the job.
   Member member(int rank) {
     if (rank < 0 || rank >= size_) fail(errc::option, "[rendezvous] rank: ", rank, " of ", size_, " processes");
     return Member(*this, rank);
@@ -93,7 +93,7 @@ class ThreadProcesses {
     } else {
       everybody_.wait(lock, [&] { return round_ != round; });
     }
-    // The next round can't end before everybody has left this one, for it needs them all.
+    // met_ and mistake_ are still of this round: the next round ends only after all threads have left this one.
     if (!mistake_.empty()) fail(errc::structure, mistake_);
     return met_;
   }

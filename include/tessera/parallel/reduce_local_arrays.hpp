@@ -16,20 +16,20 @@
 
 namespace tessera::detail {
 
-/// What T is reduced in where the result is divided or scaled afterwards: wider integers, which wrap, so that an
-/// average does not depend on how many numbers of T fit in one, and float for bf16.
+/// The element type of a reduction whose result is then divided or scaled: i64 for integers, so that the average of two
+/// int8 100 is 100 although their sum is not an int8; f32 for bf16.
 template <class T>
 using ReductionSum =
     std::conditional_t<std::is_same_v<T, bf16>, float,
                        std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, T>>;
 
-/// The element type that a reduction of T moves.
+/// The element type of the arrays that a reduction of T sends between devices.
 template <class T> constexpr DType moved_dtype(ReduceOp op, double scale = 1) {
   return op == ReduceOp::avg || scale != 1 ? dtype_v<ReductionSum<T>> : dtype_v<T>;
 }
 
-/// A reduction as T, over the number of `parts` that an average has, times `scale`. Integers are cut off, and what is
-/// outside of their range after scaling is the nearest that is inside.
+/// Converts the result of a reduction to T: divided by `parts`, which is above 1 for an average, times `scale`. For an
+/// integer T it is truncated, and clamped to the range of T after scaling.
 template <class T, class S> T reduced(S sum, std::int64_t parts, double scale) {
   if (parts > 1) sum = static_cast<S>(sum / static_cast<S>(parts));
   if (scale == 1) return static_cast<T>(sum);
@@ -43,7 +43,7 @@ template <class T, class S> T reduced(S sum, std::int64_t parts, double scale) {
   return static_cast<T>(scaled);
 }
 
-/// A new array of f(element) for each element of another.
+/// A new array of f(x) for each element x of `from`.
 template <class To, class From, int Rank, class F>
 LocalArray<To, Rank> transformed(const LocalArray<From, Rank>& from, const F& f) {
   auto [array, out] = LocalTensor<To, Rank>::allocate(from.shape);
@@ -57,7 +57,7 @@ LocalArray<To, Rank> transformed(const LocalArray<From, Rank>& from, const F& f)
   return array;
 }
 
-/// The arrays of all devices as sums are computed; arrays that neighbours share stay shared.
+/// The arrays of all devices converted to S; devices with consecutive ids that share an array still share it.
 template <class S, class T, int Rank> LocalTensor<S, Rank> widened(const LocalTensor<T, Rank>& x) {
   LocalArray<S, Rank> last;
   return LocalTensor<S, Rank>(x.mesh(), [&](int device) {
@@ -66,7 +66,7 @@ template <class S, class T, int Rank> LocalTensor<S, Rank> widened(const LocalTe
     return last;
   });
 }
-/// A reduction as T.
+/// Applies `reduced` to each element.
 template <class T, class S, int Rank>
 LocalArray<T, Rank> narrowed(const LocalArray<S, Rank>& sums, std::int64_t parts, double scale) {
   if constexpr (std::is_same_v<S, T>)

@@ -10,8 +10,8 @@
 
 namespace tessera {
 
-/// How values of several devices become one: a Reduction, or the average, which is a sum and a factor. Bitwise ones are
-/// for integers and bools, and for no Partial placement.
+/// How a collective combines the values of several devices: a Reduction, or the average, which is a sum and a division.
+/// Bitwise operations are for integers and bools; a Partial placement can't have them.
 enum class ReduceOp : std::uint8_t { sum, avg, min, max, product, bit_and, bit_or };
 
 /// The monoid that combines the partial values of a reduction.
@@ -20,9 +20,9 @@ constexpr Reduction reduction_of(ReduceOp op) {
                                       Reduction::product, Reduction::bit_and, Reduction::bit_or};
   return reductions[static_cast<std::size_t>(op)];
 }
-/// Whether equal values of all devices are that value together.
+/// Whether the reduction of equal values is that value, as of max, min and avg.
 constexpr bool is_idempotent(ReduceOp op) { return op == ReduceOp::avg || facts_of(reduction_of(op)).idempotent; }
-/// The first operation of a reduction: a sum of parts is no average.
+/// The operation of a Reduction. Reduction::sum is ReduceOp::sum, never avg.
 constexpr ReduceOp reduce_op_of(Reduction reduction) {
   for (int op = 0; op <= static_cast<int>(ReduceOp::bit_or); ++op)
     if (reduction_of(static_cast<ReduceOp>(op)) == reduction) return static_cast<ReduceOp>(op);

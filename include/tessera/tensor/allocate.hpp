@@ -37,7 +37,7 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
 }
 
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at);
-/// As tessera::resolve. Its errors name the operation and the user's line.
+/// tessera::resolve, with errors that name the operation and the user's source line.
 TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at) {
@@ -59,7 +59,8 @@ TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec,
 }
 #endif
 
-/// Storage with uninitialized elements. Errors: `capacity` when memory runs out; those of check_shape and resolve_at.
+/// Allocates a tensor and leaves its elements uninitialized.
+/// Errors: `capacity` when memory runs out; those of check_shape and resolve_at.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
                                  const PartitionSpec& spec, Here at);
 #if TESSERA_HAS_DEFINITIONS
@@ -75,18 +76,19 @@ TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& 
 }
 #endif
 
-/// A contiguous range of elements of one shard, and the box of tensor indices that it holds.
+/// A contiguous range of elements of one shard, and the box of tensor indices of these elements.
 struct Slab {
   int shard;
   std::int64_t offset;  // in elements
   Box box;
 };
 
+/// Cuts a slab into slabs of at most `most` elements each.
 inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& out) {
   const std::int64_t elements = volume(extents(slab.box));
   if (elements == 0) return;
   if (elements <= most) return out.push_back(slab);
-  // Halves along the outermost dim with extent above 1 are contiguous too.
+  // A slab that is cut in halves along its outermost dim of extent above 1 gives two contiguous slabs.
   std::size_t dim = 0;
   while (slab.box.end[dim] - slab.box.begin[dim] == 1) ++dim;
   Slab low = slab, high = slab;
@@ -96,7 +98,7 @@ inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& ou
   cut_slabs(high, most, out);
 }
 
-/// Calls write(pointer to the first element, box) for contiguous ranges that cover all shards, in parallel.
+/// Calls write(pointer to the first element, box) for slabs that together cover all shards, in parallel.
 template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
   constexpr std::int64_t most = std::int64_t{1} << 15;
   std::vector<Slab> slabs;

@@ -18,11 +18,11 @@
 
 namespace tessera {
 
-/// What becomes of a last batch that is smaller than the others.
+/// What to do with a last batch that has fewer rows, such as 4 rows after two batches of 8.
 enum class Ragged : std::uint8_t {
-  error,  ///< errc::not_divisible before the first batch
-  drop,   ///< its rows are left out
-  keep,   ///< it comes last, with fewer rows
+  error,  ///< throw errc::not_divisible before the first batch
+  drop,   ///< leave its rows out, as drop_last=True of a PyTorch DataLoader
+  keep,   ///< return it last, with fewer rows
 };
 
 /// Rows of dim 0: begin <= row < end.
@@ -48,7 +48,7 @@ constexpr RowRange batch_rows(std::int64_t rows, std::int64_t size, std::int64_t
 }
 
 namespace detail {
-/// As rows_of.
+/// tessera::rows_of, without the element type.
 TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at) {
@@ -62,7 +62,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
   const AxisCuts& cuts = storage.sharding().cuts;
   std::vector<runtime::ShardRef> sources = shard_refs(storage, cuts);
   for (runtime::ShardRef& source : sources) {
-    // Counted from the first row of the range; rows outside of the range have no destination.
+    // Row range.begin becomes row 0 of the result; the copy skips rows that no box of the result contains.
     source.box.begin[0] -= range.begin;
     source.box.end[0] -= range.begin;
   }
@@ -72,8 +72,8 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 #endif
 }  // namespace detail
 
-/// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
-/// Communication: rows that move to other devices.
+/// The rows of a range, as a tensor with the same sharding. Errors: `dim_range` for rows outside the tensor.
+/// Communication: the rows that the result has on another device than x.
 template <class T, int Rank>
 ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a scalar has no rows");

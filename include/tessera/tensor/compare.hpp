@@ -20,7 +20,7 @@ bool same_sharded_type(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, O
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.placement() == b.placement();
 }
 
-/// A hash of element type, shape, mesh and sharding, not of the elements: a key for caches of per-layout data.
+/// A hash of element type, shape, mesh and sharding, not of the elements: a key for caches of data per sharded type.
 template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
@@ -28,9 +28,9 @@ template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor
   return hash_mix(hash, storage.placement().hash());
 }
 
-/// Whether two tensors have the same shape and equal elements, however they are sharded: a NaN equals nothing, and both
-/// zeros are equal. (`ts::equal` compares element by element, and is a tensor.) Communication: none between tensors of
-/// one sharding; otherwise y is resharded to the sharding of x.
+/// Whether two tensors have the same shape and equal elements, as torch.equal: NaN differs from NaN, and 0 equals -0.
+/// Their shardings may differ. (`ts::equal` compares element by element and returns a tensor.)
+/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x.
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;

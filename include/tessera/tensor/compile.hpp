@@ -37,11 +37,11 @@ template <class F> class Compiled {
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
-  /// Outside of a trace, runs the function. In a function that is traced it becomes part of that program, as if it had
-  /// not been compiled: it is differentiated and fused with the code around it. The outermost function's options apply.
+  /// Outside a trace, runs the function. A call inside another function's trace is inlined, as of a nested jax.jit: it
+  /// is differentiated and fused with the code around it, and the options of the outermost function apply.
   template <class... Args> constexpr auto operator()(Args&&... args) const {
     if constexpr (!(Model<detail::argument_t<Args>> && ...)) {
-      // Said here, where the list of what was being instantiated is shortest.
+      // Instantiated here because the compiler's list of nested instantiations is shortest here.
       (void)(sizeof(detail::ExplainField<typename detail::FaultyField<detail::argument_t<Args>>::type>) + ...);
       return detail::NoResult{};
     } else if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
@@ -49,14 +49,14 @@ template <class F> class Compiled {
     } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
       return detail::call_in_trace<F>(args...);
     } else {
-      // As in Traced, but here compilers list less around what is wrong in the function.
+      // The same check as in Traced, repeated here so that compilers list fewer instantiations with the user's error.
       using Returned [[maybe_unused]] =
           decltype(std::declval<detail::Callable<detail::TraceableFunction<F>, F, sizeof...(Args)>>()(
               std::declval<typename detail::TracedArgument<detail::argument_t<Args>>::type&>()...));
       if constexpr (!traced<Args...>::valid) {
-        return detail::NoResult{};  // the compiler has said why
+        return detail::NoResult{};  // the declaration above gave the compile error
       } else {
-        // Traces run in the compiler alone: a call that runs pays nothing for this.
+        // Traces run only during constant evaluation, so a call at run time pays nothing for this branch.
         if (std::is_constant_evaluated())
           if ((detail::holds_placeholders(args) || ...))
             return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
@@ -65,8 +65,8 @@ template <class F> class Compiled {
     }
   }
 
-  /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
-  /// Arguments passed by std::move are donated (JAX: donate_argnums): results reuse their memory where they can, so
+  /// Runs the function. The first call with new shapes, shardings, Dims or mesh makes a plan; later calls use it.
+  /// Arguments passed by std::move are donated (JAX: donate_argnums): results reuse their memory where possible, so
   /// that a training step updates parameters in place. If the call throws before it writes into donated memory, all
   /// arguments are unchanged; if it throws later, all donated tensors are empty.
   template <class... Args> typename traced<Args...>::result run(Args&&... args) const {
@@ -117,7 +117,7 @@ template <class F> class Compiled {
     std::vector<Leaf> leaves;
     return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
-  /// The plan as text: kernels, collectives, bytes, source lines, and the matrix product library in use.
+  /// The plan as text: kernels, collectives, bytes, source lines, and the library that computes matrix products.
   template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
     return detail::explain_here(plan(args...), compiled);
@@ -135,7 +135,8 @@ template <class F> class Compiled {
   Source source_;
   PlanOptions options_;
 
-  /// operator() cannot record its caller's line: errors without a source line name the line of ts::compile.
+  /// operator() takes a parameter pack, so it cannot record its caller's line: errors without a source line name the
+  /// line of ts::compile.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled";
 
   template <class A> static constexpr decltype(auto) as_scalar(A&& argument) {
@@ -152,7 +153,7 @@ template <class F> class Compiled {
                                           NumberOperand<std::remove_cvref_t<Args>>)&&...) &&
                                         !((StoredOperand<std::remove_cvref_t<Args>> && moved_in<Args>) || ...);
 
-  /// Calls are recognised by their arguments alone only without options.
+  /// RecentCalls compares only arguments, so a function with options doesn't use it.
   bool asks_nothing() const {
     return options_.outputs == nullptr && !options_.forbid_implicit_reshards && options_.explicit_axes.empty() &&
            !options_.deterministic && options_.fuse_steps && options_.sizes == nullptr;
@@ -177,7 +178,7 @@ template <class F> class Compiled {
   }
   template <class A> static void give_back(auto& argument, detail::RestoreLeaves& restore) {
     if constexpr (ExprOperand<std::remove_cvref_t<A>>)
-      ++restore.cursor;  // one leaf: what it was evaluated to
+      ++restore.cursor;  // an expression argument is one leaf, its value
     else
       for_each_leaf(argument, restore.passing(!moved_in<A>));
   }
@@ -194,9 +195,9 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 };
 }  // namespace detail
 
-/// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
-/// by the C++ compiler, to record what it computes.
-/// `options` restrict its plans, for instance to those without implicit reshards.
+/// Compiles a function of tensors, models, Dims and Scalars, as jax.jit does. The function captures nothing: the C++
+/// compiler traces it once, at compile time. `options` restrict its plans, for instance to those without implicit
+/// reshards.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);

@@ -31,7 +31,8 @@ namespace tessera {
 
 namespace detail {
 
-/// Arrays of other libraries know their shape and the order of their elements, which plain values would lose.
+/// Arrays of other libraries (Eigen, xtensor) have overloads that read their shape and element order, so `shard` from
+/// plain values must not match them.
 template <class Array>
 concept HasOwnShape = requires(const Array& array) { array.shape(); } || requires(const Array& array) {
   array.rows();
@@ -52,11 +53,11 @@ template <> struct HostElement<std::vector<bool>> {
 };
 template <class Range> using host_element = typename HostElement<Range>::type;
 
-/// Fills a storage from an array on the host that has its shape and any strides, in parallel.
+/// Fills a tensor from a host array of the same shape and any strides, in parallel.
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
-  const Uncounted uncounted;  // nothing moves between devices
+  const Uncounted uncounted;  // a copy from the host is no communication between devices
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
   runtime::reshard(to.dtype(), Reduction::sum, shard_refs(to), {&host, 1});
 }
@@ -86,10 +87,10 @@ ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shap
 template <class Range>
 concept HostValues = Element<detail::host_element<Range>>;
 
-/// A tensor of the row-major values of a host array, copied straight into its shards.
+/// A sharded tensor of the row-major values of a host array; each shard is copied directly, as in jax.device_put.
 ///
 /// A shape in braces, `{rows, 64}`, determines the rank; with a Shape object write the rank: `shard<2>(...)`.
-/// Errors: `host_data` when there are more or fewer values than the shape has elements; of `resolve` for the spec.
+/// Errors: `host_data` if the number of values is not that of the shape's elements; those of `resolve` for the spec.
 ///
 ///     auto x = ts::shard(values, {rows, 64}, mesh, {"data", ts::none});   // [rows/data, 64]
 template <int Rank, HostValues Range>
@@ -110,13 +111,13 @@ auto shard(const Range& values, const Extent (&shape)[Rank], const Mesh& mesh, c
   return shard<static_cast<int>(Rank)>(values, detail::shape_from(shape), mesh, spec, at);
 }
 
-/// The same for one dim.
+/// `shard` of all values of a host array as a tensor of rank 1.
 template <HostValues Range>
 auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return shard<1>(values, Shape{static_cast<std::int64_t>(std::size(values))}, mesh, spec, at);
 }
 
-/// The same for C arrays, which have a shape, and for values written out: `ts::shard<float>({{1, 2}, {3, 4}}, mesh)`.
+/// `shard` of a C array, whose shape is known, or of a braced list: `ts::shard<float>({{1, 2}, {3, 4}}, mesh)`.
 template <Element T, std::size_t N>
 ShardedTensor<T, 1> shard(const T (&values)[N], const Mesh& mesh, const PartitionSpec& spec = {},
                           Here at = Here::current()) {
@@ -146,7 +147,7 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 
 }  // namespace detail
 
-/// A tensor of equal elements. As for `shard`, a shape in braces determines the rank; with a Shape object, write it.
+/// A tensor of equal elements. A shape in braces determines the rank; with a Shape object write `full<float, 2>(...)`.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
 ///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
@@ -181,13 +182,14 @@ auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& sp
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
-/// start, start + step, start + 2 step, ...: `count` elements. Floats are computed in double and rounded to T once.
+/// start, start + step, start + 2 step, ...: `count` elements. For a floating-point T they are computed in double and
+/// rounded to T once.
 template <Element T>
 ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
                            std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),
                            Here at = Here::current()) {
   static_assert(!std::is_same_v<T, bool>, "tessera: a range of numbers needs a type of numbers, not bool");
-  // Integers wrap as unsigned ones do; floats are rounded once, from double.
+  // Unsigned arithmetic wraps where a signed integer T would overflow.
   using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;
   const StoragePtr storage = detail::allocate("arange", dtype_v<T>, {count.value}, 1, mesh, spec, at);
   detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [start, step](T* data, const Box& box) {

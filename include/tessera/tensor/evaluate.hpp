@@ -32,7 +32,8 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
     collect.leaf(x);
 }
 
-/// Throws the error once more. Where it names no line, the message goes on with `before` and this one.
+/// Rethrows the error that is being handled. If it names no source line, throws the same error with `before` and
+/// `source` appended to its message.
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source);
 #if TESSERA_HAS_DEFINITIONS
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source) {
@@ -41,7 +42,8 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
 }
 #endif
 
-/// The program of an expression depends on its type alone, so the source line is added to its errors here.
+/// Runs f, and adds the line of an expression to its errors: two expressions of equal type on different lines share
+/// one program, which therefore cannot know the line.
 template <class F> decltype(auto) with_line(Source source, F&& f) {
   try {
     return f();
@@ -69,7 +71,7 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
   });
 }
 
-/// A plan as text, with the matrix product library in use.
+/// A plan as text, with the library that computes matrix products on this machine.
 TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
@@ -95,11 +97,11 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
 
 }  // namespace detail
 
-/// Runs an expression: fused, partitioned over the mesh of its tensors, with the sharding that follows from theirs.
-/// Errors: those of its operations, with the line that wrote it. Communication: see explain(expression).
+/// Runs an expression, fused and partitioned over the mesh of its tensors; the sharding of the result is propagated
+/// from theirs. Errors: those of its operations, with the expression's line. Communication: see explain(expression).
 template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
 
-/// The plan of an expression, without running it, and the same as text.
+/// The plan of an expression, and the plan as text. Neither runs the expression.
 template <ExprOperand E> Plan plan(const E& expression) {
   return detail::with_line(expression.source, [&] {
     detail::CollectLeaves collect;

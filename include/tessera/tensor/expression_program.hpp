@@ -11,7 +11,7 @@
 
 namespace tessera::detail {
 
-/// Leaves of an expression type, in order. A C++ number becomes a Scalar, so that one program serves all its values.
+/// Leaves of an expression type, in order. A C++ number becomes a Scalar, so that `x * 2` and `x * 3` share a program.
 template <class X> struct ExpressionLeaves {
   using type = std::tuple<X>;
 };
@@ -24,7 +24,8 @@ template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operan
   using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
 };
 
-/// Of an operation that gives a dim the extent of one operand, a size: which operand. -1: of none.
+/// The index of the operand that is the extent of a dim of the result, as `size` of slice<0>(x, start, size) is. -1:
+/// the operation has no such operand.
 template <class Tag, std::size_t Operands> constexpr int size_operand() {
   if constexpr (requires { Tag::size_operand; })
     return Tag::size_operand < static_cast<int>(Operands) ? Tag::size_operand : -1;
@@ -32,15 +33,15 @@ template <class Tag, std::size_t Operands> constexpr int size_operand() {
     return -1;
 }
 
-/// The sizes of an expression that decide whether a dim has static extent 1, and so what the operations around them
-/// do with it. They are numbered, operations before their operands.
+/// The size operands of an expression whose dims other operations use: a size of 1 makes a singleton dim, which they
+/// broadcast. They are numbered from 0 in preorder, an operation before its operands.
 template <class X> struct ExpressionSizes {
   static constexpr int count(bool) { return 0; }
   static void find_ones(const X&, bool, int&, unsigned&) {}
 };
 template <class Tag, class... Operands> struct ExpressionSizes<Expr<Tag, Operands...>> {
   static constexpr int own = size_operand<Tag, sizeof...(Operands)>();
-  /// `inner`: another operation works on the result.
+  /// `inner`: the result is an operand of another operation of the expression.
   static constexpr int count(bool inner) {
     return ((inner && own >= 0 ? 1 : 0) + ... + ExpressionSizes<Operands>::count(true));
   }
@@ -53,7 +54,7 @@ template <class Tag, class... Operands> struct ExpressionSizes<Expr<Tag, Operand
   }
 };
 
-/// Emits an expression type on values for its leaves. Bit n of `ones`: size n is the constant 1.
+/// Emits the nodes of an expression type, given the values of its leaves. Bit n of `ones`: size n is the constant 1.
 template <class X> struct ExpressionEmitter {
   static constexpr Value emit(Value, const Value* leaves, int& next, unsigned, int&, bool) { return leaves[next++]; }
 };
@@ -78,7 +79,7 @@ template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Opera
   }
 };
 
-/// The traced function that an expression type is.
+/// An expression type as a function of its leaves, to be traced like a function of ts::compile.
 template <class E, unsigned Ones> struct ExpressionFunction {
   template <class... Leaves> constexpr auto operator()(const Leaves&... list) const {
     const Value leaves[] = {trace_of(list)...};
@@ -92,17 +93,16 @@ template <class E, unsigned Ones, class... Leaves> struct TracedExpressionOf<E, 
   using type = Traced<ExpressionFunction<E, Ones>, Leaves...>;
 };
 
-/// The programs that an expression type is. A traced function knows a size that is written as 1, and that its dim has
-/// static extent 1; an expression learns its sizes when it runs. So there is a program for each choice of the first
-/// few that are 1, and a dim broadcasts or is dropped in an expression where it does in a traced function.
+/// The programs of an expression type. A trace sees that slice<0>(x, 0, 1) has a singleton dim; an expression type
+/// doesn't, since its sizes are run-time values. So it has one program for each subset of its first sizes that are 1.
 template <class E> class ExpressionPrograms {
  public:
-  /// Sizes after these many are taken for larger ones.
+  /// Three sizes make eight programs. All later sizes are treated as above 1.
   static constexpr int most_sizes = 3;
 
   static ProgramCache& find(const E& expression) {
     if constexpr (sizes == 0 || !any) {
-      return cache_of<Of<0>>();  // where no choice can be traced, the compiler says why
+      return cache_of<Of<0>>();  // if no subset can be traced, this gives the compile error with the reason
     } else {
       unsigned ones = 0;
       int next = 0;

@@ -9,7 +9,8 @@
 
 namespace tessera {
 
-/// One extent of a shape that is written in a call, `{batch, 64}`: any integer or a Dim. Their number is the rank.
+/// One extent of a shape that is written in braces, such as `batch` and `64` of ts::zeros<float>({batch, 64}, mesh):
+/// any integer or a Dim. An array of N extents lets the compiler deduce the rank N.
 struct Extent {
   std::int64_t value;
   template <std::integral Integer> constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}

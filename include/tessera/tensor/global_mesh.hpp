@@ -35,7 +35,7 @@ inline bool has_global_mesh() {
   const std::lock_guard lock(global.mutex);
   return global.mesh.has_value();
 }
-/// The mesh that was set last; `mesh_devices` where there is none.
+/// The mesh that was set last. Errors: `mesh_devices` if no mesh is set.
 inline Mesh global_mesh() {
   auto& global = detail::GlobalMesh::instance();
   const std::lock_guard lock(global.mutex);
@@ -44,7 +44,7 @@ inline Mesh global_mesh() {
   return *global.mesh;
 }
 
-/// Sets the mesh of this process until the end of a scope, then what was there before.
+/// Sets the mesh of this process; its destructor restores the previous mesh.
 class GlobalMeshScope {
  public:
   explicit GlobalMeshScope(const Mesh& mesh) : before_(detail::GlobalMesh::instance().exchange(mesh)) {}

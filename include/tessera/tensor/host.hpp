@@ -26,11 +26,11 @@ namespace tessera {
 
 namespace detail {
 
-/// Writes a whole tensor to an array of its shape and any strides, in parallel.
+/// Writes a whole tensor to a host array of the same shape and any strides, in parallel.
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
-  const Uncounted uncounted;  // nothing moves between devices
+  const Uncounted uncounted;  // a copy to the host is no communication between devices
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
   runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));
 }
@@ -43,7 +43,7 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 }  // namespace detail
 
 /// Writes all elements, row-major, to memory on the host.
-/// Errors: `host_data` when the span has another size, `empty_tensor` for a tensor without data.
+/// Errors: `host_data` if the span and the tensor differ in size, `empty_tensor` for a tensor without data.
 template <class T, int Rank>
 void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -73,7 +73,8 @@ template <ExprOperand E> auto to_host(const E& expression) {
   return to_host(ShardedTensor<typename E::element, E::rank>(expression));
 }
 
-/// The value of a tensor with exactly one element, such as a loss. Errors: `shape_mismatch` for other sizes.
+/// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
+/// Errors: `shape_mismatch` for a tensor with no or several elements.
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)

@@ -35,12 +35,12 @@ template <class T, int Rank> struct LocalShard {
   static constexpr int rank = Rank;
 
   int device = 0;
-  int replica_id = 0;       ///< which replica of its shard: devices with the same box count from 0, by their ids
-  Box box;                  ///< the indices of the whole tensor that it holds
-  std::span<const T> data;  ///< row-major; valid as long as a tensor that shares the memory lives
+  int replica_id = 0;       ///< numbers the devices that have the same box from 0, in the order of their ids
+  Box box;                  ///< the indices of the whole tensor that this shard holds
+  std::span<const T> data;  ///< row-major; valid while any tensor that shares this memory exists
 };
 
-/// The shards of a tensor by device, from 0: a random-access range of LocalShard that keeps the tensor alive.
+/// The shards of a tensor, of device 0 first: a random-access range of LocalShard that keeps the tensor alive.
 template <class T, int Rank> class LocalShards {
  public:
   using value_type = LocalShard<T, Rank>;
@@ -48,7 +48,7 @@ template <class T, int Rank> class LocalShards {
   class iterator {
    public:
     using iterator_concept = std::random_access_iterator_tag;
-    using iterator_category = std::input_iterator_tag;  // elements are made when they are read
+    using iterator_category = std::input_iterator_tag;  // operator* returns a value, not a reference
     using value_type = LocalShard<T, Rank>;
     using difference_type = std::ptrdiff_t;
     using reference = value_type;
@@ -107,7 +107,8 @@ template <class T, int Rank> class LocalShards {
             {data, static_cast<std::size_t>(volume(extents(box)))}};
   }
 
-  /// replica_id of all devices at once: where they have an order of their own, of one it is as long as the list.
+  /// The replica_id of every device, for a mesh with a device order of its own: there, one id takes as long to compute
+  /// as all of them.
   static std::vector<int> replica_ids(const Mesh& mesh, const ShardGrid& grid) {
     std::vector<int> ids, held(static_cast<std::size_t>(grid.count()), 0);
     for (int device = 0; device < mesh.size(); ++device)
@@ -117,7 +118,7 @@ template <class T, int Rank> class LocalShards {
 
   ShardedTensor<T, Rank> tensor_;
   const TensorStorage* storage_ = nullptr;
-  std::shared_ptr<const std::vector<int>> replica_ids_;  // where they are not those of the mesh order
+  std::shared_ptr<const std::vector<int>> replica_ids_;  // null for a mesh without a device order of its own
 };
 
 /// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
@@ -135,7 +136,7 @@ inline std::string text(const Box& box) {
 
 namespace detail {
 
-/// The shards by device, after checking that there is one a device and that each fits.
+/// The shards sorted by device. Checks that each device has exactly one and that its box and size are right.
 template <class T, int Rank>
 std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
                                              const Source& where) {
@@ -166,9 +167,9 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
 
 }  // namespace detail
 
-/// A tensor from what each device holds, as local_shards gives it: one shard a device, in any order. Boxes may be left
-/// out; those that are given are checked. Replicas are equal bit for bit, and stored once.
-/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
+/// A tensor made of one shard per device, in any order: the inverse of local_shards. Boxes may be empty; others are
+/// checked. Replicas must be equal bit for bit, and are stored once.
+/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
 template <class Shards>
 auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
                        Here at = Here::current()) {
@@ -179,7 +180,7 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
   const auto sorted = detail::sort_shards(std::vector<Shard>(std::begin(shards), std::end(shards)), *storage, where);
 
   const ShardGrid grid = storage->grid();
-  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device that each shard is taken from
+  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device from which each shard is copied
   std::vector<int> shard_of;
   std::int64_t elements = 0;
   for (int device = 0; device < mesh.size(); ++device) {

@@ -22,7 +22,7 @@
 
 namespace tessera {
 
-/// The array of one device. Devices with replicas may share one.
+/// The array of one device. Devices that hold replicas may share its memory.
 template <Element T, int Rank> struct LocalArray {
   using element = T;
   static constexpr int rank = Rank;
@@ -34,8 +34,8 @@ template <Element T, int Rank> struct LocalArray {
   std::span<const T> values() const { return {data, static_cast<std::size_t>(volume(shape))}; }
 };
 
-/// An array of its own on each device of a mesh: row-major, of one element type and rank, of any shape. What a tensor
-/// is to a program written for one device of many. A value: copies share memory, which nobody writes to afterwards.
+/// A separate row-major array on each device of a mesh, of one element type and rank; shapes may differ. It is what
+/// per-device code, as in torch.distributed, sees of a tensor. Copies share memory, which is never written again.
 template <Element T, int Rank> class LocalTensor {
  public:
   using element = T;
@@ -52,7 +52,7 @@ template <Element T, int Rank> class LocalTensor {
 
   const Mesh& mesh() const { return mesh_; }
   int size() const { return static_cast<int>(arrays_.size()); }
-  /// Errors: `empty_tensor` where there are no arrays, `mesh_devices` for a device that is not there.
+  /// Errors: `empty_tensor` for a default-constructed LocalTensor, `mesh_devices` for a device outside the mesh.
   const Array& operator[](int device) const {
     if (device < 0 || device >= size()) fail_device(device);
     return arrays_[static_cast<std::size_t>(device)];
@@ -60,7 +60,7 @@ template <Element T, int Rank> class LocalTensor {
   const Shape& shape(int device) const { return (*this)[device].shape; }
   std::span<const T> values(int device) const { return (*this)[device].values(); }
 
-  /// Memory for a local array, to be filled through the pointer before it is shared.
+  /// An uninitialized local array; the caller fills it through the pointer before it shares the array.
   static std::pair<Array, T*> allocate(const Shape& shape) {
     const auto buffer = Buffer::allocate(volume(shape) * static_cast<std::int64_t>(sizeof(T)));
     T* const data = buffer->template as<T>();
@@ -86,7 +86,7 @@ template <Element T, int Rank> class LocalTensor {
   std::vector<Array> arrays_;
 };
 
-/// What each device holds of a tensor, without a copy.
+/// The shard of each device as its local array, without a copy.
 template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   const ShardGrid grid = storage.grid();

@@ -23,9 +23,9 @@ inline std::vector<Leaf> run_compared(runtime::Executable& executable, std::span
 /// result of each step is compared; so are results of local_map. Scopes nest; the innermost is in effect.
 ///
 /// Each step starts from the single-device values, so an error is reported at the step that causes it, and the
-/// program's results are those of a single device. Tolerances: docs/spmd.md. Errors, of what runs inside: `oracle` for
-/// the first value that differs, unless differences are kept. Arguments that were moved in are then empty where a
-/// result was written over one. Memory: all values of the program on one device.
+/// program's results are those of a single device. Tolerances: docs/spmd.md. Memory: all values of the program on one
+/// device. Errors: a program in the scope throws `oracle` for the first value that differs, unless the scope keeps the
+/// differences; donated arguments are then empty if a result was already written over one of them.
 class OracleScope {
  public:
   enum class On : std::uint8_t { difference_throws, difference_is_kept };
@@ -39,9 +39,9 @@ class OracleScope {
   OracleScope& operator=(const OracleScope&) = delete;
   ~OracleScope() { detail::OracleSink::innermost() = outer_; }
 
-  /// What differed, in the order in which it was made.
+  /// The values that differed, in the order in which they were computed.
   const std::vector<OracleDifference>& differences() const { return sink_.differences; }
-  /// How many values were compared: those of a body once a layer.
+  /// Number of values that were compared. A value in the body of a Stack counts once per layer.
   std::int64_t compared() const { return sink_.compared; }
 
  private:
@@ -49,7 +49,7 @@ class OracleScope {
   detail::OracleSink* outer_;
 };
 
-/// The same for all threads, from now on or no longer: the first value that differs is an error.
+/// Turns the comparison on or off for all threads: the first value that differs is an `oracle` error.
 inline void set_oracle_mode(bool on) {
   detail::OracleSink::everywhere().store(on ? &detail::run_compared : nullptr, std::memory_order_release);
 }

@@ -36,15 +36,15 @@ namespace runtime {
 class Executable;
 }
 
-/// What the cache of plans was of use for, and what it holds.
+/// Hits and misses of the plan cache, and its present size.
 struct CacheStatistics {
-  std::int64_t hits = 0, misses = 0;  ///< calls that found their plan, and calls that had to make it
-  std::int64_t evictions = 0;         ///< plans that made room for others, or were cleared
-  std::int64_t entries = 0;           ///< plans that it holds
-  std::int64_t bytes = 0;             ///< about what they take; the memory that they run in is shared, and not counted
+  std::int64_t hits = 0, misses = 0;  ///< calls that found a cached plan, and calls that made a new one
+  std::int64_t evictions = 0;         ///< plans removed to keep the limit, or by clear_plan_cache
+  std::int64_t entries = 0;           ///< plans in the cache
+  std::int64_t bytes = 0;             ///< their approximate size, without the memory in which programs run (shared)
 };
 
-/// What the plans of a process may take together. Beyond it the ones that were used least recently go.
+/// The largest size of the plan cache of a process. Beyond it, the least recently used plans are removed.
 struct PlanCacheLimit {
   std::int64_t entries = 2048;
   std::int64_t bytes = std::int64_t{256} << 20;
@@ -53,7 +53,7 @@ struct PlanCacheLimit {
 namespace detail {
 
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
-/// Where the executor is compiled, its destructor is.
+/// Calls a function, since this header only declares the executor: its destructor is compiled with its definition.
 struct DestroyExecutable {
   void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
 };
@@ -63,7 +63,7 @@ using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options);
 TESSERA_ONCE const Plan& plan_of(const runtime::Executable& executable);
-/// Whether no argument has layers, and the one result is a tensor that a step makes.
+/// Whether no argument is a Stack, and the only result is a tensor that a step computes.
 TESSERA_ONCE bool is_plain(const runtime::Executable& executable);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
@@ -88,15 +88,15 @@ TESSERA_ONCE bool is_plain(const runtime::Executable& executable) { return execu
 class ProgramCache;
 class PlanLease;
 
-/// Where a plan is kept. Its memory outlives the plan and is used for another one: whoever remembers a slot and the
-/// serial number of the plan in it finds out that the plan is gone.
+/// Holds one plan. A slot is never freed but reused for other plans: a thread that remembers a slot and a serial number
+/// compares the number to learn whether its plan is still there.
 struct PlanSlot {
-  std::mutex mutex;          // of whom the plan is leased to
-  std::uint64_t serial = 0;  // never given to another plan; 0: none. Written under both locks
+  std::mutex mutex;          // held by the PlanLease of the plan
+  std::uint64_t serial = 0;  // unique to the plan; 0: no plan. Written under this mutex and the table's
   std::atomic<std::uint64_t> last_use{0};
   ExecutablePtr executable;
 
-  // All else is under the lock of the table. What the plan was made for is a copy: options only refer to it.
+  // PlanCache::mutex_ guards the fields below. They copy the request, because PlanOptions only points to its parts.
   ProgramCache* program = nullptr;
   std::uint64_t hash = 0;
   Mesh mesh{}, sizes{};
@@ -104,14 +104,14 @@ struct PlanSlot {
   std::vector<OutputRequest> outputs;
   PlanOptions options;
   std::int64_t bytes = 0;
-  PlanSlot* next = nullptr;  // of those with hashes alike, or of those that are free
+  PlanSlot* next = nullptr;  // in the list of a hash bucket, or in the list of free slots
 };
 
-/// A plan for the use of one thread: nobody else runs it, or takes it away.
+/// Exclusive use of a plan by one thread: while the lease exists, no other thread runs or removes the plan.
 class PlanLease {
  public:
   PlanLease() = default;
-  /// Waits for whoever has it. Empty when the slot has another plan by then.
+  /// Waits until no other thread has a lease of the slot. Empty if the slot then holds another plan.
   PlanLease(PlanSlot& slot, std::uint64_t serial) : slot_(&slot), serial_(serial) {
     slot.mutex.lock();
     if (slot.serial == serial)
@@ -137,36 +137,36 @@ class PlanLease {
 
  private:
   friend class PlanCache;
-  // Counts plans that were made: those used since the last one are equally recent.
+  // Ticks once per plan that is made; plans used within one tick count as equally recent.
   static inline constinit std::atomic<std::uint64_t> clock{1};
 
   PlanSlot* slot_ = nullptr;
   std::uint64_t serial_ = 0;
 
-  /// Of a slot that this thread has locked.
+  /// A lease of a slot whose mutex this thread already holds.
   explicit PlanLease(PlanSlot& slot) : slot_(&slot), serial_(slot.serial) { mark_used(); }
   void mark_used() { slot_->last_use.store(clock.load(std::memory_order_relaxed), std::memory_order_relaxed); }
   void give_back() { std::exchange(slot_, nullptr)->mutex.unlock(); }
 };
 
-/// What a call asks of the cache of plans. It refers to all of it.
+/// The key of a plan in the cache, together with its program. Holds references only.
 struct PlanRequest {
   const Mesh& mesh;
   std::span<const ArgumentInfo> arguments;
   const PlanOptions& options;
 };
 
-/// The plans of one program, among those of the process. Never destroyed: what runs at exit finds it.
+/// The plans of one program in the PlanCache. Never destroyed, since destructors of static objects may run programs.
 class ProgramCache {
  public:
   explicit ProgramCache(const CompiledProgram& compiled);
   ProgramCache(const ProgramCache&) = delete;
   ProgramCache& operator=(const ProgramCache&) = delete;
 
-  /// The plan for these arguments, which is made where there is none.
+  /// The plan of a request, from the cache if it has one, otherwise a new one.
   PlanLease find(const PlanRequest& request);
   CacheStatistics statistics() const;
-  /// Of a call that found its plan without asking.
+  /// Counts a call that found its plan in RecentCalls, without find().
   void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
   const CompiledProgram& compiled() const { return compiled_; }
 
@@ -174,13 +174,13 @@ class ProgramCache {
   friend class PlanCache;
   CompiledProgram compiled_;
   std::atomic<std::int64_t> hits_{0}, misses_{0};
-  std::mutex planning_;  // of the one thread that plans this program; others wait, and find what it made
-  // Under the lock of the table:
+  std::mutex planning_;  // held by the thread that plans this program; other threads wait and use its plan
+  // Guarded by PlanCache::mutex_:
   std::int64_t evictions_ = 0, entries_ = 0, bytes_ = 0;
   ProgramCache* next_ = nullptr;
 };
 
-/// All plans of the process: one table, found by hash, with one bound. Never destroyed.
+/// All plans of the process: one hash table with one limit. Never destroyed.
 class PlanCache {
  public:
   static PlanCache& instance() {
@@ -190,15 +190,15 @@ class PlanCache {
 
   CacheStatistics statistics() const;
   void set_limit(const PlanCacheLimit& limit);
-  /// Drops what is not running: of one program, or all.
+  /// Removes the plans of one program, or of all, except plans that are running.
   void clear(const ProgramCache* only = nullptr);
 
  private:
   friend class ProgramCache;
 
   mutable std::shared_mutex mutex_;
-  std::vector<PlanSlot*> slots_;  // all there are
-  std::vector<PlanSlot*> table_;  // by hash; a power of two
+  std::vector<PlanSlot*> slots_;  // all slots, used and free
+  std::vector<PlanSlot*> table_;  // the first slot of each hash bucket; its size is a power of two
   PlanSlot* free_ = nullptr;
   ProgramCache* programs_ = nullptr;
   PlanCacheLimit limit_;
@@ -227,9 +227,10 @@ TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
   ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] { instance().after_fork(); });
 }
-/// What other threads had at that moment is theirs for good, since the child has no other threads.
+/// Runs in the child of a fork, which has no other threads: a mutex that another thread held is never unlocked, so it
+/// is made anew, and the plan that it guarded is abandoned.
 TESSERA_ONCE void PlanCache::after_fork() {
-  new (&mutex_) std::shared_mutex;  // glibc knows a writer by the id of its thread, which the fork changed
+  new (&mutex_) std::shared_mutex;  // glibc identifies the writer by its thread id, which differs in the child
   for (PlanSlot* slot : slots_) {
     if (slot->mutex.try_lock()) {
       slot->mutex.unlock();
@@ -238,7 +239,7 @@ TESSERA_ONCE void PlanCache::after_fork() {
     new (&slot->mutex) std::mutex;
     if (slot->program == nullptr) continue;
     slot->serial = 0;
-    (void)slot->executable.release();  // in the middle of a run
+    (void)slot->executable.release();  // another thread was running it, so its state is inconsistent: leak it
     unlink(*slot);
     slot->next = std::exchange(free_, slot);
   }
@@ -296,7 +297,7 @@ TESSERA_ONCE std::pair<PlanSlot*, std::uint64_t> PlanCache::look_up(const Progra
 
 TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash,
                                          ExecutablePtr executable) {
-  // All that can fail comes first.
+  // Allocations that may throw come first, before the table changes.
   std::vector<ArgumentInfo> arguments(request.arguments.begin(), request.arguments.end());
   std::vector<OutputRequest> outputs;
   if (const OutputRequest* given = request.options.outputs)
@@ -308,7 +309,8 @@ TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanReques
     make_room();
     slot = std::exchange(free_, free_->next);
   }
-  // Whoever holds a slot may wait for the table, so nobody who holds the table waits for a slot.
+  // Lock order: a thread that holds a slot may wait for the table, so a thread that holds the table never waits for
+  // a slot.
   slot->mutex.lock();
   PlanLease lease;
   {
@@ -335,7 +337,7 @@ TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanReques
   recycle(dropped);
   return lease;
 }
-/// A free slot, and a table that is not too full.
+/// Makes sure that there is a free slot, and that the table has at least as many buckets as plans.
 TESSERA_ONCE void PlanCache::make_room() {
   if (free_ == nullptr) {
     slots_.reserve(slots_.size() + 1);
@@ -348,9 +350,9 @@ TESSERA_ONCE void PlanCache::make_room() {
   for (PlanSlot* slot : slots_)
     if (slot->program != nullptr) slot->next = std::exchange(bucket(slot->hash), slot);
 }
-/// Each plan that is made may cost a look at all of them: a hundredth of planning.
+/// Searches all slots for each plan that is removed, which costs about a hundredth of making a plan.
 TESSERA_ONCE void PlanCache::keep_within_limit(const PlanSlot* added, PlanSlot*& dropped) {
-  std::uint64_t before = 0;  // those that are running stay
+  std::uint64_t before = 0;  // plans last used before this tick are running, and stay
   while (entries_ > limit_.entries || bytes_ > limit_.bytes) {
     PlanSlot* oldest = nullptr;
     std::uint64_t least = UINT64_MAX;
@@ -383,7 +385,7 @@ TESSERA_ONCE void PlanCache::unlink(PlanSlot& slot) {
   bytes_ -= slot.bytes;
   slot.program = nullptr;
 }
-/// Destroys plans that nobody can find any more, outside of the lock.
+/// Destroys plans that are no longer in the table. Called without the lock, since destruction takes long.
 TESSERA_ONCE void PlanCache::recycle(PlanSlot* dropped) {
   PlanSlot* last = nullptr;
   for (PlanSlot* slot = dropped; slot != nullptr; slot = slot->next) {
@@ -438,7 +440,7 @@ TESSERA_ONCE PlanLease ProgramCache::find(const PlanRequest& request) {
   PlanCache& all = PlanCache::instance();
   const std::uint64_t hash = PlanCache::hash_of(*this, request);
   const auto found = [&] {
-    // The plan may go between finding and leasing it.
+    // Another thread may remove the plan between look_up and the lease.
     for (;;) {
       const auto [slot, serial] = all.look_up(*this, request, hash);
       if (slot == nullptr) return PlanLease();
@@ -462,13 +464,13 @@ TESSERA_ONCE CacheStatistics ProgramCache::statistics() const {
 
 }  // namespace detail
 
-/// Of all programs of this process: compiled functions, expressions, and what the library runs itself.
+/// Statistics of all programs of this process: compiled functions, expressions, and programs of the library itself.
 TESSERA_ONCE CacheStatistics plan_cache_statistics();
 
-/// Drops all plans but those that are running, and the memory that programs run in. Later calls plan again.
+/// Removes all plans that are not running, and frees the memory in which programs run. Later calls plan again.
 TESSERA_ONCE void clear_plan_cache();
 
-/// Bounds what plans take from now on. Errors: `option` for less than one plan, or a negative number of bytes.
+/// Sets the limit of the plan cache. Errors: `option` for less than one plan, or a negative number of bytes.
 TESSERA_ONCE void set_plan_cache_limit(const PlanCacheLimit& limit);
 
 #if TESSERA_HAS_DEFINITIONS

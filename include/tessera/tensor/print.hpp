@@ -32,9 +32,9 @@ namespace tessera {
 
 /// How tensors print. The defaults are NumPy's.
 struct PrintOptions {
-  std::int64_t threshold = 1000;  ///< tensors of more elements are abbreviated
-  std::int64_t edge_items = 3;    ///< what is left of a long dim at either end
-  int precision = 8;              ///< most digits after the point; fewer where they tell a number from all others
+  std::int64_t threshold = 1000;  ///< tensors with more elements are abbreviated
+  std::int64_t edge_items = 3;    ///< elements shown at either end of an abbreviated dim
+  int precision = 8;              ///< most digits after the point; fewer if they already identify the number
   int line_width = 75;
 };
 
@@ -53,7 +53,8 @@ inline void align_right(std::vector<std::string>& words) {
   for (std::string& word : words) pad_left(word, width);
 }
 
-/// A number in decimal, taken apart: as few digits as tell it from its neighbours, rounded to `precision` of them.
+/// The parts of a decimal number, with the fewest digits that read back as the same number and at most `precision`
+/// of them after the point.
 struct Decimal {
   std::string whole, fraction, exponent;
 
@@ -77,7 +78,7 @@ struct Decimal {
   }
 };
 
-/// One word a number, all with their points in one column; with exponents where the magnitudes differ much.
+/// The text of each number, with decimal points aligned; with exponents if magnitudes differ by more than 1000.
 template <class T> std::vector<std::string> real_words(const std::vector<T>& values, int precision) {
   T largest = 0, smallest = 0;
   bool finite = false, infinite = false, negative_infinity = false;
@@ -125,7 +126,7 @@ template <class T> std::vector<std::string> real_words(const std::vector<T>& val
   return words;
 }
 
-/// The elements at some indices of each dim, one word each, all of one width.
+/// The elements at the given indices of each dim, as words of one width.
 class PrintedElements {
  public:
   PrintedElements(const TensorStorage& storage, std::vector<std::vector<std::int64_t>> shown)
@@ -185,7 +186,7 @@ class PrintedElements {
 /// Sets words in nested brackets, broken into lines, dim by dim.
 class BracketedText {
  public:
-  /// `sizes`: words along each dim. `gaps`: after how many of them something was left out, or 0.
+  /// `sizes`: words along each dim. `gaps`: the index along each dim before which "..." stands, or 0.
   BracketedText(std::vector<std::string> words, std::vector<std::size_t> sizes, std::vector<std::size_t> gaps,
                 int width)
       : words_(std::move(words)), sizes_(std::move(sizes)), gaps_(std::move(gaps)),
@@ -213,7 +214,7 @@ class BracketedText {
     out_ += "]";
   }
   void append_row(std::size_t dim) {
-    // The brackets that close here stay on the last line with its words.
+    // Closing brackets follow the last word, even past the line width.
     const std::size_t indent = dim + 1, most = width_ > indent ? width_ - indent : 0;
     std::size_t column = indent;
     const auto append_word = [&](std::string_view word) {
@@ -279,12 +280,12 @@ template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>&
   return detail::tensor_text(storage_of(x), options);
 }
 
-/// The same of an expression, which is run first.
+/// Runs an expression and prints its result.
 template <ExprOperand E> std::string to_string(const E& expression, const PrintOptions& options = {}) {
   return to_string(ShardedTensor<typename E::element, E::rank>(expression), options);
 }
 
-/// As to_string. This header does not include <ostream>; who has a stream has.
+/// Prints to_string(x). This header includes only <iosfwd>, since code that has a stream includes <ostream> itself.
 template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
 }

@@ -24,7 +24,7 @@ namespace tessera {
 
 namespace detail {
 
-/// A traced program with its kernels, and the steps that it needs, as code.
+/// A traced program with the compiled code of its fused kernels and of the steps that it needs.
 template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
   using TracedUnits<Traced>::kernel_count;
@@ -40,7 +40,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       for (int id = 0; id < graph.size; ++id) {
         const DTypeSet type = set_of(graph[id].dtype);
         if (row_of(graph[id]).unit == UnitKind::cumulative) own.cumulative.add(row_of(graph[id]).reduction, type);
-        // What is linear passes partial values on in the element type that it takes them in.
+        // A linear operation on partial values gives partial values of the same element type.
         if (can_be_partial(graph, id)) own.partial.add(combined_by(graph[id]), type);
       }
     }
@@ -89,13 +89,13 @@ TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage
 }
 #endif
 
-// Never destroyed: destructors of static objects may still run programs.
+// Never destroyed, since destructors of static objects may run programs.
 template <class Traced> ProgramCache& cache_of() {
   static ProgramCache& cache = *new ProgramCache(ProgramCode<Traced>::compiled());
   return cache;
 }
 
-/// The leaves of run-time arguments, as the trace numbered them; layers of a stack are collected leaf by leaf.
+/// Collects the leaves of run-time arguments in the order of the trace. A leaf of a Stack has one tensor per layer.
 struct CollectLeaves {
   std::vector<Leaf> leaves;
   std::size_t cursor = 0, base = 0;
@@ -132,7 +132,7 @@ struct CollectLeaves {
   void leave_stack() { layer = -1; }
 };
 
-/// Gives each Stack of a result as many layers as the plan says, and Dims their values, before the program runs.
+/// Resizes each Stack of a result to the plan's number of layers, and sets Dims, before the program runs.
 struct SizeStacks {
   const runtime::Executable& executable;
   std::size_t leaves;
@@ -152,7 +152,7 @@ struct SizeStacks {
   void leave_stack() {}
 };
 
-/// Fills the leaves of a result that has its Stacks' layers. Nothing in it fails.
+/// Moves results into the leaves of a structure whose Stacks SizeStacks has resized. Does not throw.
 struct FillLeaves {
   std::vector<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
@@ -210,7 +210,7 @@ struct RestoreLeaves {
   void leave_stack() { layer = 0; }
 };
 
-/// What a plan needs to know of the leaves, checked: one mesh, and layers of one structure.
+/// Shape, sharding and Dim value of each leaf. Checks that all are on one mesh, and that the layers of a Stack agree.
 TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
                                                 Mesh& mesh);
 #if TESSERA_HAS_DEFINITIONS
@@ -265,7 +265,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 }
 #endif
 
-/// The plan for these leaves, leased.
+/// A lease of the plan for these leaves.
 TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves,
                                      const PlanOptions& options = {});
 #if TESSERA_HAS_DEFINITIONS
@@ -279,8 +279,8 @@ template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves
   return executable_in(cache_of<Traced>(), leaves, options);
 }
 
-/// Runs a program. What the result needs besides tensors is there before it begins, so that nothing is lost after it
-/// has ended. `give_up()` is called in between: what throws before left everything as it was.
+/// Runs a program. All that may throw besides the run itself comes first: `give_up()`, which releases donated
+/// arguments, is called after the result was allocated, so an earlier error leaves the arguments unchanged.
 template <class Result, class GiveUp>
 Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
   Result result{};

@@ -35,7 +35,8 @@ template <class T> constexpr void check_random_element() {
   static_assert(std::is_floating_point_v<T>, "tessera: random tensors are of float or double");
 }
 
-// Never inlined and one rounding each: a compiler could fuse a multiplication and an addition at some places only.
+// Not inlined, so that each operation rounds: inlined, a compiler could fuse multiply and add in some callers only,
+// and results would differ by caller.
 template <class T> __attribute__((noinline)) void scale_values(T* data, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) data[i] *= factor;
 }
@@ -43,7 +44,7 @@ template <class T> __attribute__((noinline)) void shift_values(T* data, std::int
   for (std::int64_t i = 0; i < count; ++i) data[i] = std::min(data[i] + offset, largest);
 }
 
-/// Random numbers for the elements in a box of a tensor of that shape, which are neighbours in memory.
+/// Writes random numbers for the elements of a contiguous box of a tensor of the given shape.
 TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, const Shape& shape, const Box& box,
                               void* data);
 #if TESSERA_HAS_DEFINITIONS
@@ -54,7 +55,7 @@ TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, c
 }
 #endif
 
-/// offset + factor * z, at most `largest`, for random z, straight into the shards.
+/// A tensor of offset + factor * z for random z, clamped to at most `largest`.
 template <class T, int Rank>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
                                      const Mesh& mesh, const PartitionSpec& spec, T factor, T offset, T largest,
@@ -71,9 +72,9 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
 
 }  // namespace detail
 
-/// Normal random numbers, written straight into the shards. An element depends on the key, the shape and its index
-/// alone: every mesh and spec gives the same tensor, bit for bit. The rank is that of a shape that is written out, or
-/// it is named, as for `full`.
+/// Normal random numbers, as jax.random.normal. An element depends only on the key, the shape and its index: every
+/// mesh and spec gives the same tensor, bit for bit. A shape in braces determines the rank; with a Shape object write
+/// `normal<float, 2>(...)`.
 /// Errors: `option` for a negative deviation; those of `resolve` for the spec.
 ///
 ///     auto w = ts::normal<float>(ts::Key{1}, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);
@@ -93,7 +94,7 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
 }
 
 /// Random numbers uniform in [low, high), as for `normal`.
-/// Errors: `option` when low is not below high or the two are not finite; those of `resolve` for the spec.
+/// Errors: `option` unless low < high and both are finite; those of `resolve` for the spec.
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                                std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1,
@@ -102,7 +103,7 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
   const T width = high - low;
   if (!(width > 0) || !std::isfinite(width))
     fail(errc::option, "[uniform] finite and low below high: ", low, " and ", high, Source::from(at));
-  // Rounding could reach `high`, which is not in the range.
+  // low + width * z may round up to `high`, which the range excludes.
   return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, width, low,
                                         std::nextafter(high, low), at);
 }

@@ -18,7 +18,7 @@ namespace tessera::detail {
 template <std::size_t Count> struct PlainArguments {
   TensorStorage* tensors[Count];
   HostNumber numbers[Count];
-  std::uint64_t keys[Count];  ///< layout id or Dim value, on which the plan depends; 0 for a tensor without data
+  std::uint64_t keys[Count];  ///< sharded type id or Dim value, on which the plan depends; 0 for a tensor without data
   std::size_t cursor = 0;
 
   template <class L> void leaf(const L& x) {
@@ -35,8 +35,8 @@ template <std::size_t Count> struct PlainArguments {
   }
 };
 
-/// The plans of a thread's last calls of one program, found by comparing a word for each argument: equal words mean
-/// arguments that were checked and planned for before. The cache of plans stays what decides, and may drop them.
+/// A thread's last calls of one program with their plans, found by comparing one 64-bit key per argument. Equal keys
+/// mean that the arguments were checked before. The PlanCache owns the plans and may remove them.
 template <std::size_t Count> class RecentCalls {
  public:
   PlanLease find(const PlainArguments<Count>& arguments) const {
@@ -47,14 +47,14 @@ template <std::size_t Count> class RecentCalls {
     }
     return {};
   }
-  /// Takes the place of the oldest call. Programs that are not plain are not kept.
+  /// Replaces the oldest call. Remembers only plans for which is_plain is true.
   void add(const PlainArguments<Count>& arguments, const PlanLease& plan) {
     if (!is_plain(*plan)) return;
     Call* call = nullptr;
     for (Call& known : calls_) {
       bool same = known.slot != nullptr;
       for (std::size_t i = 0; i < Count; ++i) same = same && known.keys[i] == arguments.keys[i];
-      if (same) call = &known;  // whose plan was dropped
+      if (same) call = &known;  // its plan was removed from the cache
     }
     if (call == nullptr) call = &calls_[next_++ % most];
     for (std::size_t i = 0; i < Count; ++i) call->keys[i] = arguments.keys[i];

@@ -23,10 +23,9 @@ namespace tessera {
 
 namespace detail {
 
-/// Copies a value into shards of another sharding, on any mesh. What devices of another mesh are sent is counted
-/// nowhere.
+/// Copies a tensor into shards of another sharding, on any mesh. Copies to another mesh are not counted.
 TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
-/// Whether the sub-axes of two shardings of a mesh make up each other's.
+/// Whether one refined mesh has the sub-axes of both shardings: not for an axis of 6 cut as 2 x 3 and as 3 x 2.
 TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
 /// Adds the collectives of a reshard to the innermost CommunicationScope, if there is one.
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
@@ -83,8 +82,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
   if (from.mesh() == mesh) {
-    // Sub-axes of which neither make up the others: what is cut in one way is gathered first, and the rest moves
-    // nothing.
+    // Without common sub-axes, gather x first; the second reshard only slices.
     if (!detail::have_common_cuts(mesh, from.sharding(), sharding))
       return reshard(reshard(x, mesh, PartitionSpec{}, at), mesh, spec, at);
     detail::count_reshard(from, sharding, at);

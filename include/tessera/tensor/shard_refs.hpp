@@ -10,15 +10,15 @@
 
 namespace tessera::detail {
 
-/// The shards of a tensor in memory, for moves in which all devices are as one: to and from the host.
+/// The shards of a tensor in memory, for copies to and from the host, where it doesn't matter which device holds which.
 inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x) {
   std::vector<runtime::ShardRef> shards;
   for (int shard = 0; shard < x.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(x.data(shard)), x.box(shard)));
   return shards;
 }
-/// The same with the devices that hold each, as coordinates along the axes of its mesh with these cuts, which include
-/// those of its sharding.
+/// The shards of a tensor with the devices that hold each, as coordinates on the mesh refined by `cuts`. These include
+/// the cuts of the tensor's sharding.
 inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts) {
   std::vector<runtime::ShardRef> shards = shard_refs(x);
   const Mesh refined = refined_mesh(x.mesh(), cuts);

@@ -2,8 +2,8 @@
 #define TESSERA_TENSOR_SHARDED_TENSOR_HPP
 #include <tessera/base/push_macros.hpp>
 
-/// ts::ShardedTensor, with what runs the expressions that are assigned to one. The class itself stands in graph/trace/,
-/// so that programs that only plan, with tessera/static.hpp, can have it in their models.
+/// ts::ShardedTensor, and the code that runs an expression assigned to it. The class itself is in graph/trace/, so that
+/// models can have it in programs that include only tessera/static.hpp.
 
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/tensor/evaluate.hpp>

@@ -19,7 +19,7 @@ namespace tessera {
 
 namespace detail {
 [[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced);
-/// As tensor_of.
+/// The checks of tensor_of.
 TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int rank);
 #if TESSERA_HAS_DEFINITIONS
 [[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced) {
@@ -42,7 +42,7 @@ TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int ra
 #endif
 }  // namespace detail
 
-/// The storage of a tensor. Errors: `empty_tensor` for a tensor without data, and inside a traced function.
+/// The storage of a tensor. Errors: `empty_tensor` for a tensor without data, such as any tensor inside a trace.
 template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor<T, Rank>& x) {
   if (!x.storage()) detail::fail_without_data(dtype_v<T>, Rank, x.traced());
   return static_cast<const TensorStorage&>(*x.storage());
@@ -66,7 +66,7 @@ template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) 
   return volume(storage_of(x).shape());
 }
 
-/// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as messages name it.
+/// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as in error messages.
 TESSERA_ONCE std::string sharded_type_text(const TensorStorage& storage);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE std::string sharded_type_text(const TensorStorage& storage) {
@@ -77,14 +77,14 @@ template <class T, int Rank> std::string sharded_type_text(const ShardedTensor<T
   return sharded_type_text(storage_of(x));
 }
 
-/// Bytes that a device of the mesh holds of a tensor. Errors: `mesh_devices` for a device that is not there.
+/// Bytes of the shard of one device. Errors: `mesh_devices` for a device outside the mesh.
 template <class T, int Rank> std::int64_t device_bytes(const ShardedTensor<T, Rank>& x, int device) {
   const TensorStorage& storage = storage_of(x);
   const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(device)));
   return volume(extents(box)) * static_cast<std::int64_t>(sizeof(T));
 }
 
-/// Bytes that this process holds: each distinct shard once, however many devices have a replica.
+/// Bytes of a tensor in this process: each distinct shard counts once, however many devices have a replica.
 template <class T, int Rank> std::int64_t stored_bytes(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::int64_t bytes = 0;

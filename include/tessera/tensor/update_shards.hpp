@@ -14,8 +14,8 @@
 
 namespace tessera {
 
-/// Writes to a tensor in place: f(box, values) for each distinct shard, with its row-major elements as a span of T.
-/// Copies of the tensor keep what they have: memory that they share is copied first. Otherwise nothing is copied.
+/// Writes to a tensor in place: calls f(box, values) for each distinct shard, with its row-major elements as a span.
+/// Copies of the tensor keep their values: memory that is shared with them is copied before it is written.
 ///
 ///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
 template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
@@ -34,9 +34,9 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
   }
 }
 
-/// Replaces the elements of a tensor by what each device is given: one shard a device, in any order, as local_shards
-/// gives them. The sharding stays. Copies of the tensor keep what they have.
-/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
+/// Replaces the elements of a tensor by one shard per device, in any order, as local_shards returns them. The sharding
+/// stays; copies of the tensor keep their values.
+/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
 void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);

@@ -11,13 +11,13 @@
 
 namespace tessera {
 
-/// Draws which devices hold which part of a tensor, as visualize_sharding does.
+/// Draws which devices hold which shard of a tensor, as jax.debug.visualize_array_sharding.
 template <class T, int Rank>
 std::string visualize_tensor_sharding(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
   return visualize_sharding(sharding(x), mesh(x), options);
 }
 
-/// The same as an SVG document, with the indices of each shard.
+/// The same picture as an SVG document, with the indices of each shard.
 template <class T, int Rank>
 std::string tensor_sharding_svg(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
   return sharding_svg(shape(x), sharding(x), mesh(x), options);
