@@ -160,7 +160,7 @@ class LongRowSums {
   /// move_at_first() moves rows with more additions than this.
   static constexpr std::int64_t early_run = sum_run / 8;
 
-  /// Makes rows with more than early_run additions move to f64 before the first: their f32 values may be long sums too.
+  /// Lets rows with more than early_run additions move to f64 before the first: their f32 values may be long sums too.
   template <class I> void move_at_first(const I* index, const IndexedShape& shape, const RowWindow& window) {
     count_additions(index, shape, window, terms_, [](std::int64_t) {});
     for (std::int64_t row = 0; row < window.count; ++row)

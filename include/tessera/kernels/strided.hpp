@@ -34,7 +34,7 @@ struct Loops {
 
   constexpr std::size_t size() const { return loops.size(); }
   constexpr const Loop& operator[](std::size_t i) const { return loops[i]; }
-  /// Loop `i` counted from the innermost; a loop of extent 1 if there are not so many.
+  /// Loop `i` counted from the innermost; a loop of extent 1 if i >= size().
   constexpr Loop from_inside(std::size_t i) const { return i < size() ? loops[size() - 1 - i] : Loop{1, -1}; }
 };
 

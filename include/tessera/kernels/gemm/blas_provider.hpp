@@ -56,7 +56,7 @@ template <class Interface = ContractionProvider> struct BlasProvider final : Int
   void gemm(const Gemm<double>& g) const override { detail::blas_gemm(g); }
 };
 
-/// The one object of it, for set_contraction_provider.
+/// The BlasProvider, as the argument of set_contraction_provider().
 template <class Provider = BlasProvider<>> const ContractionProvider& blas_provider() {
   static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;

@@ -69,7 +69,7 @@ template <class Interface = ContractionProvider> struct EigenProvider final : In
   void gemm(const Gemm<double>& g) const override { detail::eigen_gemm(g); }
 };
 
-/// The one object of it, for set_contraction_provider.
+/// The EigenProvider, as the argument of set_contraction_provider().
 template <class Provider = EigenProvider<>> const ContractionProvider& eigen_provider() {
   static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;

@@ -68,7 +68,7 @@ template <class Interface = ContractionProvider> struct OneDnnProvider final : I
   void gemm(const Gemm<double>& g) const override { packed_gemm(g); }
 };
 
-/// The one object of it, for set_contraction_provider.
+/// The OneDnnProvider, as the argument of set_contraction_provider().
 template <class Provider = OneDnnProvider<>> const ContractionProvider& onednn_provider() {
   static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;

@@ -39,7 +39,7 @@ struct ValueLayout {
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
 };
 
-/// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
+/// The memory of a running graph: the address of each shard of each value, and the host scalars.
 struct Frame {
   std::vector<char*> pointers;
   Growable<HostNumber> numbers;  ///< by node
@@ -54,7 +54,7 @@ struct Frame {
   }
 };
 
-/// Everything about the values of one graph that does not change from run to run.
+/// The layout of all values of one graph: the part of their description that is equal in every run.
 class FrameLayout {
  public:
   FrameLayout(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh) : plan_(plan), mesh_(mesh) {

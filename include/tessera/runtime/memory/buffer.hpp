@@ -225,7 +225,7 @@ class Block {
 }  // namespace runtime
 
 /// A reference-counted block.
-/// Buffers are immutable once shared; whoever holds the only reference (`unique()`) may write.
+/// Immutable while it is shared: only the owner of the sole reference (`unique()`) may write.
 /// Errors: errc::capacity when the size is negative or the system has no such block.
 class Buffer final : public RefCounted {
  public:

@@ -41,7 +41,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     const EinsumLabels labels = EinsumLabels::of(node);
     const WorkGrid work(layout, step);
     const int out = step.outputs[0], addend = has_addend_ ? step.inputs.back() : -1;
-    int operands[2] = {-1, -1};  // -1: a rank-0 operand, which is a host scalar
+    int operands[2] = {-1, -1};  // values of the plan; -1: a host scalar
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
       if (const int operand = c.units.input(c.step.unit, static_cast<int>(i)).operand; operand >= 0)
         operands[operand] = step.inputs[i];

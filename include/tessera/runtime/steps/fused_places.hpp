@@ -223,7 +223,7 @@ struct FusedPlaces {
       return all;
     };
     if (may_merge) {
-      for (int d = rank - 1; d > 0; --d) {  // dim d into dim d - 1
+      for (int d = rank - 1; d > 0; --d) {  // merges dim d into dim d - 1
         if (outer[d] != 1 && outer[d - 1] != 1 &&
             !each_operand([&](FusedStrides& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
           continue;
@@ -236,7 +236,7 @@ struct FusedPlaces {
         for (int e = d; e + 1 < rank; ++e) outer[e] = outer[e + 1];
         --rank;
       }
-      while (row_free && rank > 0) {  // the last outer dim into the row
+      while (row_free && rank > 0) {  // merges the last outer dim into the row
         const int d = rank - 1;
         if (outer[d] != 1 && place.inner != 1 &&
             !each_operand([&](FusedStrides& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))

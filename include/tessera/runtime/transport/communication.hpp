@@ -33,7 +33,7 @@ struct CommunicationTotal {
 /// Counts the collectives that this thread executes while the scope is alive: those of programs, of reshards of tensors
 /// and those called as functions. Scopes nest; a collective counts in each enclosing scope.
 ///
-/// With a limit, a program that would exceed what remains of it does not start: it throws `policy`.
+/// With a limit, a program that would exceed the rest of the limit does not start, but throws `policy`.
 ///
 ///     ts::CommunicationScope scope({.wire_bytes = 1 << 20});
 ///     step(model, x);
