@@ -29,8 +29,7 @@ struct Arguments {
   std::string memory_of;  ///< if set, only run this contender's training and report its peak memory
 };
 
-/// Measures rows: Tessera, the peers and two probes take turns, so that a drift of the clock frequency affects all
-/// alike.
+/// Measures rows: Tessera, the peers and two probes take turns, so that all have the same clock frequency.
 class Harness {
  public:
   Harness(const Arguments& arguments, std::vector<std::string> peers);

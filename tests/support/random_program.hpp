@@ -285,7 +285,7 @@ class RandomProgram {
   }
   static Op op_of(std::string_view name) { return static_cast<Op>(tessera::operation_id(name)); }
   void push(const ts_value& value, const Shape& shape) { values_.push_back({value, shape}); }
-  /// A dim of extent above 1, or -1 if x has none.
+  /// A random dim of x that is no singleton dim, or -1 if x has none.
   int extending_dim(const Item& x) {
     std::vector<int> dims;
     for (std::size_t d = 0; d < x.shape.size(); ++d)
@@ -642,7 +642,7 @@ class RandomProgram {
     const auto first = product(x.value, w.value, rank);
     push(first + (roll(2) == 0 ? x.value : product(x.value, v.value, rank)), x.shape);
   }
-  /// A step of gradient descent: an argument minus a product of two activations.
+  /// A step of gradient descent: an argument minus the product of an activation and another argument.
   void update() {
     const Item x = bounded(any());
     if (x.shape.size() != 2 || x.value.is_singleton(0) || x.value.is_singleton(1)) return;

@@ -47,9 +47,8 @@ struct Program {
   }
 };
 
-/// Traces F for arguments of these types at run time, and verifies the graph: it compiles quickly, and its errors can
-/// be caught. A function that assigns expressions to fields of a model can only be traced by the compiler: see
-/// compiled.
+/// Traces F for arguments of these types at run time, and verifies the graph: it compiles quickly, and errors can be
+/// caught. For a function that assigns expressions to fields of a model use compiled(), since only the compiler can.
 template <class F, class... Args> Program trace() {
   auto [module, arguments] = tessera::Trace<F, Args...>::trace();
   Program program(std::move(module), arguments);
