@@ -18,7 +18,7 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/tensor/creation.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera {
 

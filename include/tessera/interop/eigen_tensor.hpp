@@ -19,7 +19,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
 #include <tessera/tensor/local_shards.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera {
 

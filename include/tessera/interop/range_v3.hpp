@@ -20,11 +20,11 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
-#include <tessera/tensor/allocate.hpp>
 #include <tessera/tensor/batches.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/local_shards.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/allocate.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace ranges {
 /// For `ts::local_shards(x) | ranges::views::filter(...)`: the range is cheap to copy, since it only holds the tensor.

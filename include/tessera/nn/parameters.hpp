@@ -12,7 +12,7 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/graph/trace/tree.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera::nn {
 

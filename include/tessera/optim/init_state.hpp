@@ -8,7 +8,7 @@
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera::optim {
 

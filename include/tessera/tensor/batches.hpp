@@ -12,9 +12,9 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/tensor/allocate.hpp>
-#include <tessera/tensor/shard_refs.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/allocate.hpp>
+#include <tessera/tensor/storage/shard_refs.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera {
 

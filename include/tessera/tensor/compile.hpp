@@ -10,8 +10,8 @@
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 #include <tessera/tensor/evaluate.hpp>
-#include <tessera/tensor/program.hpp>
-#include <tessera/tensor/recent_calls.hpp>
+#include <tessera/tensor/program/program.hpp>
+#include <tessera/tensor/program/recent_calls.hpp>
 
 namespace tessera {
 

@@ -23,9 +23,9 @@
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/runtime/transport/communication.hpp>
-#include <tessera/tensor/allocate.hpp>
-#include <tessera/tensor/shard_refs.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/allocate.hpp>
+#include <tessera/tensor/storage/shard_refs.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera {
 

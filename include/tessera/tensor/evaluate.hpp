@@ -15,9 +15,9 @@
 #endif
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/partition/plan/explain.hpp>
-#include <tessera/tensor/expression_program.hpp>
-#include <tessera/tensor/program.hpp>
-#include <tessera/tensor/recent_calls.hpp>
+#include <tessera/tensor/program/expression_program.hpp>
+#include <tessera/tensor/program/program.hpp>
+#include <tessera/tensor/program/recent_calls.hpp>
 
 namespace tessera {
 

@@ -17,8 +17,8 @@
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/runtime/memory/buffer.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/tensor/allocate.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/allocate.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera {
 

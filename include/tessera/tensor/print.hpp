@@ -19,7 +19,7 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <algorithm>
 #include <charconv>

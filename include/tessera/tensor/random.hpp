@@ -20,9 +20,9 @@
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/tensor/allocate.hpp>
 #include <tessera/tensor/key.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/allocate.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/random.hpp>
 #endif

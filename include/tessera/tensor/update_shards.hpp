@@ -10,7 +10,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/runtime/memory/storage.hpp>
 #include <tessera/tensor/local_shards.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera {
 

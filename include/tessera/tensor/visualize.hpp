@@ -7,7 +7,7 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/picture.hpp>
 #include <tessera/mesh/svg.hpp>
-#include <tessera/tensor/storage_of.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera {
 

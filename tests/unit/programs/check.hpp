@@ -12,7 +12,7 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
-#include <tessera/tensor/program.hpp>
+#include <tessera/tensor/program/program.hpp>
 
 /// Programs against the dense oracle in double, over random meshes, specs, extents and values.
 namespace programs {

@@ -24,7 +24,7 @@
 #include <tessera/partition/plan/verify_plan.hpp>
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/steps/step_code.hpp>
-#include <tessera/tensor/program.hpp>
+#include <tessera/tensor/program/program.hpp>
 
 // Random graphs on random meshes, planned and executed as any other program is: the arena, donations, fused steps and
 // collectives are those that ship. Only the fused kernels, which the compiler makes of constant programs, are

@@ -31,7 +31,7 @@
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
-#include <tessera/tensor/plan_cache.hpp>
+#include <tessera/tensor/program/plan_cache.hpp>
 #include <tessera/tensor/reshard.hpp>
 
 namespace ts = tessera;

@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_SHARD_REFS_HPP
-#define TESSERA_TENSOR_SHARD_REFS_HPP
+#ifndef TESSERA_TENSOR_STORAGE_SHARD_REFS_HPP
+#define TESSERA_TENSOR_STORAGE_SHARD_REFS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <vector>

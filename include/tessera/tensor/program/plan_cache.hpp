@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_PLAN_CACHE_HPP
-#define TESSERA_TENSOR_PLAN_CACHE_HPP
+#ifndef TESSERA_TENSOR_PROGRAM_PLAN_CACHE_HPP
+#define TESSERA_TENSOR_PROGRAM_PLAN_CACHE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <atomic>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_RECENT_CALLS_HPP
-#define TESSERA_TENSOR_RECENT_CALLS_HPP
+#ifndef TESSERA_TENSOR_PROGRAM_RECENT_CALLS_HPP
+#define TESSERA_TENSOR_PROGRAM_RECENT_CALLS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 #include <tessera/graph/trace/operand.hpp>
 #include <tessera/graph/trace/scalar.hpp>
 #include <tessera/runtime/memory/storage.hpp>
-#include <tessera/tensor/plan_cache.hpp>
+#include <tessera/tensor/program/plan_cache.hpp>
 
 namespace tessera::detail {
 

@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
-#define TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
+#ifndef TESSERA_TENSOR_PROGRAM_EXPRESSION_PROGRAM_HPP
+#define TESSERA_TENSOR_PROGRAM_EXPRESSION_PROGRAM_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/tensor/program.hpp>
+#include <tessera/tensor/program/program.hpp>
 
 namespace tessera::detail {
 

@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_STORAGE_OF_HPP
-#define TESSERA_TENSOR_STORAGE_OF_HPP
+#ifndef TESSERA_TENSOR_STORAGE_STORAGE_OF_HPP
+#define TESSERA_TENSOR_STORAGE_STORAGE_OF_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>

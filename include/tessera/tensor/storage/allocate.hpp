@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_ALLOCATE_HPP
-#define TESSERA_TENSOR_ALLOCATE_HPP
+#ifndef TESSERA_TENSOR_STORAGE_ALLOCATE_HPP
+#define TESSERA_TENSOR_STORAGE_ALLOCATE_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_TENSOR_PROGRAM_HPP
-#define TESSERA_TENSOR_PROGRAM_HPP
+#ifndef TESSERA_TENSOR_PROGRAM_PROGRAM_HPP
+#define TESSERA_TENSOR_PROGRAM_PROGRAM_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -14,7 +14,7 @@
 #include <tessera/kernels/fused/fused_kernel.hpp>
 #include <tessera/runtime/executor/compiled_program.hpp>
 #include <tessera/runtime/steps/step_code.hpp>
-#include <tessera/tensor/plan_cache.hpp>
+#include <tessera/tensor/program/plan_cache.hpp>
 #if TESSERA_HAS_DEFINITIONS
 #include <tessera/runtime/executor/executable.hpp>
 #include <tessera/runtime/oracle/oracle.hpp>
