@@ -88,15 +88,15 @@
 #ifndef TESSERA_BASE_PLANNING_HPP
 #define TESSERA_BASE_PLANNING_HPP
 
-/// What runs once per program (the graph passes, the partitioner, the layout of buffers) is most of the machine code of
-/// a small program. In a header-only unit g++ compiles it at -Og, whose passes take about a third of the time of -O2's;
-/// tessera::compiled, which is compiled once, has all of what its project asks for.
+/// Code that runs once per program (graph passes, partitioner, memory assignment) is most of the machine code of a
+/// small program. In a header-only build g++ compiles it at -Og, which takes about a third of the compile time of -O2;
+/// tessera::compiled, which is built once, compiles it with the project's own flags.
 ///
 ///     TESSERA_PLANNING_BEGIN                       // after a header's includes
 ///     namespace tessera { ... }
 ///     TESSERA_PLANNING_END
 ///
-///     TESSERA_PLANNING Step(const PlanStep& step)  // one function, in a class whose others run for each call
+///     TESSERA_PLANNING Step(const PlanStep& step)  // one function of a class whose other functions run in each call
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(TESSERA_COMPILED)
 #define TESSERA_PLANNING_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og\")")
 #define TESSERA_PLANNING_END _Pragma("GCC pop_options")
@@ -996,6 +996,9 @@ namespace tessera {
 
 /// Labels of an einsum: one small integer per dim of the two operands and of the result; -1 beyond the rank.
 struct EinsumLabels {
+  /// Labels are below it. Those of the leading dims of a shard_map count down from it, all others up from 0.
+  static constexpr int count = 32;
+
   std::int8_t a[max_rank], b[max_rank], out[max_rank];
 
   static constexpr EinsumLabels of(const Node& node) { return std::bit_cast<EinsumLabels>(node.labels); }
@@ -9649,7 +9652,8 @@ constexpr BrokenRule check_like_operand(const NodeCheck& c) {
   return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
 }
 constexpr BrokenRule check_random(const NodeCheck& c) {
-  return c.x(1).rank == 0 ? check_like_operand(c) : "a key is a number";
+  if (c.x(1).rank != 0) return "a key is a number";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_constraint(const NodeCheck& c) {
   return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
@@ -10459,9 +10463,9 @@ namespace tessera::ops {
 /// The extent of each label; checks that dims with the same label have the same extent.
 constexpr Shape einsum_shape(const ShapeContext& c) {
   const EinsumLabels labels = EinsumLabels::of(c.node());
-  std::int64_t extent[32];
+  std::int64_t extent[EinsumLabels::count];
   for (auto& n : extent) n = 1;
-  bool known[32]{};
+  bool known[EinsumLabels::count]{};
   for (int i = 0; i < 2; ++i) {
     const Node& x = c.graph.operand_node(c.id, i);
     const std::int8_t* own = i == 0 ? labels.a : labels.b;
@@ -10480,7 +10484,7 @@ constexpr Shape einsum_shape(const ShapeContext& c) {
 
 constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::int8_t factor[32];
+  std::int8_t factor[EinsumLabels::count];
   for (auto& f : factor) f = -1;
   for (int i = 0; i < 2; ++i) {
     const Node& x = graph.operand_node(id, i);
@@ -10537,7 +10541,8 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
   for (int list = 0; list < 3; ++list)
     for (int d = 0; d < max_rank; ++d) {
       const int label = lists[list][d];
-      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      if ((d < ranks[list]) != (label >= 0) || label >= EinsumLabels::count)
+        return "a dim has a label, and nothing else has one";
       for (int e = 0; e < d; ++e)
         if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
     }
@@ -14097,7 +14102,7 @@ template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDi
 #ifndef TESSERA_OPS_OPS_HPP
 #define TESSERA_OPS_OPS_HPP
 
-// Every operation.
+// Every operation, and the tensor that they take.
 
 #endif
 
@@ -14452,7 +14457,7 @@ constexpr Value local_product(Value context, unsigned all, const LocalValue& a, 
   const auto write = [](std::int8_t* to, unsigned leads, const std::int8_t* own, int rank) {
     int at = 0;
     for (int axis = 0; axis < ShardMapText::max_names; ++axis)
-      if ((leads >> axis & 1u) != 0) to[at++] = static_cast<std::int8_t>(31 - axis);
+      if ((leads >> axis & 1u) != 0) to[at++] = static_cast<std::int8_t>(EinsumLabels::count - 1 - axis);
     if (at + rank > max_rank) fail_local_rank();
     for (int d = 0; d < rank; ++d) to[at++] = own[d];
   };

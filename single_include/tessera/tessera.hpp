@@ -463,15 +463,15 @@ template <class T, std::size_t Capacity> struct InlineVector {
 #ifndef TESSERA_BASE_PLANNING_HPP
 #define TESSERA_BASE_PLANNING_HPP
 
-/// What runs once per program (the graph passes, the partitioner, the layout of buffers) is most of the machine code of
-/// a small program. In a header-only unit g++ compiles it at -Og, whose passes take about a third of the time of -O2's;
-/// tessera::compiled, which is compiled once, has all of what its project asks for.
+/// Code that runs once per program (graph passes, partitioner, memory assignment) is most of the machine code of a
+/// small program. In a header-only build g++ compiles it at -Og, which takes about a third of the compile time of -O2;
+/// tessera::compiled, which is built once, compiles it with the project's own flags.
 ///
 ///     TESSERA_PLANNING_BEGIN                       // after a header's includes
 ///     namespace tessera { ... }
 ///     TESSERA_PLANNING_END
 ///
-///     TESSERA_PLANNING Step(const PlanStep& step)  // one function, in a class whose others run for each call
+///     TESSERA_PLANNING Step(const PlanStep& step)  // one function of a class whose other functions run in each call
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(TESSERA_COMPILED)
 #define TESSERA_PLANNING_BEGIN _Pragma("GCC push_options") _Pragma("GCC optimize(\"Og\")")
 #define TESSERA_PLANNING_END _Pragma("GCC pop_options")
@@ -4888,6 +4888,9 @@ namespace tessera {
 
 /// Labels of an einsum: one small integer per dim of the two operands and of the result; -1 beyond the rank.
 struct EinsumLabels {
+  /// Labels are below it. Those of the leading dims of a shard_map count down from it, all others up from 0.
+  static constexpr int count = 32;
+
   std::int8_t a[max_rank], b[max_rank], out[max_rank];
 
   static constexpr EinsumLabels of(const Node& node) { return std::bit_cast<EinsumLabels>(node.labels); }
@@ -8976,7 +8979,8 @@ constexpr BrokenRule check_like_operand(const NodeCheck& c) {
   return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
 }
 constexpr BrokenRule check_random(const NodeCheck& c) {
-  return c.x(1).rank == 0 ? check_like_operand(c) : "a key is a number";
+  if (c.x(1).rank != 0) return "a key is a number";
+  return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_constraint(const NodeCheck& c) {
   return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
@@ -9786,9 +9790,9 @@ namespace tessera::ops {
 /// The extent of each label; checks that dims with the same label have the same extent.
 constexpr Shape einsum_shape(const ShapeContext& c) {
   const EinsumLabels labels = EinsumLabels::of(c.node());
-  std::int64_t extent[32];
+  std::int64_t extent[EinsumLabels::count];
   for (auto& n : extent) n = 1;
-  bool known[32]{};
+  bool known[EinsumLabels::count]{};
   for (int i = 0; i < 2; ++i) {
     const Node& x = c.graph.operand_node(c.id, i);
     const std::int8_t* own = i == 0 ? labels.a : labels.b;
@@ -9807,7 +9811,7 @@ constexpr Shape einsum_shape(const ShapeContext& c) {
 
 constexpr void einsum_sharding(const GraphView& graph, int id, FactorRule& rule) {
   const EinsumLabels labels = EinsumLabels::of(graph[id]);
-  std::int8_t factor[32];
+  std::int8_t factor[EinsumLabels::count];
   for (auto& f : factor) f = -1;
   for (int i = 0; i < 2; ++i) {
     const Node& x = graph.operand_node(id, i);
@@ -9864,7 +9868,8 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
   for (int list = 0; list < 3; ++list)
     for (int d = 0; d < max_rank; ++d) {
       const int label = lists[list][d];
-      if ((d < ranks[list]) != (label >= 0) || label >= 24) return "a dim has a label, and nothing else has one";
+      if ((d < ranks[list]) != (label >= 0) || label >= EinsumLabels::count)
+        return "a dim has a label, and nothing else has one";
       for (int e = 0; e < d; ++e)
         if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
     }
@@ -11345,11 +11350,11 @@ constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[o
 #ifndef TESSERA_NN_MIXED_HPP
 #define TESSERA_NN_MIXED_HPP
 
-// Layers compute in the element type of what they are given. Given bf16 they keep their parameters in f32: products
-// take them rounded to bf16, sums, norms and gradients of parameters are f32.
+// Layers compute in the element type of their argument, as under torch.autocast. For a bf16 argument parameters stay
+// f32 and are rounded to bf16 for products only; sums, norms and gradients of parameters are f32.
 namespace tessera::nn::detail {
 
-/// Whether a layer with parameters of type T is given bf16.
+/// Whether a layer with f32 parameters has a bf16 argument.
 template <class X, class T>
 inline constexpr bool is_mixed_v = std::is_same_v<typename typed_of<X>::type, bf16> && std::is_same_v<T, float>;
 
@@ -11372,7 +11377,7 @@ template <class X, class Parameter> constexpr auto as_met_by(const Parameter& pa
 
 namespace tessera::nn {
 
-/// What a weight matrix [in, out] is for, which decides the dim that tensor parallelism splits.
+/// The use of a weight matrix [in, out] in a model, which decides the dim that tensor parallelism splits.
 enum class Role : std::uint8_t {
   column,  ///< output features are sharded: queries, keys and values, the first weight of an MLP
   row,     ///< input features are sharded: the output projection of attention, the last weight of an MLP
@@ -11382,14 +11387,13 @@ enum class Role : std::uint8_t {
 /// How the parameters and the tokens of a model are sharded over a mesh: a spec for each role of a parameter. A
 /// strategy changes which device holds which elements and what is communicated, never the values.
 ///
-/// Collectives of one transformer layer and one training step, each of the bytes of the named tensor:
-///   single                nothing
-///   data_parallel         an all-reduce of each gradient
-///   fsdp                  for each weight, an all-gather forward and one backward, and a reduce-scatter of its
-///   gradient;
-///                         for each vector, an all-reduce of its gradient
-///   tensor_parallel       2 all-reduces forward and 2 backward, of [batch, time, features]
-///   fsdp_tensor_parallel  both: activations split by the data axis, weights by the model axis
+/// Collectives of one transformer layer in one training step:
+///   single                none
+///   data_parallel         an all_reduce of each gradient
+///   fsdp                  for each weight 2 all_gathers and a reduce_scatter of its gradient;
+///                         for each vector an all_reduce of its gradient
+///   tensor_parallel       2 all_reduces forward and 2 backward, of [batch, time, features]
+///   fsdp_tensor_parallel  both: the data axis splits activations, the model axis weights
 /// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
@@ -11419,7 +11423,7 @@ constexpr ShardingStrategy single(const Mesh& mesh) {
   return strategy;
 }
 
-/// Parameters replicated, tokens sharded: each device computes the gradient of its shard of the batch.
+/// Parameters replicated, the batch sharded: each device computes the gradient for its shard of the batch.
 constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data = "data") {
   mesh.axis_index(data);
   ShardingStrategy strategy = single(mesh);
@@ -11427,19 +11431,18 @@ constexpr ShardingStrategy data_parallel(const Mesh& mesh, std::string_view data
   return strategy;
 }
 
-/// Weights, and with them gradients and optimizer states, split over the devices that split the batch; a weight is
-/// whole only while it is used. Vectors stay whole: they are small, and one all-reduce is less than what splitting them
-/// costs.
+/// Weights, their gradients and optimizer states are split along the axis that splits the batch; a weight is gathered
+/// for each use. Vectors stay replicated, because one all_reduce sends less than two all_gathers and a reduce_scatter.
 constexpr ShardingStrategy fsdp(const Mesh& mesh, std::string_view data = "data") {
   ShardingStrategy strategy = data_parallel(mesh, data);
   strategy.column_weight = strategy.row_weight = strategy.head_weight = PartitionSpec{data}.gathered_on_use();
-  // The features of a table divide evenly where its rows, as many as there are characters, seldom do.
+  // Split tables by features: 256 features divide evenly, 109 distinct characters seldom do.
   strategy.embedding = strategy.positions = PartitionSpec{none, data}.gathered_on_use();
   return strategy;
 }
 
-/// Heads and hidden features split over the model axis, and the rows of tables and logits by class. The batch is split
-/// too when the mesh has a data axis.
+/// The model axis splits attention heads, hidden features, the rows of the embedding table and the classes of the
+/// logits. A data axis, if the mesh has it, splits the batch.
 constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view model = "model",
                                            std::string_view data = "data") {
   mesh.axis_index(model);
@@ -11450,7 +11453,8 @@ constexpr ShardingStrategy tensor_parallel(const Mesh& mesh, std::string_view mo
   return strategy;
 }
 
-/// Both: the model axis splits the computation, and the data axis the dim of each weight that is left, for storage.
+/// fsdp and tensor_parallel together: the model axis splits the computation; the data axis splits the other dim of each
+/// weight, in storage only.
 constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_view data = "data",
                                                 std::string_view model = "model") {
   ShardingStrategy strategy = fsdp(mesh, data);
@@ -11680,10 +11684,10 @@ __asm__(".pushsection .rodata." TESSERA_BOTH_KINDS ",\"a\",%progbits\n"
 
 namespace tessera::kernels {
 
-/// Distance in elements between neighbours along each dim. Zero repeats an element, negative walks backwards.
+/// Distance in elements between adjacent elements along each dim: 0 for a broadcast dim, negative for a reversed one.
 using Strides = InlineVector<std::int64_t, max_rank>;
 
-/// Strides of a row-major array of that shape.
+/// Strides of a contiguous row-major array.
 constexpr Strides contiguous_strides(const Shape& extents) {
   Strides strides(extents.size(), 1);
   for (std::size_t d = extents.size(); d-- > 1;) strides[d - 1] = strides[d] * extents[d];
@@ -11696,11 +11700,11 @@ struct StridedSource {
   Strides strides;
 };
 
-/// How partial values are combined, as a value: a program carries the code for its own element types alone.
+/// A function that combines partial values. A pointer, so that only code for the program's element types is linked.
 using ReduceFunction = void (*)(DType, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
                                 bool accumulate, bool past_caches);
 
-/// For operations whose operands are never partial: no code to combine partial values is generated.
+/// For callers without partial values, so that no code to combine them is instantiated.
 inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
                          bool, bool) {
   fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
@@ -11717,8 +11721,8 @@ inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span
 
 namespace tessera::runtime {
 
-/// A lock that no other thread has at the moment when the process forks, so that the child finds it free. `Lock` gives
-/// it; call this once for each.
+/// Acquires the mutex that `Lock` returns before each fork and releases it after, so that no other thread holds it at
+/// the fork and the child finds it unlocked. Call once per mutex.
 template <auto Lock> void hold_at_fork() {
   ::pthread_atfork([] { Lock().lock(); }, [] { Lock().unlock(); }, [] { Lock().unlock(); });
 }
@@ -11738,10 +11742,10 @@ template <auto Lock> void hold_at_fork() {
 
 namespace tessera {
 
-/// Bytes held by buffers, process-wide. Blocks are counted at the size that was taken from the system.
+/// Bytes held by buffers in this process. Blocks are counted at their size class, not at the requested size.
 struct MemoryUse {
   std::int64_t in_use = 0;  ///< in live buffers
-  std::int64_t peak = 0;    ///< most ever in use since the start or reset_peak()
+  std::int64_t peak = 0;    ///< largest in_use since the start or the last reset_memory_peak()
   std::int64_t cached = 0;  ///< in freed blocks kept for reuse
 };
 
@@ -11750,7 +11754,8 @@ namespace runtime {
 inline constexpr std::int64_t block_alignment = 64;
 inline constexpr std::int64_t huge_page = std::int64_t{2} << 20;
 
-/// Sizes of blocks: four a doubling, so that at most a fifth of a block is unused and freed blocks find new owners.
+/// Block sizes: four per power of two (..., 512, 640, 768, 896, 1024, ...), so that at most a fifth of a block is
+/// unused and a freed block fits requests of similar size.
 struct SizeClass {
   static constexpr int count = 164;
   static constexpr std::int64_t largest = std::int64_t{7} << 44;
@@ -11768,8 +11773,8 @@ struct SizeClass {
   }
 };
 
-/// Keeps freed blocks for reuse: a block fresh from the system costs a page fault every page, five times a copy.
-/// What is kept never makes the process larger than it was at the peak of bytes in use.
+/// Caches freed blocks: a new block from the system costs a page fault per page, five times as much as copying it.
+/// Bytes in use and cached together never exceed the peak of bytes in use.
 class BlockPool {
  public:
   // Never destroyed: buffers in static variables may outlive any static pool.
@@ -11802,7 +11807,7 @@ class BlockPool {
       trim();
       fresh = from_system(size);
     }
-    // A request that fails does not count towards the peak.
+    // Counted only now: a failed allocation must not raise the peak.
     if (fresh) {
       const std::lock_guard lock(mutex_);
       count(size);
@@ -11864,14 +11869,14 @@ class BlockPool {
   std::array<Freed*, SizeClass::count> free_{};
   MemoryUse use_;
   std::int64_t limit_ = INT64_MAX;
-  std::int64_t high_water_ = 0;  // of bytes in use, since the last trim
+  std::int64_t high_water_ = 0;  // largest in_use since the last trim
 
   void count(std::int64_t taken) {
     use_.in_use += taken;
     use_.peak = std::max(use_.peak, use_.in_use);
     high_water_ = std::max(high_water_, use_.in_use);
   }
-  /// Bytes that may be kept, with `more` in use.
+  /// Bytes that may be cached once `more` bytes are in use.
   std::int64_t allowance(std::int64_t more = 0) const { return std::min(limit_, high_water_ - use_.in_use - more); }
 
   // Unlinks blocks, the largest first, until at most `keep` bytes are cached. They are freed outside the lock.
@@ -11897,7 +11902,7 @@ class BlockPool {
   static void* from_system(std::int64_t size) noexcept {
     void* memory = ::operator new(static_cast<std::size_t>(size), alignment_of(size), std::nothrow);
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
-    // Advice only: where huge pages are off it fails, and nothing is lost.
+    // The result is ignored: where huge pages are disabled, the call fails and the block has normal pages.
     if (memory && size >= huge_page) (void)::madvise(memory, static_cast<std::size_t>(size), MADV_HUGEPAGE);
 #endif
     return memory;
@@ -11912,7 +11917,7 @@ class BlockPool {
   }
 };
 
-/// Memory of one owner: 64-byte aligned, from 2 MiB on aligned to huge pages. The contents start undefined.
+/// Uninitialised memory with a single owner: aligned to 64 bytes, from 2 MiB on to huge pages.
 /// Errors: errc::capacity when the size is negative or the system has no such block.
 class Block {
  public:
@@ -11941,8 +11946,8 @@ class Block {
 
 }  // namespace runtime
 
-/// A block that is shared: of a tensor's shards, of a program's intermediates.
-/// Buffers are immutable once shared; whoever holds the only reference (`unique()`) may write.
+/// A reference-counted block.
+/// Immutable while it is shared: only the owner of the sole reference (`unique()`) may write.
 /// Errors: errc::capacity when the size is negative or the system has no such block.
 class Buffer final : public RefCounted {
  public:
@@ -11966,13 +11971,13 @@ using BufferPtr = IntrusivePtr<Buffer>;
 
 inline MemoryUse memory_use() { return runtime::BlockPool::instance().use(); }
 
-/// Starts a new measurement of MemoryUse::peak at what the process holds now.
+/// Sets MemoryUse::peak to the bytes in use now, as torch.cuda.reset_peak_memory_stats.
 inline void reset_memory_peak() { runtime::BlockPool::instance().reset_peak(); }
 
 /// Returns cached free blocks to the system until at most `keep` bytes are cached.
 inline void trim_memory(std::int64_t keep = 0) { runtime::BlockPool::instance().trim(keep); }
 
-/// Bounds the bytes of freed blocks that are kept for reuse. Without it they are bounded by the peak of bytes in use.
+/// Bounds the bytes of freed blocks that are cached, in addition to the bound by the peak of bytes in use.
 inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::instance().set_limit(bytes); }
 
 }  // namespace tessera
@@ -11986,10 +11991,10 @@ inline void set_memory_cache_limit(std::int64_t bytes) { runtime::BlockPool::ins
 
 namespace tessera::runtime {
 
-/// Most distinct shards of one tensor, and most places of one step: what is known of each takes up to a kilobyte.
+/// Limit of distinct shards of a tensor and of places of a step: the tables for each take up to a kilobyte.
 inline constexpr int most_shards = 1 << 20;
 
-/// The distinct shards of a tensor that is stored, not only planned with. Errors: `capacity` for more than most_shards.
+/// The distinct shards of a tensor in memory (planning alone has no limit). Errors: `capacity` above most_shards.
 inline ShardGrid stored_grid(const Mesh& mesh, const Sharding& sharding) {
   const ShardGrid grid(mesh, sharding);
   if (grid.count() > most_shards)
@@ -12009,14 +12014,14 @@ inline ShardGrid stored_grid(const Mesh& mesh, const Sharding& sharding) {
 
 namespace tessera {
 
-/// One shard in memory: row-major, of the box that ShardGrid and shard_box give it.
+/// One shard in memory, contiguous and row-major.
 struct StoredShard {
   std::int64_t offset = 0;  ///< in bytes, in the storage's block
   Box box;
 };
 
-/// All that is known of a tensor but its elements. Tensors alike share one: equal ids mean equal layouts (but not the
-/// other way round), so that a program knows by a word what it was called with before.
+/// Mesh, element type, shape, sharding and shards of a tensor. Equal tensors usually share one TensorLayout. Equal ids
+/// mean equal layouts (not conversely), so that a cached call compares ids instead of shapes and shardings.
 class TensorLayout final : public RefCounted {
  public:
   TensorLayout(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
@@ -12032,7 +12037,7 @@ class TensorLayout final : public RefCounted {
     }
   }
 
-  /// The layout that tensors of this shape and sharding share, if it was used recently; otherwise a new one.
+  /// The shared layout of such tensors if it was used recently; otherwise a new layout.
   static IntrusivePtr<TensorLayout> of(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding) {
     std::uint64_t hash = hash_mix(hash_mix(mesh.hash(), sharding.hash()), static_cast<std::uint64_t>(dtype));
     for (std::int64_t extent : shape) hash = hash_mix(hash, static_cast<std::uint64_t>(extent));
@@ -12043,24 +12048,24 @@ class TensorLayout final : public RefCounted {
       if (slot && slot->is(mesh, dtype, shape, sharding)) return slot;
     }
     IntrusivePtr<TensorLayout> made(new TensorLayout(mesh, dtype, shape, sharding));
-    IntrusivePtr<TensorLayout> last = made;  // what it replaces is destroyed outside of the lock
+    IntrusivePtr<TensorLayout> last = made;  // declared before the lock, so that the replaced layout dies after it
     const std::lock_guard lock(recent.mutex);
     std::swap(slot, last);
     return made;
   }
 
-  /// Never given to another layout, and never 0.
+  /// Unique in the process and never reused; not 0.
   std::uint64_t id() const { return id_; }
   const Mesh& mesh() const { return mesh_; }
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
-  /// As it was written.
+  /// The sharding as the user wrote it.
   const Sharding& sharding() const { return sharding_; }
-  /// What it means, as `canonical` has it.
+  /// The canonical form of the sharding: equal for any two shardings that mean the same.
   const Sharding& placement() const { return placement_; }
   int shard_count() const { return static_cast<int>(shards_.size()); }
   const StoredShard& shard(int s) const { return shards_[static_cast<std::size_t>(s)]; }
-  /// Of all shards.
+  /// Bytes of all shards together.
   std::int64_t bytes() const { return bytes_; }
 
  private:
@@ -12106,11 +12111,11 @@ using TensorLayoutPtr = IntrusivePtr<TensorLayout>;
 
 namespace tessera {
 
-/// What a tensor holds: its layout, and one block of memory for each distinct shard, however many devices hold it.
-/// Immutable while it is shared: whoever holds the only reference (`unique()`) may write. Its memory is its own.
+/// The elements of a tensor. Each distinct shard is stored once, even if several devices hold replicas of it.
+/// Immutable while it is shared: only the owner of the sole reference (`unique()`) may write.
 class TensorStorage final : public RefCounted {
  public:
-  /// Shards with memory of their own, uninitialised, in one block.
+  /// Allocates all shards in one uninitialised block.
   explicit TensorStorage(TensorLayoutPtr layout) : layout_(std::move(layout)), block_(layout_->bytes()) {}
   TensorStorage(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
       : TensorStorage(TensorLayout::of(mesh, dtype, shape, sharding)) {}
@@ -12543,27 +12548,26 @@ struct Plan : Communication<Plan> {
 
 namespace tessera {
 
-/// What a CommunicationScope allows to happen while it lives.
+/// The most communication that a CommunicationScope permits.
 struct CommunicationLimit {
-  std::int64_t wire_bytes = INT64_MAX;   ///< that a device may send
-  std::int64_t collectives = INT64_MAX;  ///< slices, which move nothing, don't count
+  std::int64_t wire_bytes = INT64_MAX;   ///< sent by each device
+  std::int64_t collectives = INT64_MAX;  ///< number of collectives, without slices, which send nothing
   bool forbid_implicit_reshards = false;
 };
 
-/// Collectives of one kind over the same axes that ran.
+/// The collectives of one kind over the same axes that ran in a CommunicationScope.
 struct CommunicationTotal {
   Collective kind = Collective::all_reduce;
   InlineVector<Name, max_axes> axes;
   std::int64_t count = 0;
   std::int64_t payload_bytes = 0;
-  std::int64_t wire_bytes = 0;  ///< that each device sends
+  std::int64_t wire_bytes = 0;  ///< sent by each device
 };
 
-/// Counts what really runs in this thread while the scope lives: each collective where it is carried out, in programs,
-/// in reshards of tensors and in collectives called as functions. Scopes nest, and all of them count.
+/// Counts the collectives that this thread executes while the scope is alive: those of programs, of reshards of tensors
+/// and those called as functions. Scopes nest; a collective counts in each enclosing scope.
 ///
-/// With a limit, a program that would communicate more than is left of it does not start.
-/// Errors, of what runs inside: `policy`.
+/// With a limit, a program that would exceed the rest of the limit does not start, but throws `policy`.
 ///
 ///     ts::CommunicationScope scope({.wire_bytes = 1 << 20});
 ///     step(model, x);
@@ -12578,27 +12582,27 @@ class CommunicationScope {
   CommunicationScope& operator=(const CommunicationScope&) = delete;
   ~CommunicationScope() { innermost() = outer_; }
 
-  /// How often a kind of collective ran; over one axis alone when it is named.
+  /// The number of collectives of this kind; with `axis`, only those over that single axis.
   std::int64_t count(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CommunicationTotal& t) { return t.kind == kind ? t.count : 0; });
   }
-  /// Bytes that each device sent.
+  /// Bytes that each device sent, as planned; with `axis`, only by collectives over that single axis.
   std::int64_t wire_bytes(std::string_view axis = {}) const {
     return total(axis, [](const CommunicationTotal& t) { return t.wire_bytes; });
   }
   std::int64_t payload_bytes(Collective kind, std::string_view axis = {}) const {
     return total(axis, [&](const CommunicationTotal& t) { return t.kind == kind ? t.payload_bytes : 0; });
   }
-  /// Bytes that this process read and wrote in memory to carry it out. Replicas are stored once, so it may be less
-  /// than what devices send.
+  /// Bytes of memory that this process read and wrote for the collectives. May be less than the devices send, since
+  /// replicas share one buffer.
   std::int64_t copied_bytes() const { return copied_; }
-  /// Bytes that crossed from one device to another, those of all devices together, counted by what moved them from
-  /// what it moved: totals() are what the plan says of the same. With even shards and one collective a step, this is
-  /// wire_bytes() times the number of devices; uneven shards and paths of several collectives move less, as a rule.
+  /// Bytes sent between devices, summed over devices and counted by the transport, independently of the plan's
+  /// totals(). With even shards and one collective per step, equals wire_bytes() times the number of devices; with
+  /// uneven shards or several collectives per reshard, usually less.
   std::int64_t moved_bytes() const { return moved_; }
   const std::vector<CommunicationTotal>& totals() const { return totals_; }
 
-  /// A line for each kind and axes: "2 all_reduce over data: 8192 B, 8192 B on the wire".
+  /// One line per kind and axes, such as "2 all_reduce over data: 8192 B, 8192 B on the wire".
   std::string text() const {
     std::string out;
     for (const CommunicationTotal& t : totals_) {
@@ -12614,13 +12618,14 @@ class CommunicationScope {
     copied_ = moved_ = 0;
   }
 
-  /// The scope that this thread is in; null outside of any. For what carries out collectives.
+  /// This thread's innermost scope, or null. For code that executes collectives.
   static CommunicationScope*& innermost() {
     static thread_local CommunicationScope* scope = nullptr;
     return scope;
   }
 
-  /// Before something runs: whether it fits every scope. `describe(text)` says what it is.
+  /// Throws `policy` if these collectives would exceed the limit of this scope or of one that encloses it.
+  /// `describe(collective)` throws for an implicit reshard where a scope forbids them.
   template <class Collectives, class Describe>
   void permit(const Collectives& collectives, const Describe& describe) const {
     std::int64_t wire = 0, count = 0, largest_wire = -1;
@@ -12647,7 +12652,7 @@ class CommunicationScope {
     }
   }
 
-  /// One collective ran.
+  /// Counts one executed collective.
   void add(const Mesh& mesh, const CollectiveInfo& collective) {
     for (CommunicationScope* scope = this; scope != nullptr; scope = scope->outer_) scope->add_here(mesh, collective);
   }
@@ -12691,7 +12696,7 @@ class CommunicationScope {
 };
 
 namespace detail {
-/// What runs while it lives is counted nowhere, and no limit holds for it.
+/// Suspends this thread's CommunicationScopes, their counts and limits, while it is alive.
 class Uncounted {
  public:
   Uncounted() : scope_(CommunicationScope::innermost()) { CommunicationScope::innermost() = nullptr; }
@@ -12715,7 +12720,7 @@ class Uncounted {
 
 namespace tessera::runtime {
 
-/// A function by reference, for the length of a call. Without <functional>, and never owning.
+/// A non-owning reference to a callable, as C++26's std::function_ref. Avoids <functional>.
 template <class Signature> class FunctionRef;
 
 template <class R, class... Args> class FunctionRef<R(Args...)> {
@@ -12751,9 +12756,8 @@ template <class R, class... Args> class FunctionRef<R(Args...)> {
 
 namespace tessera::runtime {
 
-/// Keeps each worker of an arena on one processor, so that what it has in its caches, and the memory that it touched
-/// first, stay near it. The threads that call loops are the user's, and left alone. Linux only; elsewhere nothing
-/// happens.
+/// Pins each worker of an arena to one processor, so that its caches and its first-touched memory stay local. Threads
+/// of the user, which call loops, are not pinned. Linux only; no effect elsewhere.
 class Pinning : public tbb::task_scheduler_observer {
  public:
   explicit Pinning(tbb::task_arena& arena) : tbb::task_scheduler_observer(arena) {
@@ -12773,9 +12777,9 @@ class Pinning : public tbb::task_scheduler_observer {
   }
 
  private:
-  cpu_set_t allowed_;  ///< of the thread that made it
+  cpu_set_t allowed_;  ///< affinity of the constructing thread
 
-  /// The i-th of the processors that the process may use, counted around.
+  /// The i-th allowed processor, modulo their number.
   cpu_set_t place_of(std::size_t i) const {
     const auto count = static_cast<std::size_t>(CPU_COUNT(&allowed_));
     cpu_set_t place;
@@ -12789,7 +12793,7 @@ class Pinning : public tbb::task_scheduler_observer {
       }
     return place;
   }
-  /// Where it fails, a thread stays where it was: that costs speed alone.
+  /// Ignores failure: pinning affects only speed.
   static void move_to(const cpu_set_t& place) {
     if (CPU_COUNT(&place) > 0) (void)::sched_setaffinity(0, sizeof place, &place);
   }
@@ -12821,13 +12825,13 @@ class Arenas {
   void resize(int threads) {
     const std::lock_guard lock(mutex_);
     if (threads > allowed_) {
-      // Of two controls the smaller one holds, so the old one goes first.
+      // TBB applies the smaller of two controls, so the old control must be destroyed first.
       control_.reset();
       control_ = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
                                                        static_cast<std::size_t>(threads));
       allowed_ = threads;
     }
-    // Arenas are kept: a loop on another thread may be running in one.
+    // Arenas are never removed: a loop of another thread may still run in an old arena.
     auto at = std::find_if(arenas_.begin(), arenas_.end(),
                            [&](const auto& arena) { return arena->max_concurrency() == threads; });
     if (at == arenas_.end()) at = arenas_.insert(at, std::make_unique<tbb::task_arena>(threads));
@@ -12844,10 +12848,10 @@ class Arenas {
  private:
   Arenas() : allowed_(tbb::info::default_concurrency()) {
     resize(allowed_);
-    // TBB reads its limit of threads without a lock when the first arena starts; that is before another thread sets it.
+    // TBB reads its limit of threads without a lock when the first arena starts: do so before another thread sets it.
     arena().initialize();
     hold_at_fork<[]() -> std::mutex& { return instance().mutex_; }>();
-    // The child has none of the workers, and TBB's own locks may be held in it for good: loops run without TBB there.
+    // A forked child has no worker threads, and TBB's locks may stay locked there: its loops run without TBB.
     ::pthread_atfork(nullptr, nullptr, [] { instance().size_.store(1, std::memory_order_release); });
   }
 
@@ -12869,7 +12873,7 @@ class Arenas {
 #ifndef TESSERA_RUNTIME_THREADS_TEAM_HPP
 #define TESSERA_RUNTIME_THREADS_TEAM_HPP
 
-// TBB is seen where loops are compiled alone.
+// With tessera::compiled, only its own sources include TBB.
 #if TESSERA_HAS_DEFINITIONS
 #include <tbb/blocked_range.h>
 #include <tbb/parallel_for.h>
@@ -12878,25 +12882,26 @@ class Arenas {
 
 namespace tessera {
 
-/// Estimated cost of one loop item in nanoseconds of one thread. An error of a factor of two is harmless.
+/// Estimated time of one loop item on one thread. An error of a factor of two is harmless.
 struct Cost {
   double nanoseconds = 0;
 
-  /// Of moving bytes through memory, reads and writes together.
+  /// Cost of reading or writing `count` bytes in total, at 20 bytes per ns.
   static constexpr Cost bytes(double count) { return {count / 20}; }
-  /// Of arithmetic at the speed of a decent kernel.
+  /// Cost of `count` floating-point operations, at 50 per ns.
   static constexpr Cost flops(double count) { return {count / 50}; }
   friend constexpr Cost operator+(Cost a, Cost b) { return {a.nanoseconds + b.nanoseconds}; }
 };
 
 namespace runtime {
 
-/// Below this a second thread costs more than it saves: a task takes up to 2 us, waking a thread more.
+/// Loops shorter than this run on the calling thread: starting a task takes up to 2 us, waking a thread more.
 inline constexpr double inline_nanoseconds = 10'000;
-/// Aimed at for one task: long against the 0.2 us that scheduling it takes, short against a loop.
+/// Target duration of a task: long compared with the 0.2 us to schedule it, short compared with a loop.
 inline constexpr double task_nanoseconds = 5'000;
 
-/// The one place where TBB is instantiated: `body(begin, end)` over [0, items), in ranges of at least `grain`.
+/// Calls `body(begin, end)` over [0, items), in ranges of at least `grain`. Not a template, so that TBB's loop is
+/// instantiated once.
 TESSERA_ONCE void run_ranges(std::int64_t items, std::int64_t grain,
                              FunctionRef<void(std::int64_t, std::int64_t)> body);
 #if TESSERA_HAS_DEFINITIONS
@@ -12904,7 +12909,8 @@ TESSERA_ONCE void run_ranges(std::int64_t items, std::int64_t grain,
                              FunctionRef<void(std::int64_t, std::int64_t)> body) {
   Arenas& arenas = Arenas::instance();
   if (arenas.size() == 1 || items <= grain) return body(0, items);
-  // Isolated: a thread that waits here takes no task of another loop, so what it holds (scratch, locks) stays its own.
+  // Isolated: a thread that waits here runs no task of another loop, which would overwrite its scratch or need its
+  // locks.
   arenas.arena().execute([&] {
     tbb::this_task_arena::isolate([&] {
       tbb::parallel_for(tbb::blocked_range<std::int64_t>(0, items, static_cast<std::size_t>(grain)),
@@ -12921,17 +12927,17 @@ inline std::int64_t grain_of(std::int64_t items, Cost each) {
 
 }  // namespace runtime
 
-/// Threads that loops may use, the calling one included. At the start: the processors this process may run on.
+/// Threads that loops may use, including the calling thread. Default: the processors that the process may run on.
 TESSERA_ONCE int parallelism();
 
-/// Most threads of loops: TBB takes memory for as many as are named, whether they run or not.
+/// Limit of set_parallelism(): TBB allocates memory per thread of the limit, whether the thread runs or not.
 inline constexpr int max_parallelism = 4096;
 
-/// Sets the threads of loops that begin from now on. Errors: errc::option when below 1 or above max_parallelism.
+/// Sets the number of threads of later loops. Errors: errc::option when below 1 or above max_parallelism.
 TESSERA_ONCE void set_parallelism(int threads);
 
-/// Keeps each worker thread of loops on a processor of its own from now on. It pays where a process has its processors
-/// to itself, and costs where others use them too. The calling thread stays free. Linux only; no effect elsewhere.
+/// Pins each worker thread to a processor of its own. Faster if no other process uses these processors, slower
+/// otherwise. The calling thread is not pinned. Linux only; no effect elsewhere.
 TESSERA_ONCE void pin_workers();
 
 #if TESSERA_HAS_DEFINITIONS
@@ -12944,16 +12950,16 @@ TESSERA_ONCE void set_parallelism(int threads) {
 TESSERA_ONCE void pin_workers() { runtime::Arenas::instance().pin(); }
 #endif
 
-/// Calls `f(begin, end)` on ranges that make up [0, items), in parallel, and returns when all are done. Nothing is
-/// promised about which thread runs what, so one range must never wait for another. The first exception reaches the
-/// caller; ranges that had not begun are dropped. Loops may be nested.
+/// Divides [0, items) into ranges, calls `f(begin, end)` on them in parallel, and returns when all are done. Ranges may
+/// run on any thread in any order, so a range must not wait for another. The first exception is rethrown, and ranges
+/// that have not begun are skipped. Loops may be nested.
 template <class F>
   requires std::is_invocable_v<F&, std::int64_t, std::int64_t>
 void parallel_ranges(std::int64_t items, Cost each, F&& f) {
   if (items > 0) runtime::run_ranges(items, runtime::grain_of(items, each), f);
 }
 
-/// Calls `f(i)` for i in [0, items), in parallel. As parallel_ranges, for items that cost `each`.
+/// Calls `f(i)` for i in [0, items) in parallel, as parallel_ranges. `each`: the cost of one item.
 template <class F>
   requires std::is_invocable_v<F&, std::int64_t>
 void parallel_for(std::int64_t items, Cost each, F&& f) {
@@ -12962,7 +12968,7 @@ void parallel_for(std::int64_t items, Cost each, F&& f) {
   });
 }
 
-/// Calls `f(i)` for i in [0, items), in parallel. Assumes that each item is expensive enough for a task of its own.
+/// Calls `f(i)` for i in [0, items) in parallel, each item in a task of its own.
 template <class F>
   requires std::is_invocable_v<F&, std::int64_t>
 void parallel_for(std::int64_t items, F&& f) {
@@ -12980,7 +12986,8 @@ void parallel_for(std::int64_t items, F&& f) {
 
 namespace tessera {
 
-/// One extent of a shape that is written in a call, `{batch, 64}`: any integer or a Dim. Their number is the rank.
+/// One extent of a shape that is written in braces, such as `batch` and `64` of ts::zeros<float>({batch, 64}, mesh):
+/// any integer or a Dim. An array of N extents lets the compiler deduce the rank N.
 struct Extent {
   std::int64_t value;
   template <std::integral Integer> constexpr Extent(Integer extent) : value(static_cast<std::int64_t>(extent)) {}
@@ -12991,10 +12998,10 @@ struct Extent {
 
 #endif
 
-// ---- tessera/tensor/allocate.hpp
+// ---- tessera/tensor/storage/allocate.hpp
 
-#ifndef TESSERA_TENSOR_ALLOCATE_HPP
-#define TESSERA_TENSOR_ALLOCATE_HPP
+#ifndef TESSERA_TENSOR_STORAGE_ALLOCATE_HPP
+#define TESSERA_TENSOR_STORAGE_ALLOCATE_HPP
 
 namespace tessera {
 
@@ -13008,7 +13015,7 @@ template <std::size_t Rank> constexpr Shape shape_from(const Extent (&list)[Rank
 }
 
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at);
-/// As tessera::resolve. Its errors name the operation and the user's line.
+/// tessera::resolve, with errors that name the operation and the user's source line.
 TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& shape, int rank, Here at) {
@@ -13030,7 +13037,8 @@ TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec,
 }
 #endif
 
-/// Storage with uninitialized elements. Errors: `capacity` when memory runs out; those of check_shape and resolve_at.
+/// Allocates a tensor and leaves its elements uninitialized.
+/// Errors: `capacity` when memory runs out; those of check_shape and resolve_at.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
                                  const PartitionSpec& spec, Here at);
 #if TESSERA_HAS_DEFINITIONS
@@ -13046,18 +13054,19 @@ TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& 
 }
 #endif
 
-/// A contiguous range of elements of one shard, and the box of tensor indices that it holds.
+/// A contiguous range of elements of one shard, and the box of tensor indices of these elements.
 struct Slab {
   int shard;
   std::int64_t offset;  // in elements
   Box box;
 };
 
+/// Cuts a slab into slabs of at most `most` elements each.
 inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& out) {
   const std::int64_t elements = volume(extents(slab.box));
   if (elements == 0) return;
   if (elements <= most) return out.push_back(slab);
-  // Halves along the outermost dim with extent above 1 are contiguous too.
+  // A slab that is cut in halves along its outermost dim of extent above 1 gives two contiguous slabs.
   std::size_t dim = 0;
   while (slab.box.end[dim] - slab.box.begin[dim] == 1) ++dim;
   Slab low = slab, high = slab;
@@ -13067,7 +13076,7 @@ inline void cut_slabs(const Slab& slab, std::int64_t most, std::vector<Slab>& ou
   cut_slabs(high, most, out);
 }
 
-/// Calls write(pointer to the first element, box) for contiguous ranges that cover all shards, in parallel.
+/// Calls write(pointer to the first element, box) for slabs that together cover all shards, in parallel.
 template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost each_element, Write write) {
   constexpr std::int64_t most = std::int64_t{1} << 15;
   std::vector<Slab> slabs;
@@ -13097,29 +13106,30 @@ template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost 
 
 namespace tessera::runtime {
 
-/// The devices that hold a shard, each a replica of it: along some axes of a mesh those at one coordinate, along the
-/// others all. Without an axis it is one device, the same for all such sets.
+/// The devices that hold replicas of a shard: per mesh axis, either one coordinate or all. On mesh {data: 2, model: 4},
+/// a shard split along data is held by data = 1 and all 4 coordinates of model. Default: one device, common to all
+/// sets.
 class Holders {
  public:
   constexpr Holders() = default;
-  /// The devices whose coordinates along `axes`, a bit each, are those of `at`.
+  /// The devices whose coordinates along `axes` (a bit mask) equal those of `at`.
   constexpr Holders(const Mesh& mesh, unsigned axes, const Coordinates& at) {
     for (int axis = 0; axis < mesh.rank(); ++axis)
       at_[static_cast<std::size_t>(axis)] =
           (axes >> axis & 1u) != 0 ? at[static_cast<std::size_t>(axis)] : -mesh.axis_size(axis);
   }
-  /// Member `member` of group `group`, where devices are told apart by these two.
+  /// Device `member` of group `group`, for collectives on groups of devices rather than on a mesh.
   static constexpr Holders member(int group, int member) {
     Holders one;
     one.at_[0] = group;
     one.at_[1] = member;
     return one;
   }
-  /// All `members` of a group.
+  /// All `members` devices of a group.
   static constexpr Holders group(int group, int members) { return member(group, -members); }
 
   constexpr std::int64_t count() const { return common(*this, *this); }
-  /// How many devices are in both sets, of one mesh.
+  /// The number of devices that are in both sets; `a` and `b` are of the same mesh.
   static constexpr std::int64_t common(const Holders& a, const Holders& b) {
     std::int64_t n = 1;
     for (std::size_t axis = 0; axis < max_axes; ++axis) {
@@ -13131,8 +13141,8 @@ class Holders {
     }
     return n;
   }
-  /// Of the replicas of a shard that `from` holds, how many have a device of `to` next to them: one that differs at
-  /// most along axes at which `from` has one coordinate.
+  /// The number of replicas in `from` from which some device of `to` is reached only along axes that `from` is sharded
+  /// over (where it has one coordinate): the product of the sizes of the axes along which both sets have all.
   static constexpr std::int64_t replicas_near(const Holders& from, const Holders& to) {
     std::int64_t n = 1;
     for (std::size_t axis = 0; axis < max_axes; ++axis)
@@ -13142,19 +13152,18 @@ class Holders {
   friend constexpr bool operator==(const Holders&, const Holders&) = default;
 
  private:
-  std::array<std::int32_t, max_axes> at_{};  // a coordinate; or all: minus the number of devices along the axis
+  std::array<std::int32_t, max_axes> at_{};  // a coordinate >= 0, or -(axis size) for all coordinates
 };
 
-/// How often the elements of a box must be sent from one device to another so that all of `to` hold the reduction of
-/// `parts` parts, of which part_at(i) are the holders. Where the parts are replicated, each set of replicas that has
-/// readers is reduced on its own: a device's part goes to the next one, parts - 1 times, and ends on a device of `to`
-/// if one of them has a part. Each other device of `to` is then sent the result. Of one part this is what the devices
-/// that do not hold it receive; on rings of n devices, 2(n - 1) for an all-reduce and n - 1 for the others.
+/// How many times a box is sent between two devices so that all of `to` hold the reduction of `parts` parts, where
+/// part_at(i) holds part i. Each set of replicas of the parts that has readers reduces along a chain, parts - 1 sends,
+/// which ends on a device of `to` if one holds a part; each other device of `to` then receives the result.
+/// Examples on n devices: all_reduce 2(n - 1); reduce_scatter and all_gather n - 1; one part: the non-holders of `to`.
 template <class PartAt> constexpr std::int64_t sends(const Holders& to, int parts, const PartAt& part_at) {
   if (parts == 0) return 0;
   const Holders first = part_at(0);
   std::int64_t there = Holders::common(to, first);
-  if (parts > 1 && first == part_at(1)) parts = 1;  // all on the same devices
+  if (parts > 1 && first == part_at(1)) parts = 1;  // every holder has all parts: reducing them sends nothing
   const std::int64_t sets = Holders::replicas_near(first, to);
   for (int i = 1; i < parts && there < sets; ++i) there = std::max(there, Holders::common(to, part_at(i)));
   return (parts - 1) * sets + to.count() - there;
@@ -13169,10 +13178,9 @@ template <class PartAt> constexpr std::int64_t sends(const Holders& to, int part
 #ifndef TESSERA_KERNELS_ISA_HPP
 #define TESSERA_KERNELS_ISA_HPP
 
-// TESSERA_ISA names the instruction set of this translation unit. Kernels, and the steps that hold what kernels
-// prepare, live in `namespace tessera::kernels::inline TESSERA_ISA` and `tessera::runtime::inline TESSERA_ISA`: units
-// with different flags never share a class or a kernel of one name. What plans is shared, and so is a program that
-// several units trace: it runs with the kernels of one of them.
+// TESSERA_ISA names the instruction set of this translation unit. Kernels and steps are in inline namespaces of that
+// name, so that units compiled with different -m flags don't violate the one-definition rule. Planning code and traced
+// programs are shared: a program that several units trace runs with the kernels of one of these units.
 
 #if defined(__AVX512BW__) && defined(__AVX512DQ__) && defined(__AVX512VL__)
 #define TESSERA_ISA_LEVEL avx512bw
@@ -13224,14 +13232,14 @@ template <class PartAt> constexpr std::int64_t sends(const Holders& to, int part
 #define TESSERA_ISA_AMX
 #endif
 
-// Two steps, so that the parts are expanded before they are pasted.
+// Two macros, so that the arguments are expanded before they are pasted.
 #define TESSERA_ISA_PASTE(a, b, c, d, e, f) a##b##c##d##e##f
 #define TESSERA_ISA_JOIN(a, b, c, d, e, f) TESSERA_ISA_PASTE(a, b, c, d, e, f)
 #define TESSERA_ISA                                                                                           \
   TESSERA_ISA_JOIN(TESSERA_ISA_LEVEL, TESSERA_ISA_FMA, TESSERA_ISA_VBMI2, TESSERA_ISA_BF16, TESSERA_ISA_FP16, \
                    TESSERA_ISA_AMX)
 
-// g++ 12 warns of the operand that its own AVX-512 intrinsics leave undefined, wherever they are inlined.
+// g++ 12 warns where it inlines its own AVX-512 intrinsics, which have an undefined operand on purpose.
 #if defined(__GNUC__) && !defined(__clang__)
 #define TESSERA_KERNEL_CODE_BEGIN                                                      \
   _Pragma("GCC diagnostic push") _Pragma("GCC diagnostic ignored \"-Wuninitialized\"") \
@@ -13255,7 +13263,7 @@ template <class PartAt> constexpr std::int64_t sends(const Holders& to, int part
 #include <emmintrin.h>
 #endif
 
-// Rows that are combined or copied as whole cache lines, in vectors that do not depend on how a compiler takes loops.
+// Rows are combined and copied by whole cache lines, with vector extensions instead of relying on auto-vectorisation.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
@@ -13279,20 +13287,20 @@ template <class T> TESSERA_INLINE void store_line_past_caches(T* to, const typen
 #endif
 }
 
-/// Elements before the first whole line of `to`.
+/// Number of elements before the first aligned cache line of `to`.
 template <class T> std::int64_t before_line(const T* to, std::int64_t count) {
   const auto off = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(to) % 64);
   if (off % static_cast<std::int64_t>(sizeof(T)) != 0) return count;
   return std::min(count, (64 - off) % 64 / static_cast<std::int64_t>(sizeof(T)));
 }
 
-/// The address a page ahead, which the processor does not fetch by itself. One past the end is no error to ask for.
+/// Prefetches the address a page ahead: hardware prefetch stops at the page. Prefetching past the end is harmless.
 template <class T> TESSERA_INLINE void fetch_page_ahead(const T* from) {
   __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + 4096));
 }
 
-/// to[i] = from[0][i] combined with from[1][i], ..., from left to right, two lines of all sources at a time. `to` may
-/// be one of them. Past the caches, who calls it ends with a store fence.
+/// to[i] = from[0][i] combined with from[1][i], ..., in this order, two cache lines of all sources at a time. `to` may
+/// be one of the sources. After calls with `past_caches`, the caller calls fence_stores().
 template <class M, class T>
 void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, bool past_caches) {
   using Vector = typename Line<T>::type;
@@ -13330,7 +13338,7 @@ void reduce_rows(T* to, const T* const* from, int sources, std::int64_t count, b
   for (; i < count; ++i) one(i);
 }
 
-/// Copies bytes past the caches. Who calls it ends with a store fence.
+/// Copies bytes with non-temporal stores. The caller calls fence_stores() afterwards.
 inline void copy_past_caches(std::byte* to, const std::byte* from, std::int64_t bytes) {
   std::int64_t i = before_line(to, bytes);
   std::memcpy(to, from, static_cast<std::size_t>(i));
@@ -13364,8 +13372,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// The loops over a strided box, outermost first. Each stands for a run of dims that every operand can walk as one:
-/// its extent is their product, and an operand's stride is that of `dim`, the innermost of the run.
+/// The loops over a strided box, outermost first. A loop covers adjacent dims that merge in every operand: its extent
+/// is the product of theirs, and its stride in an operand is that of `dim`, the innermost of these dims.
 struct Loops {
   struct Loop {
     std::int64_t extent = 1;
@@ -13376,7 +13384,7 @@ struct Loops {
 
   constexpr std::size_t size() const { return loops.size(); }
   constexpr const Loop& operator[](std::size_t i) const { return loops[i]; }
-  /// The loop `i` loops out from the innermost; one of extent 1 where there are fewer.
+  /// Loop `i` counted from the innermost; a loop of extent 1 if i >= size().
   constexpr Loop from_inside(std::size_t i) const { return i < size() ? loops[size() - 1 - i] : Loop{1, -1}; }
 };
 
@@ -13384,8 +13392,8 @@ constexpr std::int64_t stride_of(const Strides& strides, const Loops::Loop& loop
   return loop.dim < 0 ? 0 : strides[static_cast<std::size_t>(loop.dim)];
 }
 
-/// Orders the dims by the strides of `major`, and merges those that all operands allow. `fits(outer, inner)` tells
-/// whether one step along dim `outer` equals extents[inner] steps along dim `inner` in the operands besides `major`.
+/// Orders the dims by descending stride in `major` and merges adjacent dims that are contiguous in all operands.
+/// `fits(outer, inner)`: whether stride[outer] == stride[inner] * extents[inner] in the operands besides `major`.
 template <class Fits> constexpr Loops make_loops(const Shape& extents, const Strides& major, Fits fits) {
   const auto magnitude = [&](std::size_t dim) { return major[dim] < 0 ? -major[dim] : major[dim]; };
   InlineVector<std::size_t, max_rank> dims;
@@ -13416,7 +13424,7 @@ constexpr Loops make_loops(const Shape& extents, const Strides& major, const Str
   });
 }
 
-/// Calls body(index) for every position of all loops but the `inner` innermost ones.
+/// Calls body(index) for every index of the loops outside of the `inner` innermost loops.
 template <class Body> void for_each_outer(const Loops& loops, std::size_t inner, Body body) {
   std::int64_t index[max_rank] = {};
   const std::size_t outer = loops.size() > inner ? loops.size() - inner : 0;
@@ -13441,7 +13449,7 @@ constexpr bool is_empty(const Shape& extents) {
   return false;
 }
 
-/// An element of N bytes, copied through memcpy so that any type may be stored there.
+/// An element of N bytes. It is loaded and stored through memcpy, since the array may be of any type of that size.
 template <std::size_t N>
 using Word = std::conditional_t<
     N == 1, std::uint8_t,
@@ -13460,7 +13468,7 @@ void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std
               std::int64_t count) {
   constexpr auto size = static_cast<std::int64_t>(N);
   if (dst_stride == 1 && src_stride == 1) {
-    // A call of memcpy costs more than a short loop.
+    // For a short row, calling memcpy costs more than a loop.
     if (count * size >= 64) {
       std::memcpy(dst, src, static_cast<std::size_t>(count * size));
     } else {
@@ -13475,8 +13483,8 @@ void copy_row(std::byte* dst, std::int64_t dst_stride, const std::byte* src, std
   }
 }
 
-/// dst[i, j] = src[i, j] in a square of a cache line, where dst is contiguous along j and src along i. Never inlined:
-/// with a constant stride g++ stores single elements where it shuffles registers otherwise.
+/// dst[i, j] = src[i, j] in a square tile with rows of one cache line; dst is contiguous along j, src along i. Not
+/// inlined: with a constant stride, g++ stores single elements instead of shuffling registers.
 template <std::size_t N>
 __attribute__((noinline)) void copy_transposed_line(std::byte* dst, std::int64_t dst_row, const std::byte* src,
                                                     std::int64_t src_col) {
@@ -13491,8 +13499,8 @@ __attribute__((noinline)) void copy_transposed_line(std::byte* dst, std::int64_t
   }
 }
 
-/// The same for any size. Groups of squares are turned in a buffer and leave it row by row: rows that are a power of
-/// two apart compete for the same places of the cache, so each should be written at once.
+/// copy_transposed_line for any size. Groups of tiles are transposed in a buffer, then written row by row: rows whose
+/// distance is a power of two map to the same cache sets, so each row should be written without interruption.
 template <std::size_t N>
 void copy_transposed(std::byte* dst, std::int64_t dst_row, const std::byte* src, std::int64_t src_col,
                      std::int64_t rows, std::int64_t cols) {
@@ -13524,7 +13532,7 @@ void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, 
   constexpr auto size = static_cast<std::int64_t>(N);
   Loops loops = make_loops(extents, dst_strides, src_strides);
   const auto inner = loops.from_inside(0);
-  // The dim along which src is contiguous, if that is another one than the innermost.
+  // The loop along which src is contiguous, if it is not the innermost loop: then the copy is a transposition.
   std::size_t turn = loops.size();
   if (loops.size() > 1 && stride_of(dst_strides, inner) == 1 && stride_of(src_strides, inner) != 1)
     for (std::size_t i = 0; i + 1 < loops.size(); ++i)
@@ -13547,8 +13555,8 @@ void copy_box(std::byte* dst, const Strides& dst_strides, const std::byte* src, 
 
 }  // namespace detail
 
-/// dst[i] = src[i] for every index of the box. Elements are moved as bytes, so one call serves every dtype of that size
-/// (1, 2, 4 or 8). The arrays do not overlap.
+/// dst[i] = src[i] for every index of the box, for any dtype of `element_size` 1, 2, 4 or 8 bytes. The arrays must not
+/// overlap.
 inline void strided_copy(void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
                          const Shape& extents, std::size_t element_size) {
   if (detail::is_empty(extents)) return;
@@ -13568,7 +13576,8 @@ inline void strided_copy(void* dst, const Strides& dst_strides, const void* src,
   }
 }
 
-/// The same for a dtype. With `past_caches` the arrays are too large for the caches: long rows are written to memory.
+/// strided_copy for a dtype. With `past_caches`, for arrays larger than the caches, long rows are written with
+/// non-temporal stores.
 inline void strided_copy(DType type, void* dst, const Strides& dst_strides, const void* src, const Strides& src_strides,
                          const Shape& extents, bool past_caches = false) {
   if (past_caches && !detail::is_empty(extents)) {
@@ -13590,7 +13599,7 @@ inline void strided_copy(DType type, void* dst, const Strides& dst_strides, cons
   strided_copy(dst, dst_strides, src, src_strides, extents, size_of(type));
 }
 
-/// dst[i] = 0 for every index of the box. All dtypes spell zero as zero bytes.
+/// dst[i] = 0 for every index of the box: zero is all zero bytes in every dtype.
 inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape& extents, std::size_t element_size) {
   if (detail::is_empty(extents)) return;
   const auto size = static_cast<std::int64_t>(element_size);
@@ -13608,7 +13617,7 @@ inline void strided_fill_zero(void* dst, const Strides& dst_strides, const Shape
   });
 }
 
-/// dst[i] = the element of these bytes, for every index of the box.
+/// dst[i] = the element with the bytes `element`, for every index of the box.
 inline void strided_fill(void* dst, const Strides& dst_strides, const Shape& extents, const std::byte* element,
                          std::size_t element_size) {
   if (std::all_of(element, element + element_size, [](std::byte b) { return b == std::byte{}; }))
@@ -13664,13 +13673,13 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
   const std::int64_t step = stride_of(dst_strides, inner);
   bool contiguous = step == 1;
   for (const StridedSource& source : sources) contiguous = contiguous && stride_of(source.strides, inner) == 1;
-  constexpr std::size_t batch = 32;  // sources that are combined one after another
+  constexpr std::size_t batch = 32;  // sources combined sequentially; sums of batches are then combined
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     T* row = dst + offset_of(loops, 1, index, dst_strides);
     if constexpr (std::is_floating_point_v<T>)
       if (contiguous) {
-        // As many at once as fit a small array: to the sum of later ones what the earlier ones left is added, so that
-        // runs of additions stay short.
+        // Each batch is reduced by itself, and the result of the earlier batches is its last term: at most 33 f32 terms
+        // are added sequentially, which keeps the rounding error small.
         const T* from[batch + 1];
         for (std::size_t next = 0; next < sources.size();) {
           int count = 0;
@@ -13684,8 +13693,8 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
         }
         return;
       }
-    // Sources are combined in their order in a block that stays in the first-level cache: each is read once, dst is
-    // written once, and may be one of them.
+    // Sources are combined in order, in a block that fits the L1 cache, so that each source is read once and dst is
+    // written once. dst may be a source: a block of it is written after all sources were read.
     constexpr std::int64_t block_size = 512;
     using Wide = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
     alignas(64) Wide block[block_size], earlier[block_size];
@@ -13739,9 +13748,9 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
 
 }  // namespace detail
 
-/// dst[i] = sources[0][i] combined with sources[1][i], ..., from left to right, in one pass; with `accumulate`, dst[i]
-/// comes first. dst may be one of the sources if the strides are equal. With `past_caches` all arrays are too large for
-/// the caches: dst is written to memory, and sources are fetched ahead.
+/// dst[i] = sources[0][i] combined with sources[1][i], ..., in this order; with `accumulate`, dst[i] is the first term.
+/// dst may be one of the sources if the strides are equal. `past_caches`, for arrays larger than the caches, writes dst
+/// with non-temporal stores.
 template <class T>
 void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
                     const Shape& extents, bool accumulate = false, bool past_caches = false) {
@@ -13755,9 +13764,8 @@ void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std
   });
 }
 
-/// The same for a dtype known at run time, among those that `Types` has for the reduction. A bool takes what a byte
-/// that is 0 or 1 does: the larger is "or", the smaller is "and".
-/// @throws error (dtype_mismatch) for others: f16, and sums and products of bools.
+/// strided_reduce for a dtype known at run time, among `Types` of the reduction. Bools are reduced as bytes 0 and 1, so
+/// that max is "or" and min is "and". Errors: dtype_mismatch for all other dtypes: f16, sums and products of bools.
 template <ReducedTypes Types = all_partial_types>
 void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
                        std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
@@ -13809,7 +13817,7 @@ void strided_reduce(DType type, Reduction reduction, void* dst, const Strides& d
 
 namespace tessera::kernels {
 
-/// What a kernel that is chosen at run time may use, in ascending order: each level has all that is before it.
+/// Instruction sets of kernels that are chosen at run time, in ascending order: each includes all before it.
 enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
 
 /// "portable", "avx2", "avx512", "amx".
@@ -13825,8 +13833,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 #if defined(__x86_64__)
-/// Whether the processor multiplies bf16 in matrix registers, rounds to it in vectors, and the system saves them. The
-/// program still has to ask for them: bf16_level() does, when the first such product runs.
+/// Whether the processor has AMX with bf16 and AVX-512 BF16, and the operating system saves the AMX registers. The
+/// process must still request permission to use them: bf16_level() does so before the first bf16 product.
 inline bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
@@ -13850,7 +13858,7 @@ inline CpuLevel detect_cpu() {
 #endif
 }
 
-/// The lower of what there is and what `wanted`, a value of TESSERA_KERNELS, allows; null allows all.
+/// The lower of `has` and the level named `wanted`, the value of TESSERA_KERNELS; null means no limit.
 inline CpuLevel restricted(CpuLevel has, const char* wanted) {
   if (wanted == nullptr || *wanted == '\0') return has;
   for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
@@ -13858,7 +13866,7 @@ inline CpuLevel restricted(CpuLevel has, const char* wanted) {
   fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
 }
 
-/// Bytes of a core's second-level cache, or a usual size where the system does not tell.
+/// Bytes of a core's L2 cache, or a typical size if the system does not report it.
 inline std::int64_t second_level_cache() {
 #if defined(_SC_LEVEL2_CACHE_SIZE)
   static const long bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -13869,8 +13877,8 @@ inline std::int64_t second_level_cache() {
 
 }  // namespace detail
 
-/// What kernels chosen at run time use, found once. The environment variable TESSERA_KERNELS lowers it to one of
-/// portable, avx2, avx512, amx, for tests and comparisons. Errors: errc::option for any other value.
+/// The level of kernels chosen at run time, detected once. The environment variable TESSERA_KERNELS (portable, avx2,
+/// avx512, amx) can lower it, for tests and comparisons. Errors: errc::option for any other value.
 inline CpuLevel cpu_level() {
   static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
   return level;
@@ -13887,8 +13895,8 @@ inline CpuLevel cpu_level() {
 
 namespace tessera::runtime {
 
-/// Bytes of results from which on they are written past the caches: a line that a plain store does not find near is
-/// read first, which costs more than reading the result back later: docs/decisions/0007.
+/// Results of at least this many bytes are written with non-temporal stores: a plain store first reads the cache line
+/// from memory, which costs more than reading the result from memory later: docs/decisions/0007.
 inline std::int64_t past_caches_from() {
   constexpr std::int64_t most = std::int64_t{32} << 20;
   return std::min(most, 3 * kernels::detail::second_level_cache() * parallelism());
@@ -13907,8 +13915,8 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime {
 
-/// Finds the boxes that overlap a given one. Shards of a sharding form a grid, in which a box is looked up dim by dim;
-/// boxes that form none are searched one by one.
+/// Finds the boxes that overlap a query box. If the boxes form a grid, as the shards of a sharding do, the lookup is a
+/// binary search per dim; otherwise all boxes are tested.
 class BoxIndex {
   using Cut = std::pair<std::int64_t, std::int64_t>;
 
@@ -13932,7 +13940,7 @@ class BoxIndex {
 
   const Box& operator[](std::size_t i) const { return boxes_[i]; }
 
-  /// Calls found(i, overlap) for each box i that shares an element with `box`.
+  /// Calls found(i, overlap) for each box i whose intersection with `box` is not empty.
   template <class Found> void for_each_overlap(const Box& box, Found found) const {
     if (box.empty() || boxes_.empty()) return;
     if (!is_grid_) {
@@ -13967,7 +13975,7 @@ class BoxIndex {
  private:
   std::vector<Box> boxes_;
   std::array<std::vector<Cut>, max_rank> cuts_;  // distinct intervals of the boxes in each dim
-  std::vector<int> cells_;                       // the box in each cell, or -1
+  std::vector<int> cells_;                       // index of the box in each cell of the grid, or -1
   bool is_grid_ = false;
 
   void fill_cells(std::size_t cells) {
@@ -14005,13 +14013,14 @@ TESSERA_PLANNING_END
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// What moves where when shards are redistributed: found once, run many times on other memory without allocating.
+/// The copies and reductions that redistribute shards. Computed once, then run repeatedly on different addresses
+/// without allocating.
 ///
-/// Shards are declared first, then what fills each destination. Partial values are combined in the order in which
-/// their sources are given, whatever runs in parallel, so a result is the same bit for bit every time.
-/// Destinations overlap neither each other nor a source; but one that is its source (see `source_of`) stays as it is.
-/// Errors: `graph_invalid` for shards that do not fit each other, `dtype_mismatch` for partial values of a dtype
-/// without arithmetic (f16, sums of bool).
+/// Declare the shards first, then fill() each destination. The parts of a partial value are combined in the order of
+/// their sources, however many threads run, so results are bitwise reproducible. The memory of a destination overlaps
+/// no other destination and no source, except that it may be that of its `source_of`, which then needs no copy.
+/// Errors: `graph_invalid` for inconsistent shards, `dtype_mismatch` for a reduction that the dtype does not have (of
+/// f16, sums of bool).
 class ReshardPlan {
  public:
   TESSERA_PLANNING explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
@@ -14028,7 +14037,7 @@ class ReshardPlan {
     });
   }
 
-  /// `held_by`: the devices that hold it. Shards of which nothing is said are on one device.
+  /// `held_by`: the devices that hold the shard. By default all shards are on one device, and nothing is sent.
   TESSERA_PLANNING int add_destination(const Box& box, const kernels::Strides& strides, const Holders& held_by = {}) {
     source_of_.push_back(none);
     return add_shard(destinations_, {box, strides, held_by});
@@ -14039,8 +14048,8 @@ class ReshardPlan {
   int add_destination(const Box& box) { return add_destination(box, kernels::contiguous_strides(extents(box))); }
   int add_source(const Box& box) { return add_source(box, kernels::contiguous_strides(extents(box))); }
 
-  /// Fills each destination with what the sources hold of its box. `sources` lists boxes one after another, each as
-  /// `partials` shards of equal box, whose reduction is the value.
+  /// Fills each destination from the sources that overlap its box. With `partials` > 1, `sources` is a sequence of
+  /// groups of that many shards of equal box, each group the parts of a partial value.
   TESSERA_PLANNING void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
     if (partials < 1 || sources.size() % static_cast<std::size_t>(partials) != 0)
       fail(errc::graph_invalid, "[reshard] whole groups: ", sources.size(), " sources in groups of ", partials);
@@ -14077,7 +14086,7 @@ class ReshardPlan {
     }
   }
 
-  /// Fills a destination that no source has a part of with what combines to nothing: zeros, of a sum.
+  /// Fills a destination that has no source with the identity of the reduction: zeros for a sum.
   TESSERA_PLANNING void fill_identity(int destination) {
     const Box& box = shard(destinations_, destination).box;
     if (!box.empty()) add_piece({destination, 0, 0, 0, box, 0});
@@ -14087,7 +14096,7 @@ class ReshardPlan {
   int source_count() const { return static_cast<int>(sources_.size()); }
   const Box& destination_box(int index) const { return shard(destinations_, index).box; }
   const Box& source_box(int index) const { return shard(sources_, index).box; }
-  /// The source that is the whole of a destination, element for element: its buffer can be shared. Or `none`.
+  /// The source with the same box and strides as this destination, so that they can share a buffer; or `none`.
   int source_of(int destination) const { return source_of_[static_cast<std::size_t>(destination)]; }
   static constexpr int none = -1;
   std::int64_t table_bytes() const {
@@ -14096,16 +14105,16 @@ class ReshardPlan {
   }
   /// Bytes that a run reads and writes.
   std::int64_t bytes() const { return bytes_; }
-  /// Bytes that must cross from one device to another in a run, those of all devices together: see `sends`.
+  /// Bytes sent between devices in a run, summed over all devices: see `sends`.
   std::int64_t moved_bytes() const { return moved_; }
 
-  /// Runs on shards at these addresses, in the order of their declaration.
+  /// Runs on shards at these addresses, which are in the order of add_destination() and add_source().
   void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
     if (destinations.size() != destinations_.size() || sources.size() != sources_.size())
       fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " and ", sources.size(), " given for ",
            destinations_.size(), " and ", sources_.size());
     const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
-    // What is in the caches moves three times as fast, so that a second thread is worth waking later.
+    // Copies within the caches are three times as fast, so a second thread pays only for larger moves.
     const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
     const bool past_caches = written_ >= past_caches_from();
     parallel_ranges(quanta, cost, [&](std::int64_t begin, std::int64_t end) {
@@ -14119,27 +14128,27 @@ class ReshardPlan {
     kernels::Strides strides;
     Holders held_by;
   };
-  /// A box of one destination and the inputs that make it: none for the identity, several for partial values.
+  /// A box of one destination. Inputs: 0 fills it with the identity, 1 copies, more reduce a partial value.
   struct Piece {
     int destination;
     int first_input;
     int inputs;
-    int split;  // the dim along which threads share the piece
+    int split;  // the dim along which threads divide the piece
     Box box;
-    std::int64_t weight_end;  // of all pieces up to this one
+    std::int64_t weight_end;  // sum of the weights of all pieces up to and including this one
   };
 
-  // Threads share the work by weight, in quanta: bytes moved, and what a piece costs besides.
+  // Threads divide the total weight into quanta. Weight of a piece: bytes read and written, plus a fixed overhead.
   static constexpr std::int64_t quantum = std::int64_t{64} << 10;
   static constexpr std::int64_t piece_weight = 512;
   static constexpr std::int64_t in_caches = std::int64_t{1} << 20;
-  // What can't be cut along one dim into slices below this becomes several pieces.
+  // A piece whose slices along the split dim are larger becomes one piece per slice, divided along a further dim.
   static constexpr std::int64_t largest_slice = std::int64_t{512} << 10;
 
   DType type_;
   Reduction reduction_;
   kernels::ReduceFunction reduce_;
-  std::array<std::byte, 8> identity_{};  // as an element
+  std::array<std::byte, 8> identity_{};  // of the reduction, as one element
   std::vector<Shard> destinations_, sources_;
   std::vector<int> source_of_;
   std::vector<int> inputs_;
@@ -14206,11 +14215,11 @@ class ReshardPlan {
       const auto weight = static_cast<double>(piece->weight_end - piece_begin);
       const auto split = static_cast<std::size_t>(piece->split);
       const std::int64_t slices = piece->box.begin.empty() ? 1 : piece->box.end[split] - piece->box.begin[split];
-      // Rounded the same way by the two ranges that meet there, so that each slice has one owner.
+      // Two adjacent ranges round their common boundary alike, so that exactly one of them runs each slice.
       const auto slice_at = [&](std::int64_t at) {
         at = std::clamp<std::int64_t>(at - piece_begin, 0, piece->weight_end - piece_begin);
         const auto slice = static_cast<std::int64_t>(static_cast<double>(at) / weight * static_cast<double>(slices));
-        // Of many thin slices, ranges begin with whole lines of the cache.
+        // With many thin slices, boundaries are multiples of 64, so that two threads don't write the same cache line.
         return slices < 1024 || slice == slices ? slice : slice / 64 * 64;
       };
       const std::int64_t first = slice_at(begin), last = slice_at(end);
@@ -14249,7 +14258,7 @@ class ReshardPlan {
       if (sources[id] == base && source_of(piece.destination) == static_cast<int>(id)) return;
       return kernels::strided_copy(type_, out, to.strides, source(id), sources_[id].strides, shape, past_caches);
     }
-    // In order, as many at once as fit a small array: later batches add to what the earlier ones left.
+    // In order, in batches that fit a small array: each later batch accumulates into the destination.
     constexpr int batch = 32;
     std::array<kernels::StridedSource, batch> parts;
     for (int i = 0; i < piece.inputs; i += batch) {
@@ -14276,17 +14285,16 @@ class ReshardPlan {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// What carries the pieces of tensors between devices. One call carries out all moves of a ReshardPlan, which says of
-/// each shard which devices hold it; addresses are in the order of its shards. A transport between processes is given
-/// null for the shards of other processes.
+/// Moves pieces of tensors between devices. One call of move() executes a whole ReshardPlan. The addresses of the
+/// shards are in the plan's order; a transport between processes gets null for shards that another process holds.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual void move(const ReshardPlan& plan, std::span<void* const> destinations,
                     std::span<const void* const> sources) const = 0;
 
-  /// What this thread's programs, reshards and collectives use: in this process, unless a TransportScope says
-  /// otherwise.
+  /// The transport of this thread's programs, reshards and collectives: that of the innermost TransportScope, or an
+  /// InProcessTransport.
   static const Transport& current();
 
  private:
@@ -14297,7 +14305,7 @@ class Transport {
   }
 };
 
-/// Devices are threads of this process: a piece is a copy in memory, and replicas share one.
+/// All devices are in this process: moving a piece copies memory, and all replicas of a shard share one buffer.
 class InProcessTransport final : public Transport {
  public:
   void move(const ReshardPlan& plan, std::span<void* const> destinations,
@@ -14315,7 +14323,7 @@ inline const Transport& Transport::current() {
   return chosen() != nullptr ? *chosen() : in_process;
 }
 
-/// While it lives, this thread moves pieces by another transport.
+/// While a TransportScope is alive, Transport::current() of its thread is the given transport.
 class TransportScope {
  public:
   explicit TransportScope(const Transport& transport) : outer_(Transport::chosen()) {
@@ -14343,7 +14351,7 @@ class TransportScope {
 
 namespace tessera::runtime {
 
-/// One shard in memory: the address of the element at `box.begin`, strides in elements, and the devices that hold it.
+/// One shard in memory: `data` is the address of the element at `box.begin`, `strides` are in elements.
 struct ShardRef {
   void* data = nullptr;
   Box box;
@@ -14351,18 +14359,17 @@ struct ShardRef {
   Holders held_by{};
 };
 
-/// A row-major shard.
+/// A contiguous row-major shard.
 inline ShardRef shard_ref(void* data, const Box& box, const Holders& held_by = {}) {
   return {data, box, kernels::contiguous_strides(extents(box)), held_by};
 }
 
-/// Redistributes once: each destination shard becomes what the sources hold of its box. `source` lists `partials`
-/// consecutive shards per box, reduced in that order by `reduce`. A program that repeats it keeps the ReshardPlan
-/// instead.
+/// Copies the sources' elements into each destination shard. With `partials` > 1, `source` lists that many consecutive
+/// shards of equal box, which `reduce` combines in that order. To repeat a redistribution, keep a ReshardPlan instead.
 TESSERA_ONCE void reshard(DType type, Reduction reduction, std::span<const ShardRef> destination,
                           std::span<const ShardRef> source, int partials = 1,
                           kernels::ReduceFunction reduce = &kernels::no_reduction);
-/// The same, for partial values of any element type.
+/// reshard() with the reduction instantiated for all element types that combine.
 TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const ShardRef> destination,
                                 std::span<const ShardRef> source, int partials);
 #if TESSERA_HAS_DEFINITIONS
@@ -14393,22 +14400,22 @@ TESSERA_ONCE void reduce_shards(DType type, Reduction reduction, std::span<const
 
 #endif
 
-// ---- tessera/tensor/shard_refs.hpp
+// ---- tessera/tensor/storage/shard_refs.hpp
 
-#ifndef TESSERA_TENSOR_SHARD_REFS_HPP
-#define TESSERA_TENSOR_SHARD_REFS_HPP
+#ifndef TESSERA_TENSOR_STORAGE_SHARD_REFS_HPP
+#define TESSERA_TENSOR_STORAGE_SHARD_REFS_HPP
 
 namespace tessera::detail {
 
-/// The shards of a tensor in memory, for moves in which all devices are as one: to and from the host.
+/// The shards of a tensor in memory, for copies to and from the host, where it doesn't matter which device holds which.
 inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x) {
   std::vector<runtime::ShardRef> shards;
   for (int shard = 0; shard < x.shard_count(); ++shard)
     shards.push_back(runtime::shard_ref(const_cast<void*>(x.data(shard)), x.box(shard)));
   return shards;
 }
-/// The same with the devices that hold each, as coordinates along the axes of its mesh with these cuts, which include
-/// those of its sharding.
+/// The shards of a tensor with the devices that hold each, as coordinates on the mesh refined by `cuts`. These include
+/// the cuts of the tensor's sharding.
 inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x, const AxisCuts& cuts) {
   std::vector<runtime::ShardRef> shards = shard_refs(x);
   const Mesh refined = refined_mesh(x.mesh(), cuts);
@@ -14424,16 +14431,16 @@ inline std::vector<runtime::ShardRef> shard_refs(const TensorStorage& x, const A
 
 #endif
 
-// ---- tessera/tensor/storage_of.hpp
+// ---- tessera/tensor/storage/storage_of.hpp
 
-#ifndef TESSERA_TENSOR_STORAGE_OF_HPP
-#define TESSERA_TENSOR_STORAGE_OF_HPP
+#ifndef TESSERA_TENSOR_STORAGE_STORAGE_OF_HPP
+#define TESSERA_TENSOR_STORAGE_STORAGE_OF_HPP
 
 namespace tessera {
 
 namespace detail {
 [[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced);
-/// As tensor_of.
+/// The checks of tensor_of.
 TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int rank);
 #if TESSERA_HAS_DEFINITIONS
 [[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced) {
@@ -14456,7 +14463,7 @@ TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int ra
 #endif
 }  // namespace detail
 
-/// The storage of a tensor. Errors: `empty_tensor` for a tensor without data, and inside a traced function.
+/// The storage of a tensor. Errors: `empty_tensor` for a tensor without data, such as any tensor inside a trace.
 template <class T, int Rank> const TensorStorage& storage_of(const ShardedTensor<T, Rank>& x) {
   if (!x.storage()) detail::fail_without_data(dtype_v<T>, Rank, x.traced());
   return static_cast<const TensorStorage&>(*x.storage());
@@ -14480,7 +14487,7 @@ template <class T, int Rank> std::int64_t size(const ShardedTensor<T, Rank>& x) 
   return volume(storage_of(x).shape());
 }
 
-/// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as messages name it.
+/// "f32[128,256]{data,-}": a tensor's element type, shape and sharding, as in error messages.
 TESSERA_ONCE std::string sharded_type_text(const TensorStorage& storage);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE std::string sharded_type_text(const TensorStorage& storage) {
@@ -14491,14 +14498,14 @@ template <class T, int Rank> std::string sharded_type_text(const ShardedTensor<T
   return sharded_type_text(storage_of(x));
 }
 
-/// Bytes that a device of the mesh holds of a tensor. Errors: `mesh_devices` for a device that is not there.
+/// Bytes of the shard of one device. Errors: `mesh_devices` for a device outside the mesh.
 template <class T, int Rank> std::int64_t device_bytes(const ShardedTensor<T, Rank>& x, int device) {
   const TensorStorage& storage = storage_of(x);
   const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(device)));
   return volume(extents(box)) * static_cast<std::int64_t>(sizeof(T));
 }
 
-/// Bytes that this process holds: each distinct shard once, however many devices have a replica.
+/// Bytes of a tensor in this process: each distinct shard counts once, however many devices have a replica.
 template <class T, int Rank> std::int64_t stored_bytes(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::int64_t bytes = 0;
@@ -14519,7 +14526,8 @@ namespace tessera {
 
 namespace detail {
 
-/// Arrays of other libraries know their shape and the order of their elements, which plain values would lose.
+/// Arrays of other libraries (Eigen, xtensor) have overloads that read their shape and element order, so `shard` from
+/// plain values must not match them.
 template <class Array>
 concept HasOwnShape = requires(const Array& array) { array.shape(); } || requires(const Array& array) {
   array.rows();
@@ -14540,11 +14548,11 @@ template <> struct HostElement<std::vector<bool>> {
 };
 template <class Range> using host_element = typename HostElement<Range>::type;
 
-/// Fills a storage from an array on the host that has its shape and any strides, in parallel.
+/// Fills a tensor from a host array of the same shape and any strides, in parallel.
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kernels::Strides& strides) {
-  const Uncounted uncounted;  // nothing moves between devices
+  const Uncounted uncounted;  // a copy from the host is no communication between devices
   const runtime::ShardRef host{const_cast<void*>(data), {Shape(to.shape().size(), 0), to.shape()}, strides};
   runtime::reshard(to.dtype(), Reduction::sum, shard_refs(to), {&host, 1});
 }
@@ -14574,10 +14582,10 @@ ShardedTensor<T, Rank> shard_values(const T* data, std::size_t count, const Shap
 template <class Range>
 concept HostValues = Element<detail::host_element<Range>>;
 
-/// A tensor of the row-major values of a host array, copied straight into its shards.
+/// A sharded tensor of the row-major values of a host array; each shard is copied directly, as in jax.device_put.
 ///
 /// A shape in braces, `{rows, 64}`, determines the rank; with a Shape object write the rank: `shard<2>(...)`.
-/// Errors: `host_data` when there are more or fewer values than the shape has elements; of `resolve` for the spec.
+/// Errors: `host_data` if the number of values is not that of the shape's elements; those of `resolve` for the spec.
 ///
 ///     auto x = ts::shard(values, {rows, 64}, mesh, {"data", ts::none});   // [rows/data, 64]
 template <int Rank, HostValues Range>
@@ -14598,13 +14606,13 @@ auto shard(const Range& values, const Extent (&shape)[Rank], const Mesh& mesh, c
   return shard<static_cast<int>(Rank)>(values, detail::shape_from(shape), mesh, spec, at);
 }
 
-/// The same for one dim.
+/// `shard` of all values of a host array as a tensor of rank 1.
 template <HostValues Range>
 auto shard(const Range& values, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   return shard<1>(values, Shape{static_cast<std::int64_t>(std::size(values))}, mesh, spec, at);
 }
 
-/// The same for C arrays, which have a shape, and for values written out: `ts::shard<float>({{1, 2}, {3, 4}}, mesh)`.
+/// `shard` of a C array, whose shape is known, or of a braced list: `ts::shard<float>({{1, 2}, {3, 4}}, mesh)`.
 template <Element T, std::size_t N>
 ShardedTensor<T, 1> shard(const T (&values)[N], const Mesh& mesh, const PartitionSpec& spec = {},
                           Here at = Here::current()) {
@@ -14634,7 +14642,7 @@ ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, 
 
 }  // namespace detail
 
-/// A tensor of equal elements. As for `shard`, a shape in braces determines the rank; with a Shape object, write it.
+/// A tensor of equal elements. A shape in braces determines the rank; with a Shape object write `full<float, 2>(...)`.
 ///
 ///     auto w = ts::full<float>({64, 32}, 0.5f, mesh, {"data"});
 ///     auto scalar = ts::full<float, 0>({}, 0.5f, mesh);
@@ -14669,13 +14677,14 @@ auto ones(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& sp
   return ones<T, static_cast<int>(Rank)>(detail::shape_from(shape), mesh, spec, at);
 }
 
-/// start, start + step, start + 2 step, ...: `count` elements. Floats are computed in double and rounded to T once.
+/// start, start + step, start + 2 step, ...: `count` elements. For a floating-point T they are computed in double and
+/// rounded to T once.
 template <Element T>
 ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
                            std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),
                            Here at = Here::current()) {
   static_assert(!std::is_same_v<T, bool>, "tessera: a range of numbers needs a type of numbers, not bool");
-  // Integers wrap as unsigned ones do; floats are rounded once, from double.
+  // Unsigned arithmetic wraps where a signed integer T would overflow.
   using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;
   const StoragePtr storage = detail::allocate("arange", dtype_v<T>, {count.value}, 1, mesh, spec, at);
   detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [start, step](T* data, const Box& box) {
@@ -14696,7 +14705,7 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
 
 namespace tessera::kernels {
 
-/// The random bits that Philox computes from one counter.
+/// The 128 random bits that Philox computes from one counter.
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 
 namespace philox {
@@ -14719,9 +14728,9 @@ constexpr PhiloxBlock philox4x32(PhiloxBlock counter, std::array<std::uint32_t, 
   return counter;
 }
 
-/// An independent key for each n: of a step, a layer, a leaf of a model.
+/// A key derived from `key` and `n` (a training step, a layer, a parameter), as jax.random.fold_in.
 constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
-  // The last counter word tells these from the counters of elements, which leave it zero.
+  // The last counter word is 1 here and 0 for elements, so that keys and elements never share a counter.
   const PhiloxBlock block = philox4x32({static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(n >> 32), 0, 1},
                                        {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
   return std::uint64_t{block[1]} << 32 | block[0];
@@ -14757,7 +14766,7 @@ constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(ke
 /// N independent keys, which are also independent of those that fold_in gives.
 template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
   std::array<Key, N> keys;
-  // A stream of its own: the same small numbers are likely to be given to fold_in with the same key.
+  // Without this step split(key)[1] would equal fold_in(key, 1). The constant is "split" in ASCII.
   const Key stream = fold_in(key, 0x73706c6974ull);
   for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i);
   return keys;
@@ -14772,8 +14781,8 @@ template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
 #ifndef TESSERA_KERNELS_SIMD_XSIMD_HPP
 #define TESSERA_KERNELS_SIMD_XSIMD_HPP
 
-// g++ 12 takes the undefined registers that its own intrinsics of AVX-512 start from for mistakes, wherever they are
-// inlined into. Of what is inlined, the state of warnings where it stands counts.
+// g++ 12 warns where it inlines its own AVX-512 intrinsics, which start from undefined registers on purpose. For
+// inlined code, the warning settings at its definition apply, so that this pragma suffices.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -14795,8 +14804,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Counters whose elements are computed together. Elements always come in the same groups, through the same
-/// instructions, so an element does not depend on which others a shard holds.
+/// Counters that are computed together. Groups are aligned to the global index and always computed whole, by the same
+/// instructions, so that an element does not depend on the box that a shard holds.
 inline constexpr std::int64_t philox_lanes = 16;
 
 using PhiloxWords = std::uint32_t[4][philox_lanes];
@@ -14804,7 +14813,7 @@ using PhiloxWords = std::uint32_t[4][philox_lanes];
 inline void philox_group(std::uint64_t key, std::uint64_t first_counter, PhiloxWords& words) {
   const auto low = static_cast<std::uint32_t>(key), high = static_cast<std::uint32_t>(key >> 32);
   for (std::uint32_t i = 0; i < philox_lanes; ++i) {
-    // Groups begin at multiples of their size: only the low word differs inside one.
+    // A group begins at a multiple of its size, so only the low word of the counter differs within it.
     std::uint32_t a = static_cast<std::uint32_t>(first_counter) + i,
                   b = static_cast<std::uint32_t>(first_counter >> 32);
     std::uint32_t c = 0, d = 0, k0 = low, k1 = high;
@@ -14826,7 +14835,7 @@ inline void philox_group(std::uint64_t key, std::uint64_t first_counter, PhiloxW
   }
 }
 
-/// The constants of one precision. `Bits` is the unsigned integer of its size.
+/// Constants of a floating-point type T. `Bits` is the unsigned integer of the same size.
 template <class T> struct RandomReal;
 template <> struct RandomReal<float> {
   using Bits = std::uint32_t;
@@ -14841,7 +14850,7 @@ template <> struct RandomReal<double> {
   static constexpr double unit = 0x1p-53;
 };
 
-/// In [0, 1), a multiple of 2^-24 or 2^-53.
+/// Uniform in [0, 1): a multiple of 2^-24 for float, of 2^-53 for double.
 template <class T> TESSERA_INLINE T uniform_of(typename RandomReal<T>::Bits bits) {
   using R = RandomReal<T>;
   constexpr int unused = static_cast<int>(sizeof(T)) * 8 - R::mantissa - 1;
@@ -14899,8 +14908,8 @@ template <class T> inline constexpr std::int64_t per_counter = 16 / static_cast<
 /// Elements of one group of counters.
 template <class T> inline constexpr std::int64_t group_size = philox_lanes * per_counter<T>;
 
-/// The elements [group_size * group, group_size * (group + 1)) of the stream. Never inlined: the compiler could
-/// contract multiplications and additions differently at different places.
+/// Elements [group_size * group, group_size * (group + 1)) of the stream. Not inlined, since the compiler could
+/// contract multiplications and additions to FMA differently at each call.
 template <class T, Distribution D>
 __attribute__((noinline)) void random_group(std::uint64_t key, std::int64_t group, T* out) {
   using Bits = typename RandomReal<T>::Bits;
@@ -14923,7 +14932,7 @@ __attribute__((noinline)) void random_group(std::uint64_t key, std::int64_t grou
     for (std::int64_t part = 0; part < parts; ++part)
       for (std::int64_t i = 0; i < philox_lanes; ++i) values[part][i] = uniform_of<T>(bits[part][i]);
   } else {
-    // Box-Muller: neighbours share a radius and an angle.
+    // Box-Muller: two adjacent elements share a radius and an angle.
     constexpr int unused = size == 32 ? 1 : 12;
     constexpr T scale = T(0.5) / static_cast<T>(Bits{1} << (size - unused - 1));
     alignas(64) T radius[philox_lanes], cos[philox_lanes], sin[philox_lanes];
@@ -14944,9 +14953,9 @@ __attribute__((noinline)) void random_group(std::uint64_t key, std::int64_t grou
 
 }  // namespace detail
 
-/// Fills the box [begin, begin + extents) of an array of shape `global` with random numbers: uniform in [0, 1), or
-/// normal of mean 0 and variance 1. An element depends on the key and on its row-major index in the whole array alone,
-/// so that every mesh, and every split over threads, gives the same numbers bit for bit.
+/// Fills the box [begin, begin + extents) of a tensor of shape `global` with random values, uniform in [0, 1) or normal
+/// with mean 0 and variance 1. An element depends only on the key and its row-major index in the global tensor, so that
+/// results are bitwise equal for every mesh and number of threads.
 template <class T, Distribution D>
 void fill_random(T* dst, const Strides& strides, std::uint64_t key, const Shape& global, const Shape& begin,
                  const Shape& extents) {
@@ -14955,7 +14964,7 @@ void fill_random(T* dst, const Strides& strides, std::uint64_t key, const Shape&
   const detail::Loops loops = detail::make_loops(extents, global_strides, strides);
   const auto inner = loops.from_inside(0);
   const std::int64_t step = detail::stride_of(strides, inner);
-  // The innermost loop walks neighbours of the whole array, unless the last dims have one element here.
+  // Step of the innermost loop in the global index: 1, unless the last dims have extent 1 in this box.
   const std::int64_t index_step = detail::stride_of(global_strides, inner);
   std::int64_t first = 0;
   for (std::size_t d = 0; d < begin.size(); ++d) first += begin[d] * global_strides[d];
@@ -15003,7 +15012,7 @@ void fill_normal(T* dst, const Strides& strides, std::uint64_t key, const Shape&
   fill_random<T, Distribution::normal>(dst, strides, key, global, begin, extents);
 }
 
-/// The same for a dtype known at run time: f32 or f64.
+/// fill_random for a dtype known at run time: f32 or f64.
 inline void fill_random(DType type, Distribution distribution, void* dst, const Strides& strides, std::uint64_t key,
                         const Shape& global, const Shape& begin, const Shape& extents) {
   const auto fill = [&]<class T>(T* to) {
@@ -15035,7 +15044,8 @@ template <class T> constexpr void check_random_element() {
   static_assert(std::is_floating_point_v<T>, "tessera: random tensors are of float or double");
 }
 
-// Never inlined and one rounding each: a compiler could fuse a multiplication and an addition at some places only.
+// Not inlined, so that each operation rounds: inlined, a compiler could fuse multiply and add in some callers only,
+// and results would differ by caller.
 template <class T> __attribute__((noinline)) void scale_values(T* data, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) data[i] *= factor;
 }
@@ -15043,7 +15053,7 @@ template <class T> __attribute__((noinline)) void shift_values(T* data, std::int
   for (std::int64_t i = 0; i < count; ++i) data[i] = std::min(data[i] + offset, largest);
 }
 
-/// Random numbers for the elements in a box of a tensor of that shape, which are neighbours in memory.
+/// Writes random numbers for the elements of a contiguous box of a tensor of the given shape.
 TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, const Shape& shape, const Box& box,
                               void* data);
 #if TESSERA_HAS_DEFINITIONS
@@ -15054,7 +15064,7 @@ TESSERA_ONCE void fill_random(DType dtype, Distribution distribution, Key key, c
 }
 #endif
 
-/// offset + factor * z, at most `largest`, for random z, straight into the shards.
+/// A tensor of offset + factor * z for random z, clamped to at most `largest`.
 template <class T, int Rank>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
                                      const Mesh& mesh, const PartitionSpec& spec, T factor, T offset, T largest,
@@ -15071,9 +15081,9 @@ ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, 
 
 }  // namespace detail
 
-/// Normal random numbers, written straight into the shards. An element depends on the key, the shape and its index
-/// alone: every mesh and spec gives the same tensor, bit for bit. The rank is that of a shape that is written out, or
-/// it is named, as for `full`.
+/// Normal random numbers, as jax.random.normal. An element depends only on the key, the shape and its index: every
+/// mesh and spec gives the same tensor, bit for bit. A shape in braces determines the rank; with a Shape object write
+/// `normal<float, 2>(...)`.
 /// Errors: `option` for a negative deviation; those of `resolve` for the spec.
 ///
 ///     auto w = ts::normal<float>(ts::Key{1}, {64, 256}, mesh, {ts::none, "model"}, 0, 0.02f);
@@ -15093,7 +15103,7 @@ auto normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Partit
 }
 
 /// Random numbers uniform in [low, high), as for `normal`.
-/// Errors: `option` when low is not below high or the two are not finite; those of `resolve` for the spec.
+/// Errors: `option` unless low < high and both are finite; those of `resolve` for the spec.
 template <Element T, int Rank>
 ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, const PartitionSpec& spec = {},
                                std::type_identity_t<T> low = 0, std::type_identity_t<T> high = 1,
@@ -15102,7 +15112,7 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
   const T width = high - low;
   if (!(width > 0) || !std::isfinite(width))
     fail(errc::option, "[uniform] finite and low below high: ", low, " and ", high, Source::from(at));
-  // Rounding could reach `high`, which is not in the range.
+  // low + width * z may round up to `high`, which the range excludes.
   return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, width, low,
                                         std::nextafter(high, low), at);
 }
@@ -15125,9 +15135,9 @@ namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more.
 ///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. For a bf16 x the result is bf16: the weight is
-/// rounded to bf16, sums and bias are f32. Communication: with the weight sharded along `in`, an all_reduce or
-/// reduce_scatter of the result.
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. A bf16 x gives a bf16 result: the weight is
+/// rounded to bf16, and the products are summed and the bias added in f32. Communication: with the weight sharded along
+/// `in`, an all_reduce or reduce_scatter of the result.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;
@@ -15150,7 +15160,7 @@ template <Element T> struct Linear<T, false> {
   }
 };
 
-/// Normal weights of the given deviation, and a bias of zeros.
+/// A Linear with normal weights of the given standard deviation and a bias of zeros.
 template <Element T = float, bool Bias = true>
 Linear<T, Bias> linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role = Role::column,
                        double stddev = 0.02) {
@@ -15810,11 +15820,11 @@ constexpr auto pad(const X& x, const Before& before, const After& after, Here at
 
 namespace tessera::nn {
 
-/// Causal self-attention with several heads: x [batch, time, features] to the same.
+/// Causal multi-head self-attention: x [batch, time, features] to a result of the same shape.
 ///
-/// One weight makes queries, keys and values. Its columns are ordered (head, which of the three, width), so that a
-/// model axis that shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result.
-/// Errors: shape_mismatch when the heads don't divide the features. Source: Vaswani et al., 1706.03762.
+/// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so that a mesh axis that
+/// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result.
+/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
 template <Element T = float, bool Bias = true> struct Attention {
   Linear<T, Bias> qkv;  ///< [features, heads * 3 * width]
   Linear<T, Bias> out;  ///< [heads * width, features]
@@ -15830,11 +15840,11 @@ template <Element T = float, bool Bias = true> struct Attention {
   }
 };
 
-/// Standard deviation of the weights whose output is added to the residual stream: stddev / sqrt(2 depth), so that its
-/// variance does not grow with `depth`. Source: GPT-2, Radford et al. 2019.
+/// Standard deviation of weights whose products are added to the residual stream: stddev / sqrt(2 depth), so that the
+/// variance of the stream does not grow with `depth`. Source: GPT-2, Radford et al. 2019.
 inline double residual_stddev(double stddev, int depth) { return stddev / std::sqrt(2.0 * (depth < 1 ? 1 : depth)); }
 
-/// Attention of a model of `depth` layers. Errors: `not_divisible` when the heads don't divide the features.
+/// Attention for a model of `depth` layers. Errors: `not_divisible` unless the number of heads divides the features.
 template <Element T = float, bool Bias = true>
 Attention<T, Bias> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy, int depth = 1,
                              double stddev = 0.02) {
@@ -16294,7 +16304,8 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 
 namespace tessera::nn {
 
-/// The last dim of x with mean 0 and variance 1, times gain, plus bias. Source: Ba, Kiros, Hinton, 1607.06450.
+/// Normalizes the last dim of x to mean 0 and variance 1, then multiplies by gain and adds bias.
+/// Source: Ba, Kiros, Hinton, 1607.06450.
 template <Element T = float> struct LayerNorm {
   ShardedTensor<T, 1> gain, bias;
   Scalar epsilon = 1e-5;
@@ -16305,7 +16316,7 @@ template <Element T = float> struct LayerNorm {
   }
 };
 
-/// A gain of ones and a bias of zeros.
+/// A LayerNorm with a gain of ones and a bias of zeros.
 template <Element T = float>
 LayerNorm<T> layer_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
   return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
@@ -16347,7 +16358,7 @@ template <Element T = float> struct GatedMlp {
   }
 };
 
-/// An MLP of a model of `depth` layers.
+/// An MLP for a model of `depth` layers, with initialized parameters.
 template <Element T = float, bool Bias = true>
 Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
                  double stddev = 0.02) {
@@ -16375,7 +16386,7 @@ GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const ShardingStr
 
 namespace tessera::nn {
 
-/// The last dim of x over the root of its mean square, times gain. Source: Zhang, Sennrich, 1910.07467.
+/// Divides the last dim of x by its root mean square, and multiplies by gain. Source: Zhang, Sennrich, 1910.07467.
 template <Element T = float> struct RmsNorm {
   ShardedTensor<T, 1> gain;
   Scalar epsilon = 1e-5;
@@ -16386,7 +16397,7 @@ template <Element T = float> struct RmsNorm {
   }
 };
 
-/// A gain of ones.
+/// An RmsNorm with a gain of ones.
 template <Element T = float>
 RmsNorm<T> rms_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
   return {ones<T>({features}, strategy.mesh, strategy.vector), epsilon};
@@ -16403,7 +16414,7 @@ RmsNorm<T> rms_norm(Extent features, const ShardingStrategy& strategy, double ep
 
 namespace tessera::nn {
 
-/// One layer of a transformer, norms first: x + attention(norm(x)), then x + mlp(norm(x)).
+/// A pre-norm transformer layer: x + attention(norm(x)), then x + mlp(norm(x)).
 template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   Norm attention_norm;
   Attention attention;
@@ -16417,11 +16428,11 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   }
 };
 
-/// The layer of GPT-2, and that of LLaMA less its rotary positions.
+/// Block is the layer of GPT-2; GatedBlock that of LLaMA without rotary position embeddings.
 template <Element T = float> using Block = PreNormBlock<LayerNorm<T>, Attention<T>, Mlp<T>>;
 template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
 
-/// A layer of a model of `depth` layers.
+/// A Block for a model of `depth` layers, with initialized parameters.
 ///
 ///     ts::Stack<ts::nn::Block<>> blocks(depth, [&](int i) {
 ///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, strategy, depth);
@@ -16497,7 +16508,7 @@ constexpr auto embedding(const Table& table, const Indices& indices, Here at = H
 
 namespace tessera::nn {
 
-/// A row of a table for each token: tokens [...] give [..., features].
+/// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
 ///
 /// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
 template <Element T = float> struct Embedding {
@@ -16541,11 +16552,11 @@ Positions<T> positions(Key key, Extent context, Extent features, const ShardingS
 
 namespace tessera {
 
-/// What a loss makes of the losses of single elements: PyTorch's `reduction`, whose none is `each`.
+/// How a loss reduces the losses of the elements, as PyTorch's argument `reduction`; `each` is PyTorch's "none".
 enum class LossReduction : std::uint8_t { each, mean, sum };
 
 namespace build {
-/// The losses of single elements, or their mean or sum over all dims but the leading ones.
+/// The losses of the elements, or their mean or sum over all dims after the first `lead`.
 constexpr Value reduce_loss(Value losses, int lead, LossReduction reduction) {
   if (reduction == LossReduction::each) return losses;
   if (reduction == LossReduction::mean) return mean_of_all(losses, lead);
@@ -16577,13 +16588,14 @@ template <int Rank, LossReduction Reduction> struct HuberTag {
 
 }  // namespace detail
 
-/// The Huber loss: (x - y)^2 / 2 where |x - y| is at most delta, and delta (|x - y| - delta / 2) beyond. Its gradient
-/// is x - y, clipped to [-delta, delta]; NaN where x - y is. As PyTorch's `huber_loss`.
+/// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
+/// delta (|x - y| - delta / 2) elsewhere. Its gradient is x - y, clipped to [-delta, delta], and NaN where x - y is
+/// NaN.
 ///
-/// Shapes: x and y have one shape; the result is a scalar, the mean over all elements or with `LossReduction::sum`
-/// their sum, or has that shape with `LossReduction::each`. Losses of bf16 are f32. The mean of no elements is 0, as of
-/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: of split operands, one
-/// all-reduce of a number, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
+/// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is 0, as in mse.
+/// Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands one
+/// all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
@@ -16905,7 +16917,7 @@ namespace tessera::nn {
 
 namespace detail {
 
-/// C++20 does not tell the names of fields: a struct lists them, in order, as `static constexpr std::array
+/// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
 /// field_names`.
 template <class Model> constexpr const char* field_name(std::size_t i) {
   if constexpr (requires { Model::field_names[i]; })
@@ -16925,7 +16937,7 @@ template <class Model, class F> void for_each_named(Model& model, const std::str
   if constexpr (StoredOperand<M>) {
     f(path, model);
   } else if constexpr (tessera::detail::is_leaf_v<M>) {
-    // A Dim or a Scalar: no parameter.
+    // A Dim or a Scalar is no parameter.
   } else if constexpr (tessera::detail::is_stack_v<M>) {
     for (int i = 0; i < model.size(); ++i) for_each_named(model[i], joined(path, std::to_string(i)), f);
   } else if constexpr (tessera::detail::is_tuple_v<M>) {
@@ -16947,30 +16959,30 @@ template <class Model, class F> void for_each_named(Model& model, const std::str
 /// Calls f(name, tensor) for every tensor of a model, in the order in which they are declared:
 /// "blocks.3.mlp.up.weight".
 ///
-/// Layers of a Stack, items of tuples and arrays, and fields of structs without `field_names` go by their position.
+/// The name of a Stack's layer, an item of a tuple or array, or a field of a struct without `field_names` is its index.
 template <class Model, class F> void for_each_named_parameter(Model& model, F&& f) {
   detail::for_each_named(model, {}, f);
 }
 
-/// Elements of all tensors of a model.
+/// Total number of elements of all tensors of a model.
 template <class Model> std::int64_t parameter_count(const Model& model) {
   std::int64_t count = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { count += size(x); });
   return count;
 }
 
-/// Bytes that one device holds of all tensors of a model. Errors: `mesh_devices` for a device that is not there.
+/// Bytes of the shards of all tensors of a model on one device. Errors: `mesh_devices` for a device outside the mesh.
 template <class Model> std::int64_t parameter_bytes(const Model& model, int device) {
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += device_bytes(x, device); });
   return bytes;
 }
 
-/// Bytes of the model on the device that holds the most.
+/// Bytes of the shards of all tensors of a model on the device with the most bytes.
 template <class Model> std::int64_t parameter_bytes_per_device(const Model& model) {
   std::int64_t bytes = 0;
   for_each_named_parameter(model, [&](const std::string&, const auto& x) {
-    // Shards are cut so that the first along every axis is the largest: one device has the largest of every tensor.
+    // The first shard along each axis is the largest, so the device at coordinates 0 has the largest of every tensor.
     const Mesh& on = mesh(x);
     bytes += device_bytes(x, on.device_at(Coordinates(static_cast<std::size_t>(on.rank()), 0)));
   });
@@ -16997,7 +17009,7 @@ namespace tessera::optim {
 
 namespace detail {
 
-/// The value behind a leaf of a traced model.
+/// The graph value of a leaf of a traced model.
 template <class Leaf> constexpr Value value_of(const Leaf& leaf) {
   if constexpr (SymOperand<Leaf>)
     return leaf.value;
@@ -17008,7 +17020,8 @@ template <class Leaf> inline constexpr bool is_parameter_v = false;
 template <class T, int R> inline constexpr bool is_parameter_v<ShardedTensor<T, R>> = is_floating_v<T>;
 template <class T, int R> inline constexpr bool is_parameter_v<Sym<T, R>> = is_floating_v<T>;
 
-/// Lists the values of the floating tensors of a traced model. Those of a Stack have the layers as their first dim.
+/// Lists the values of the floating-point tensors of a traced model. A tensor of a Stack is one value, whose first dim
+/// is the layers.
 struct CollectParameters {
   Growable<Value> values;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
@@ -17029,7 +17042,7 @@ template <class Model> constexpr Growable<Value> parameters_of(const Model& mode
   return collect.values;
 }
 
-/// Calls f on the corresponding values of several models, and keeps what it gives: `Outputs` values for each tensor.
+/// Calls f on the corresponding values of several models, and collects its results, `Outputs` values per tensor.
 template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters {
   F& f;
   const std::array<Growable<Value>, Inputs>& inputs;
@@ -17107,10 +17120,10 @@ template <class F, std::size_t... I> struct OutputCount<F, std::index_sequence<I
 /// Inside a traced function: calls f on the corresponding floating-point tensors of several models of one structure,
 /// and returns a model of the results, as jax.tree.map does. Optimizers are written with it.
 ///
-/// f takes Syms and gives one, or a tuple of them for a tuple of models; it is generic in rank and element type. A
-/// tensor of a Stack is given as one value for all layers: elementwise operations and reductions over named dims treat
-/// each layer on its own. Dims, Scalars and integer tensors are those of the first model. Errors: structure when the
-/// models differ. No communication of its own.
+/// f takes a Sym of each model and returns a Sym, or a tuple of Syms for a tuple of models; it is generic in rank and
+/// element type. For a tensor of a Stack it gets one value for all layers: elementwise operations and reductions over
+/// given dims treat each layer separately. The result has the Dims, Scalars and integer tensors of the first model.
+/// Errors: structure if the models differ in structure. No communication of its own.
 ///
 ///     auto moved = ts::optim::tree_map([](auto p, auto g) { return p - 0.1 * g; }, model, gradient);
 template <class F, class First, class... Rest> constexpr auto tree_map(F f, const First& first, const Rest&... rest) {
@@ -17144,16 +17157,16 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of AdamW. They are Scalars: changing the learning rate does not make a new plan.
+/// Hyper-parameters of AdamW. They are Scalars, so a new learning rate needs no new plan.
 struct AdamW {
   Scalar learning_rate = 1e-3;
   Scalar beta1 = 0.9;
   Scalar beta2 = 0.999;
   Scalar epsilon = 1e-8;
-  Scalar weight_decay = 0.01;  ///< decoupled; of tensors of rank 2 or more, not of biases and gains
+  Scalar weight_decay = 0.01;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
 };
 
-/// Running means of the gradient and of its square, laid out as the parameters are, and the number of steps taken.
+/// Running means of the gradient and of its square, sharded like the parameters, and the number of past steps.
 template <class Model> struct AdamWState {
   Model mean, square;
   Scalar step;
@@ -17161,7 +17174,7 @@ template <class Model> struct AdamWState {
 
 namespace detail {
 
-/// The scalars of one step, such as the bias corrections: computed once, in double, on the host.
+/// The scalars of one step, such as the bias corrections, computed once per step in double on the host.
 struct AdamWStep {
   Value beta1, beta2, keep1, keep2, rate, inverse_root2, epsilon, decay, count;
 
@@ -17190,12 +17203,12 @@ struct AdamWStep {
 }  // namespace detail
 }  // namespace optim
 
-/// Inside a traced function: the model and the state after one step of AdamW, as (model, state).
+/// Inside a traced function: one step of AdamW. Returns (model, state).
 ///
 ///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
 ///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
-/// Source: Loshchilov, Hutter, 1711.05101, with the rate times the decay as most programs have it.
+/// Source: Loshchilov, Hutter, 1711.05101, with the decay multiplied by the learning rate, as in torch.optim.AdamW.
 ///
 ///     auto [next, next_state] = ts::adamw(model, gradients, state, config);
 template <class Model>
@@ -17327,7 +17340,7 @@ namespace tessera {
 
 namespace optim::detail {
 
-/// The sum of the squares of all elements of all tensors, layers of stacks included; in double when one of them is.
+/// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating tensor");
   DType wide = DType::f32;
@@ -17346,14 +17359,14 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
 
 }  // namespace optim::detail
 
-/// Inside a traced function: the root of the sum of the squares of all elements of a model.
+/// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm.
 template <class Model> constexpr Sym<float, 0> global_norm(const Model& model, Here at = Here::current()) {
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(model), Source::from(at));
   return Sym<float, 0>(build::cast(build::apply<ops::SqrtOp>(total), DType::f32));
 }
 
-/// Inside a traced function: gradients scaled down so that their global norm is at most `max_norm`, and the norm that
-/// they had: (clipped, norm). The direction does not change.
+/// Inside a traced function: scales gradients so that their global norm is at most `max_norm`, as
+/// torch.nn.utils.clip_grad_norm_. Returns (clipped gradients, norm before clipping).
 ///
 /// Communication: one all_reduce of a rank-0 tensor, the sum over all tensors.
 /// Partial gradients are reduced first. Source: Pascanu, Mikolov, Bengio, 1211.5063.
@@ -17363,7 +17376,7 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   const Value total = optim::detail::sum_of_squares(optim::detail::parameters_of(gradients), source);
   const Value norm = build::apply<ops::SqrtOp>(total);
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
-  // Where the norm is below the limit this is limit / limit: exactly one.
+  // If the norm is below the limit, the scale is limit / limit, exactly 1.
   const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
   auto clipped = optim::tree_map(
       [&](auto g) {
@@ -17387,27 +17400,27 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of Lion. They are Scalars: a program is not planned anew when one changes. A good learning rate is
-/// 3 to 10 times smaller than AdamW's, and a good decay as much larger (section 5 of the paper).
+/// Hyper-parameters of Lion. They are Scalars, so a new learning rate needs no new plan. A good learning rate is 3 to
+/// 10 times smaller than AdamW's, and a good weight decay 3 to 10 times larger (section 5 of the paper).
 struct Lion {
   Scalar learning_rate = 1e-4;
-  Scalar beta1 = 0.9;         ///< of the update
-  Scalar beta2 = 0.99;        ///< of the momentum that is kept
-  Scalar weight_decay = 0.0;  ///< decoupled; of tensors of rank 2 or more, not of biases and gains
+  Scalar beta1 = 0.9;         ///< weight of the momentum in the update
+  Scalar beta2 = 0.99;        ///< decay of the momentum
+  Scalar weight_decay = 0.0;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
 };
 
-/// The momentum: a running mean of the gradient for each parameter, laid out as the parameter is.
+/// The momentum: a running mean of the gradient of each parameter, sharded like the parameter.
 template <class Model> struct LionState {
   Model momentum;
 };
 
 }  // namespace optim
 
-/// Inside a traced function: the model and the state after one step of Lion, as (model, state).
+/// Inside a traced function: one step of Lion. Returns (model, state).
 ///
 ///     p = p (1 - rate decay) - rate sign(b1 m + (1 - b1) g)
 ///     m = b2 m + (1 - b2) g
-/// An element whose gradients were all 0 keeps its value but for the decay, since the sign of 0 is 0.
+/// An element whose gradients were all 0 changes only by the decay, since sign(0) is 0.
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Chen and others, 2302.06675, algorithm 2.
 ///
@@ -17444,14 +17457,14 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of gradient descent. They are Scalars: changing the learning rate does not make a new plan.
+/// Hyper-parameters of gradient descent. They are Scalars, so a new learning rate needs no new plan.
 struct Sgd {
   Scalar learning_rate = 1e-2;
   Scalar momentum = 0.9;      ///< used only by ts::sgd with a state
   Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
 };
 
-/// State of momentum: a velocity for each parameter, with the parameter's shape and sharding.
+/// The velocity of each parameter, with the parameter's shape and sharding.
 template <class Model> struct SgdState {
   Model velocity;
 };
@@ -17471,7 +17484,7 @@ struct SgdStep {
 
 }  // namespace optim::detail
 
-/// Inside a traced function: the model after one step of gradient descent, p - rate (g + decay p).
+/// Inside a traced function: one step of gradient descent, p - rate (g + decay p). Returns the model.
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters.
 template <class Model>
 constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
@@ -17484,8 +17497,8 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
       model, gradients);
 }
 
-/// The same with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
-/// Source: Sutskever, Martens, Dahl, Hinton, ICML 2013, with the rate outside of the velocity.
+/// One step with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
+/// Source: Sutskever, Martens, Dahl, Hinton, ICML 2013, with the rate outside the velocity, as in torch.optim.SGD.
 template <class Model>
 constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
@@ -17524,7 +17537,7 @@ struct ZeroParameters {
   void leave_stack() {}
 };
 
-/// A model of zeros with the shapes, shardings and Dims of the given model.
+/// A copy of a model whose tensors are zeros; shapes, shardings and Dims stay.
 template <class Model> Model zeros_of(Model model) {
   ZeroParameters zero;
   for_each_leaf(model, zero);
@@ -17533,13 +17546,13 @@ template <class Model> Model zeros_of(Model model) {
 
 }  // namespace detail
 
-/// The state of AdamW before the first step.
+/// The initial state of AdamW.
 template <class Model> AdamWState<Model> init_state(const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
-/// The state of gradient descent with momentum before the first step.
+/// The initial state of gradient descent with momentum.
 template <class Model> SgdState<Model> init_momentum(const Model& model) { return {detail::zeros_of(model)}; }
-/// The state of Lion before the first step.
+/// The initial state of Lion.
 template <class Model> LionState<Model> init_lion(const Model& model) { return {detail::zeros_of(model)}; }
 
 }  // namespace tessera::optim
@@ -17554,8 +17567,8 @@ template <class Model> LionState<Model> init_lion(const Model& model) { return {
 namespace tessera::optim {
 
 /// A learning rate that grows linearly for `warmup` steps, from peak / warmup at step 0 to `peak`, then falls along
-/// half a cosine to `floor` at step `total`, and stays there. On the host: the rate is a Scalar of the program. Source:
-/// Loshchilov, Hutter, 1608.03983, without restarts.
+/// half a cosine to `floor` at step `total`, and stays there. Computed on the host and passed to a program as a Scalar.
+/// Source: Loshchilov, Hutter, 1608.03983, without restarts.
 inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t total, double peak, double floor = 0) {
   if (step < warmup) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
   if (step >= total) return floor;
@@ -17584,21 +17597,21 @@ inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t
 
 namespace tessera::runtime {
 
-/// A row-major array that takes part in a collective.
+/// The contiguous row-major input or output of one member of a collective.
 struct MemberArray {
   void* data = nullptr;
   Shape shape;
 };
 
-/// The arrays of one group of devices, in the order of their index in the group: what each gives, and what comes out.
-/// Members that end with equal values may share one array, so all_reduce, all_gather and broadcast fill as many
-/// outputs as there are: usually one, which is then that of all members. Inputs and outputs do not overlap.
+/// The inputs and outputs of one group of devices, by index in the group. all_reduce, all_gather and broadcast give all
+/// members equal values: their `out` may have a single array, which all members share. Inputs and outputs do not
+/// overlap.
 struct Group {
   std::span<const MemberArray> in;
   std::span<const MemberArray> out;
 };
 
-/// One step of a permutation: the member that sends and the one that receives.
+/// One (source, destination) pair of a permutation, as in `jax.lax.ppermute`.
 struct Route {
   int source = 0;
   int destination = 0;
@@ -17607,39 +17620,41 @@ struct Route {
 /// Fills every output with the input of member `root`.
 TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups);
 
-/// Fills every output with the reduction of all inputs, in the order of the members.
+/// Fills every output with the reduction of all inputs, combined in the order of the members.
 TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups);
 
-/// Fills every output with the inputs, joined along `dim`. Their extents along it may differ.
+/// Fills every output with the inputs, concatenated along `dim`. Extents along `dim` may differ between inputs.
 TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups);
 
-/// Reduces the inputs, in the order of the members, and gives each member its range along `dim`: as long as its output.
+/// Reduces the inputs in the order of the members and splits the result along `dim`: the extents of the outputs along
+/// `dim` say how long each member's chunk is.
 TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups);
 
-/// Splits each input along `split_dim`, sends chunk j to member j, and joins what arrives along `concat_dim`, in the
-/// order of the members. Of different dims, chunk j is as long as output j, and inputs may differ along `concat_dim`;
-/// of one dim, chunks are equal, and `not_divisible` is thrown when they can't be.
+/// Splits each input along `split_dim`, sends chunk j to member j, and concatenates the received chunks along
+/// `concat_dim` in the order of the members. If the dims differ, chunk j has the extent of output j, and inputs may
+/// have different extents along `concat_dim`. If they are equal, chunks are equal too. Errors: `not_divisible`.
 TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::span<const Group> groups);
 
-/// Copies along the routes, in every group; a member that no route leads to gets zeros.
+/// In every group, copies the input of each route's source to the output of its destination. A member that is no
+/// destination gets zeros, as in `jax.lax.ppermute`.
 TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, std::span<const Group> groups);
 
 #if TESSERA_HAS_DEFINITIONS
 namespace detail {
 
-/// Collects the moves of all groups of one collective, so that they run as one parallel loop.
+/// Collects the copies and reductions of all groups of a collective into one ReshardPlan, hence one parallel loop.
 class Moves {
  public:
   Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum)
       : name_(name), type_(type), plan_(type, reduction, &kernels::strided_reduce_as<all_combined_types>) {}
 
-  /// Another group begins: what is declared next belongs to its members.
+  /// Starts the next group: later destinations and sources belong to its members.
   void begin(const Group& group) {
     ++group_;
     members_ = static_cast<int>(group.in.size());
     outputs_ = group.out.size();
   }
-  /// Output `member` of the group.
+  /// Declares the output of a member; `box` is its box in the result of the collective.
   int destination(const MemberArray& part, const Box& box, std::size_t member) {
     require(extents(box) == part.shape, "an output has another shape than its place in the whole");
     destinations_.push_back(part.data);
@@ -17651,14 +17666,14 @@ class Moves {
     sources_.push_back(part.data);
     return plan_.add_source(box, kernels::contiguous_strides(part.shape), held(member));
   }
-  /// The indices [begin, end) along `dim` of an array, as the box at [place, place + end - begin).
+  /// Declares the slice [begin, end) along `dim` of an input, whose box in the result begins at `place` along `dim`.
   int source_range(const MemberArray& part, std::size_t dim, std::int64_t begin, std::int64_t end, std::int64_t place,
                    std::size_t member) {
     const kernels::Strides strides = kernels::contiguous_strides(part.shape);
     Box box{Shape(part.shape.size(), 0), part.shape};
     box.begin[dim] = place;
     box.end[dim] = place + end - begin;
-    auto* const data = static_cast<std::byte*>(part.data);  // null: an empty array
+    auto* const data = static_cast<std::byte*>(part.data);  // null if the array is empty
     sources_.push_back(data == nullptr ? data
                                        : data + begin * strides[dim] * static_cast<std::int64_t>(size_of(type_)));
     return plan_.add_source(box, strides, held(member));
@@ -17707,7 +17722,7 @@ class Moves {
 
 inline Box whole(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
 
-/// The box of each part when they are joined along `dim`; the rest of each box is that of `shape`.
+/// The box of each array in their concatenation along `dim`; along the remaining dims it covers `shape`.
 inline std::vector<Box> joined(std::span<const MemberArray> parts, Shape shape, std::size_t dim) {
   std::vector<Box> boxes;
   std::int64_t at = 0;
@@ -17755,7 +17770,7 @@ TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Gr
     std::vector<int> sources;
     for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], box, i));
     moves.fill(moves.destination(group.out[0], box, 0), sources, static_cast<int>(sources.size()));
-    // Members that keep a copy of their own copy the result: reducing once for each would read every input again.
+    // Reduce into the first output and copy it to the others: reducing for each output would read all inputs again.
     if (group.out.size() == 1) continue;
     const int source = copies.source(group.out[0], box, 0);
     for (std::size_t j = 1; j < group.out.size(); ++j) copies.copy(copies.destination(group.out[j], box, j), source);
@@ -19917,7 +19932,7 @@ template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDi
 #ifndef TESSERA_OPS_OPS_HPP
 #define TESSERA_OPS_OPS_HPP
 
-// Every operation.
+// Every operation, and the tensor that they take.
 
 #endif
 
@@ -20272,7 +20287,7 @@ constexpr Value local_product(Value context, unsigned all, const LocalValue& a, 
   const auto write = [](std::int8_t* to, unsigned leads, const std::int8_t* own, int rank) {
     int at = 0;
     for (int axis = 0; axis < ShardMapText::max_names; ++axis)
-      if ((leads >> axis & 1u) != 0) to[at++] = static_cast<std::int8_t>(31 - axis);
+      if ((leads >> axis & 1u) != 0) to[at++] = static_cast<std::int8_t>(EinsumLabels::count - 1 - axis);
     if (at + rank > max_rank) fail_local_rank();
     for (int d = 0; d < rank; ++d) to[at++] = own[d];
   };
@@ -27905,12 +27920,12 @@ template <class T, int Rank> struct LocalShard {
   static constexpr int rank = Rank;
 
   int device = 0;
-  int replica_id = 0;       ///< which replica of its shard: devices with the same box count from 0, by their ids
-  Box box;                  ///< the indices of the whole tensor that it holds
-  std::span<const T> data;  ///< row-major; valid as long as a tensor that shares the memory lives
+  int replica_id = 0;       ///< numbers the devices that have the same box from 0, in the order of their ids
+  Box box;                  ///< the indices of the whole tensor that this shard holds
+  std::span<const T> data;  ///< row-major; valid while any tensor that shares this memory exists
 };
 
-/// The shards of a tensor by device, from 0: a random-access range of LocalShard that keeps the tensor alive.
+/// The shards of a tensor, of device 0 first: a random-access range of LocalShard that keeps the tensor alive.
 template <class T, int Rank> class LocalShards {
  public:
   using value_type = LocalShard<T, Rank>;
@@ -27918,7 +27933,7 @@ template <class T, int Rank> class LocalShards {
   class iterator {
    public:
     using iterator_concept = std::random_access_iterator_tag;
-    using iterator_category = std::input_iterator_tag;  // elements are made when they are read
+    using iterator_category = std::input_iterator_tag;  // operator* returns a value, not a reference
     using value_type = LocalShard<T, Rank>;
     using difference_type = std::ptrdiff_t;
     using reference = value_type;
@@ -27977,7 +27992,8 @@ template <class T, int Rank> class LocalShards {
             {data, static_cast<std::size_t>(volume(extents(box)))}};
   }
 
-  /// replica_id of all devices at once: where they have an order of their own, of one it is as long as the list.
+  /// The replica_id of every device, for a mesh with a device order of its own: there, one id takes as long to compute
+  /// as all of them.
   static std::vector<int> replica_ids(const Mesh& mesh, const ShardGrid& grid) {
     std::vector<int> ids, held(static_cast<std::size_t>(grid.count()), 0);
     for (int device = 0; device < mesh.size(); ++device)
@@ -27987,7 +28003,7 @@ template <class T, int Rank> class LocalShards {
 
   ShardedTensor<T, Rank> tensor_;
   const TensorStorage* storage_ = nullptr;
-  std::shared_ptr<const std::vector<int>> replica_ids_;  // where they are not those of the mesh order
+  std::shared_ptr<const std::vector<int>> replica_ids_;  // null for a mesh without a device order of its own
 };
 
 /// What each device holds of a tensor: for (const auto& shard : ts::local_shards(x)) ...
@@ -28005,7 +28021,7 @@ inline std::string text(const Box& box) {
 
 namespace detail {
 
-/// The shards by device, after checking that there is one a device and that each fits.
+/// The shards sorted by device. Checks that each device has exactly one and that its box and size are right.
 template <class T, int Rank>
 std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> given, const TensorStorage& storage,
                                              const Source& where) {
@@ -28036,9 +28052,9 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
 
 }  // namespace detail
 
-/// A tensor from what each device holds, as local_shards gives it: one shard a device, in any order. Boxes may be left
-/// out; those that are given are checked. Replicas are equal bit for bit, and stored once.
-/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
+/// A tensor made of one shard per device, in any order: the inverse of local_shards. Boxes may be empty; others are
+/// checked. Replicas must be equal bit for bit, and are stored once.
+/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
 template <class Shards>
 auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape& shape, const Shards& shards,
                        Here at = Here::current()) {
@@ -28049,7 +28065,7 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
   const auto sorted = detail::sort_shards(std::vector<Shard>(std::begin(shards), std::end(shards)), *storage, where);
 
   const ShardGrid grid = storage->grid();
-  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device that each shard is taken from
+  std::vector<int> first(static_cast<std::size_t>(grid.count()), -1);  // the device from which each shard is copied
   std::vector<int> shard_of;
   std::int64_t elements = 0;
   for (int device = 0; device < mesh.size(); ++device) {
@@ -28086,7 +28102,7 @@ auto from_local_shards(const Mesh& mesh, const PartitionSpec& spec, const Shape&
 
 namespace tessera {
 
-/// The array of one device. Devices with replicas may share one.
+/// The array of one device. Devices that hold replicas may share its memory.
 template <Element T, int Rank> struct LocalArray {
   using element = T;
   static constexpr int rank = Rank;
@@ -28098,8 +28114,8 @@ template <Element T, int Rank> struct LocalArray {
   std::span<const T> values() const { return {data, static_cast<std::size_t>(volume(shape))}; }
 };
 
-/// An array of its own on each device of a mesh: row-major, of one element type and rank, of any shape. What a tensor
-/// is to a program written for one device of many. A value: copies share memory, which nobody writes to afterwards.
+/// A separate row-major array on each device of a mesh, of one element type and rank; shapes may differ. It is what
+/// per-device code, as in torch.distributed, sees of a tensor. Copies share memory, which is never written again.
 template <Element T, int Rank> class LocalTensor {
  public:
   using element = T;
@@ -28116,7 +28132,7 @@ template <Element T, int Rank> class LocalTensor {
 
   const Mesh& mesh() const { return mesh_; }
   int size() const { return static_cast<int>(arrays_.size()); }
-  /// Errors: `empty_tensor` where there are no arrays, `mesh_devices` for a device that is not there.
+  /// Errors: `empty_tensor` for a default-constructed LocalTensor, `mesh_devices` for a device outside the mesh.
   const Array& operator[](int device) const {
     if (device < 0 || device >= size()) fail_device(device);
     return arrays_[static_cast<std::size_t>(device)];
@@ -28124,7 +28140,7 @@ template <Element T, int Rank> class LocalTensor {
   const Shape& shape(int device) const { return (*this)[device].shape; }
   std::span<const T> values(int device) const { return (*this)[device].values(); }
 
-  /// Memory for a local array, to be filled through the pointer before it is shared.
+  /// An uninitialized local array; the caller fills it through the pointer before it shares the array.
   static std::pair<Array, T*> allocate(const Shape& shape) {
     const auto buffer = Buffer::allocate(volume(shape) * static_cast<std::int64_t>(sizeof(T)));
     T* const data = buffer->template as<T>();
@@ -28150,7 +28166,7 @@ template <Element T, int Rank> class LocalTensor {
   std::vector<Array> arrays_;
 };
 
-/// What each device holds of a tensor, without a copy.
+/// The shard of each device as its local array, without a copy.
 template <class T, int Rank> LocalTensor<T, Rank> local_tensor(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   const ShardGrid grid = storage.grid();
@@ -28372,10 +28388,9 @@ namespace tessera {
 
 namespace detail {
 
-/// Copies a value into shards of another sharding, on any mesh. What devices of another mesh are sent is counted
-/// nowhere.
+/// Copies a tensor into shards of another sharding, on any mesh. Copies to another mesh are not counted.
 TESSERA_ONCE void copy_shards(const TensorStorage& from, TensorStorage& to);
-/// Whether the sub-axes of two shardings of a mesh make up each other's.
+/// Whether one refined mesh has the sub-axes of both shardings: not for an axis of 6 cut as 2 x 3 and as 3 x 2.
 TESSERA_ONCE bool have_common_cuts(const Mesh& mesh, const Sharding& from, const Sharding& to);
 /// Adds the collectives of a reshard to the innermost CommunicationScope, if there is one.
 TESSERA_ONCE void count_reshard(const TensorStorage& from, const Sharding& to, Here at);
@@ -28432,8 +28447,7 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
   if (from.mesh() == mesh) {
-    // Sub-axes of which neither make up the others: what is cut in one way is gathered first, and the rest moves
-    // nothing.
+    // Without common sub-axes, gather x first; the second reshard only slices.
     if (!detail::have_common_cuts(mesh, from.sharding(), sharding))
       return reshard(reshard(x, mesh, PartitionSpec{}, at), mesh, spec, at);
     detail::count_reshard(from, sharding, at);
@@ -28551,11 +28565,11 @@ ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, co
 
 namespace tessera {
 
-/// What becomes of a last batch that is smaller than the others.
+/// What to do with a last batch that has fewer rows, such as 4 rows after two batches of 8.
 enum class Ragged : std::uint8_t {
-  error,  ///< errc::not_divisible before the first batch
-  drop,   ///< its rows are left out
-  keep,   ///< it comes last, with fewer rows
+  error,  ///< throw errc::not_divisible before the first batch
+  drop,   ///< leave its rows out, as drop_last=True of a PyTorch DataLoader
+  keep,   ///< return it last, with fewer rows
 };
 
 /// Rows of dim 0: begin <= row < end.
@@ -28581,7 +28595,7 @@ constexpr RowRange batch_rows(std::int64_t rows, std::int64_t size, std::int64_t
 }
 
 namespace detail {
-/// As rows_of.
+/// tessera::rows_of, without the element type.
 TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at) {
@@ -28595,7 +28609,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
   const AxisCuts& cuts = storage.sharding().cuts;
   std::vector<runtime::ShardRef> sources = shard_refs(storage, cuts);
   for (runtime::ShardRef& source : sources) {
-    // Counted from the first row of the range; rows outside of the range have no destination.
+    // Row range.begin becomes row 0 of the result; the copy skips rows that no box of the result contains.
     source.box.begin[0] -= range.begin;
     source.box.end[0] -= range.begin;
   }
@@ -28605,8 +28619,8 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 #endif
 }  // namespace detail
 
-/// The rows of a range, laid out by the same spec. Errors: `dim_range` for rows outside the tensor.
-/// Communication: rows that move to other devices.
+/// The rows of a range, as a tensor with the same sharding. Errors: `dim_range` for rows outside the tensor.
+/// Communication: the rows that the result has on another device than x.
 template <class T, int Rank>
 ShardedTensor<T, Rank> rows_of(const ShardedTensor<T, Rank>& x, RowRange range, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a scalar has no rows");
@@ -28631,7 +28645,7 @@ bool same_sharded_type(const ShardedTensor<T, Rank>& x, const ShardedTensor<U, O
   return a.dtype() == b.dtype() && a.shape() == b.shape() && a.mesh() == b.mesh() && a.placement() == b.placement();
 }
 
-/// A hash of element type, shape, mesh and sharding, not of the elements: a key for caches of per-layout data.
+/// A hash of element type, shape, mesh and sharding, not of the elements: a key for caches of data per sharded type.
 template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor<T, Rank>& x) {
   const TensorStorage& storage = storage_of(x);
   std::uint64_t hash = hash_mix(storage.mesh().hash(), static_cast<std::uint64_t>(storage.dtype()));
@@ -28639,9 +28653,9 @@ template <class T, int Rank> std::uint64_t sharded_type_hash(const ShardedTensor
   return hash_mix(hash, storage.placement().hash());
 }
 
-/// Whether two tensors have the same shape and equal elements, however they are sharded: a NaN equals nothing, and both
-/// zeros are equal. (`ts::equal` compares element by element, and is a tensor.) Communication: none between tensors of
-/// one sharding; otherwise y is resharded to the sharding of x.
+/// Whether two tensors have the same shape and equal elements, as torch.equal: NaN differs from NaN, and 0 equals -0.
+/// Their shardings may differ. (`ts::equal` compares element by element and returns a tensor.)
+/// Communication: none if the shardings are equal; otherwise y is resharded to the sharding of x.
 template <class T, int Rank> bool all_equal(const ShardedTensor<T, Rank>& x, const ShardedTensor<T, Rank>& y) {
   const TensorStorage& a = storage_of(x);
   if (!(a.shape() == storage_of(y).shape())) return false;
@@ -28759,13 +28773,13 @@ TESSERA_PLANNING_END
 #include <unistd.h>
 #endif
 
-// Intel's matrix registers, for products of bf16. All of it is inline assembly: g++ 12 miscompiles _tile_loadconfig,
-// and no flag of the program is needed this way.
+// Products of bf16 with Intel AMX. Inline assembly, since g++ 12 miscompiles _tile_loadconfig, and since it needs no
+// compiler flags of the user's program.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Asks Linux for the matrix registers, once for the process. Memory for them is added to each thread that uses them.
+/// Requests permission from Linux to use AMX, once per process: each thread that uses AMX then needs memory to save it.
 inline bool ask_for_amx() {
 #if defined(__x86_64__) && defined(__linux__) && defined(SYS_arch_prctl)
   constexpr long request_permission = 0x1023, tile_data = 18;
@@ -28777,8 +28791,7 @@ inline bool ask_for_amx() {
 
 }  // namespace detail
 
-/// The level of the kernels that multiply bf16. It asks the system for AMX at the first call, and is one lower where it
-/// refuses.
+/// The CpuLevel of bf16 products. The first call requests AMX from the system; if refused, the level is avx512.
 inline CpuLevel bf16_level() {
   static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
   return level;
@@ -28786,11 +28799,11 @@ inline CpuLevel bf16_level() {
 
 namespace detail {
 
-/// Elements along k that one instruction multiplies, and rows and columns of a block of C.
+/// Elements along k of one AMX instruction, and rows and columns of a block of C.
 inline constexpr std::int64_t amx_step = 32, amx_block = 32;
 
 #if defined(__x86_64__)
-/// The matrix registers while a product runs: eight of 16 rows of 64 bytes.
+/// Configures the AMX tile registers, eight of 16 rows x 64 bytes, and releases them in the destructor.
 class AmxRegisters {
  public:
   AmxRegisters() {
@@ -28806,9 +28819,9 @@ class AmxRegisters {
   ~AmxRegisters() { asm volatile("tilerelease"); }
 };
 
-/// A block of 32 x 32: C = F + A B, or A B where F is null; the strides of rows of F and C are in floats. Every step
-/// along k has two KiB of A and of B: rows (columns) 0 to 15, then the others. A step of A is row after row, one of B
-/// pair of rows after pair of rows, the two elements of a column together.
+/// A 32 x 32 block: C = F + A B, or A B if F is null; row strides of F and C are in floats. A step along k is 2 KiB of
+/// A and of B: rows (columns) 0 to 15, then 16 to 31. A step of A is stored row by row; a step of B by pairs of rows,
+/// the two elements of a column adjacent.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
                                                                       const float* f, std::int64_t f_row, float* c,
                                                                       std::int64_t c_row) {
@@ -28821,8 +28834,8 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
                  : "memory");
   else
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
-  // One register for each operand. To hold both halves of both takes a load less, and is slower by half where
-  // another thread shares the core: it leaves no registers to rename.
+  // One tile register per operand. Keeping both halves of A and B would save a load, but is slower by half with
+  // hyper-threading, since no register is left for renaming.
   for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
     asm volatile("tileloadd (%0,%2,1), %%tmm4\n\ttileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
                  "tileloadd 1024(%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm1\n\t"
@@ -28859,16 +28872,17 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A matrix to be packed: rows of A, or columns of B, are its lanes; steps walk along k.
+/// A matrix to be packed. Its lanes are the rows of A or the columns of B; a step is an index along k.
 template <class T> struct PackSource {
   const T* data = nullptr;
-  std::int64_t lane = 0, step = 0;  ///< strides in elements, any
+  std::int64_t lane = 0, step = 0;  ///< strides in elements
 };
 
-/// Elements in 16 bytes: the steps of a block that is transposed at once.
+/// Elements in 16 bytes: the steps of a block that is transposed in registers.
 template <class T> inline constexpr int transposed_steps = 16 / static_cast<int>(sizeof(T));
 
-/// Transposes 4 lanes of 4 steps, or 2 of 2: lane l is at from[l] + k, step s goes to to + s * stride.
+/// Transposes a block of 4 lanes x 4 steps (f32) or 2 x 2 (f64): lane l is read at from[l] + k, step s is written at
+/// to + s * stride.
 struct PortableTranspose {
   template <class T> static constexpr int lanes = transposed_steps<T>;
 
@@ -28900,8 +28914,8 @@ struct PortableTranspose {
 };
 
 #if defined(__x86_64__)
-/// As PortableTranspose, with the lanes of a whole register: its quarters are loaded each from another lane, which
-/// takes no shuffle, and two rounds of shuffles within quarters remain.
+/// PortableTranspose for a whole register of lanes. Each quarter of a register is loaded from a different lane, without
+/// a shuffle, so that only two rounds of shuffles within quarters remain.
 struct Avx512Transpose {
   template <class T> static constexpr int lanes = 64 / static_cast<int>(sizeof(T));
 #define TESSERA_TARGET __attribute__((target("avx512f"), always_inline))
@@ -28921,7 +28935,7 @@ struct Avx512Transpose {
     _mm512_storeu_pd(to, _mm512_unpacklo_pd(a, b));
     _mm512_storeu_pd(to + stride, _mm512_unpackhi_pd(a, b));
   }
-  /// 16 bytes of each of the lanes 0, Apart, 2 Apart, 3 Apart.
+  /// 16 bytes of each of the lanes 0, Apart, 2 * Apart, 3 * Apart.
   template <int Apart, class T> TESSERA_TARGET static inline __m512 quarters(const T* const* from, std::int64_t k) {
     const auto quarter = [&](int i) { return reinterpret_cast<const float*>(from[i * Apart] + k); };
     __m512 value = _mm512_castps128_ps512(_mm_loadu_ps(quarter(0)));
@@ -28959,8 +28973,8 @@ struct Avx2Transpose {
 };
 #endif
 
-/// Packs lanes that are contiguous along k into one panel. Lanes beyond the matrix repeat the last one: nobody reads
-/// their sums, but garbage could hold denormal numbers, which are slow.
+/// Packs lanes that are contiguous along k into one panel. Padding lanes repeat the last lane: their results are not
+/// used, but uninitialised memory could contain denormals, which are slow.
 template <class T>
 using PackSteps = void (*)(const PackSource<T>& from, std::int64_t lanes, std::int64_t depth, std::int64_t width,
                            T* to);
@@ -28984,22 +28998,22 @@ TESSERA_PACK_STEPS(avx512_pack_steps, __attribute__((target("avx512f"))), Avx512
 #endif
 #undef TESSERA_PACK_STEPS
 
-/// One step of a panel whose lanes are contiguous, all of them there.
+/// Copies one step of a full panel from lanes that are contiguous in memory.
 template <class T> void copy_lanes(const T* from, std::int64_t width, T* to) {
   constexpr std::int64_t piece = 32 / sizeof(T);
   for (std::int64_t i = 0; i < width; i += piece) std::memcpy(to + i, from + i, piece * sizeof(T));
 }
 
-/// Fetches such a step into the second-level cache, where it waits for its turn: steps are on pages of their own, which
-/// the processor's prefetchers don't cross.
+/// Prefetches one step of contiguous lanes into the L2 cache. Hardware prefetch does not cross pages, and each step may
+/// be on another page.
 template <class T> void fetch_lanes(const T* from, std::int64_t width) {
   constexpr std::int64_t line = 64 / sizeof(T);
   for (std::int64_t i = 0; i < width; i += line) __builtin_prefetch(from + i, 0, 2);
 }
 
-/// Packs `lanes` lanes and `depth` steps into panels of `width` lanes, whole registers: lane l of step k of a panel
-/// goes to k * width + l, and the next panel follows. The last one is padded. `following` steps of the source come
-/// next.
+/// Packs `lanes` lanes and `depth` steps into consecutive panels of `width` lanes, a multiple of a register: lane l of
+/// step k is at k * width + l of its panel. The last panel is padded. The next call packs the `following` steps, which
+/// are prefetched.
 template <class T>
 void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64_t lanes, std::int64_t depth,
                  std::int64_t width, T* to, std::int64_t following = 0) {
@@ -29009,7 +29023,7 @@ void pack_panels(PackSteps<T> along_steps, const PackSource<T>& from, std::int64
                   to + lane * depth);
     return;
   }
-  // A few steps of all panels at a time: the source is read in long runs, and few pages of it at once.
+  // A few steps of all panels at a time, so that the source is read in long rows and from few pages.
   constexpr std::int64_t steps = 8;
   for (std::int64_t k0 = 0; k0 < depth; k0 += steps) {
     const std::int64_t end = std::min(k0 + steps, depth);
@@ -29046,16 +29060,16 @@ TESSERA_KERNEL_CODE_END
 #include <immintrin.h>
 #endif
 
-// Packing of bf16 operands for kernels: in the shape of matrix registers, or widened to float.
+// Packing of bf16 operands: into AMX tiles, or widened to float.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A matrix of floats, row-major without gaps, from one of bf16.
+/// Converts a strided bf16 matrix to a contiguous row-major float matrix.
 inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols,
                          float* to) {
-  // Along what is contiguous, in blocks where that is not the rows.
+  // Reads along the contiguous dim; if that is the columns, in blocks, so that writes stay in the cache.
   if (col == 1 || row != 1) {
     for (std::int64_t i = 0; i < rows; ++i)
       for (std::int64_t j = 0; j < cols; ++j) to[i * cols + j] = from[i * row + j * col];
@@ -29071,7 +29085,7 @@ inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, s
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl")))
 #define TESSERA_TARGET_INLINE __attribute__((target("avx512f,avx512bw,avx512vl"), always_inline)) inline
 
-/// 16 rows of 16 pairs, transposed. Indices are constants once the loops are unrolled.
+/// Transposes 16 rows of 16 pairs of bf16. Indices are constants once the loops are unrolled.
 TESSERA_TARGET_INLINE void transpose_pairs(__m512i (&x)[16]) {
   __m512i y[16];
 #pragma GCC unroll 16
@@ -29106,7 +29120,7 @@ TESSERA_TARGET_INLINE __mmask32 first_of(std::int64_t count) {
   return count >= 32 ? 0xffffffffu : count <= 0 ? 0u : (1u << count) - 1;
 }
 
-/// One step of 16 lanes that are contiguous along k: 16 rows of 16 pairs.
+/// Loads one step (32 elements along k) of 16 lanes that are contiguous along k: 16 rows of 16 pairs.
 TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane, std::int64_t lanes, std::int64_t steps,
                                             __m512i (&x)[16]) {
   const __mmask32 mask = first_of(steps);
@@ -29115,7 +29129,8 @@ TESSERA_TARGET_INLINE void load_along_steps(const bf16* from, std::int64_t lane,
     x[l] = l < lanes ? _mm512_maskz_loadu_epi16(mask, from + l * lane) : _mm512_setzero_si512();
 }
 
-/// The same of contiguous lanes: 16 pairs of 16 lanes, and as many of the next 16.
+/// Loads one step of 32 lanes that are contiguous across lanes: 16 pairs of lanes 0 to 15 into x, of 16 to 31 into
+/// next.
 TESSERA_TARGET_INLINE void load_across_steps(const bf16* from, std::int64_t step, std::int64_t lanes,
                                              std::int64_t steps, __m512i (&x)[16], __m512i (&next)[16]) {
   const __mmask32 mask = first_of(lanes);
@@ -29137,8 +29152,8 @@ TESSERA_TARGET_INLINE void store_tile(const __m512i (&x)[16], bf16* to) {
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, x[i]);
 }
 
-/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads: of A with a row for
-/// each lane, of B with a row for each pair of elements. What is missing is zero.
+/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads. A tile of A has a row
+/// per lane, a tile of B (PairRows) a row per pair of elements along k. Missing elements are 0.
 template <bool PairRows>
 TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
   __m512i x[16], next[16];
@@ -29172,10 +29187,10 @@ TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lan
 #undef TESSERA_TARGET_INLINE
 #undef TESSERA_TARGET
 
-/// Packs `lanes` lanes of `depth` elements into panels of 32 lanes, one after the other, each step after step.
+/// Packs `lanes` lanes of `depth` elements into consecutive panels of 32 lanes, each panel step by step.
 template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
   const std::int64_t panel = (depth + amx_step - 1) / amx_step * amx_step * amx_block;
-  // Lanes that are contiguous are read from end to end before the next ones.
+  // Lanes that are contiguous along k are read one panel after the other.
   const auto pack = [&](std::int64_t l, std::int64_t k) {
     amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
                             std::min(amx_block, lanes - l), std::min(amx_step, depth - k),
@@ -29205,11 +29220,11 @@ TESSERA_KERNEL_CODE_END
 
 namespace tessera::kernels {
 
-/// What products of T are summed in and stored as: T itself, and float for bf16.
+/// The type in which products of T are accumulated and stored: T itself, but float for bf16.
 template <class T> using product_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
 
-/// One matrix product, C = alpha A B or C += alpha A B. A is [m, k], B is [k, n], C is [m, n]; strides are in elements,
-/// of any sign and size. C overlaps neither A nor B, and no two elements of C share an address.
+/// A matrix product C = alpha A B, or C += alpha A B. A is [m, k], B is [k, n], C is [m, n], with any strides, in
+/// elements. C must not overlap A or B, and its elements must have distinct addresses.
 template <class T> struct Gemm {
   std::int64_t m = 0, n = 0, k = 0;
   const T* a = nullptr;
@@ -29227,8 +29242,9 @@ template <class T> constexpr Gemm<T> transposed(const Gemm<T>& g) {
   return {g.n, g.m, g.k, g.b, g.b_col, g.b_row, g.a, g.a_col, g.a_row, g.c, g.c_col, g.c_row, g.accumulate, g.alpha};
 }
 
-/// What multiplies matrices: Eigen by default, others where they are found. An implementation uses the calling thread
-/// only (callers spread tiles over threads), keeps no state between calls, and accepts every stride and zero extents.
+/// Interface of matrix product libraries: this library's kernels by default; Eigen, CBLAS or oneDNN. An implementation
+/// runs on the calling thread alone (callers divide products among threads), has no state, and accepts any strides and
+/// extents, 0 included.
 struct ContractionProvider {
   ContractionProvider() = default;
   ContractionProvider(const ContractionProvider&) = delete;
@@ -29254,14 +29270,14 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Cache lines to be fetched while a tile is computed: `count` of them, `step` bytes apart.
+/// Cache lines to prefetch while a tile is computed: `count` lines, `step` bytes apart.
 struct Prefetch {
   const char* at = nullptr;
   std::int64_t step = 0, count = 0;
 };
 
-/// One tile of C (+)= alpha A B, as many rows and columns as its kernel has. A and B are packed in panels: element (i,
-/// k) of A is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
+/// The operands of a micro-kernel, which computes one tile of C (+)= alpha A B from packed panels: element (i, k) of A
+/// is a[k * a_step + i], element (k, j) of B is b[k * b_step + j].
 template <class T> struct GemmTile {
   std::int64_t depth = 0;
   const T* a = nullptr;
@@ -29271,7 +29287,7 @@ template <class T> struct GemmTile {
   std::int64_t c_row = 0;
   T alpha = T(1);
   bool accumulate = false;
-  Prefetch ahead[4];  ///< in this order; the last one has no end
+  Prefetch ahead[4];  ///< in this order; the last must have more lines than a tile prefetches
 };
 
 template <class T, int Bytes> struct GemmVector {
@@ -29279,18 +29295,18 @@ template <class T, int Bytes> struct GemmVector {
   typedef T in_memory __attribute__((vector_size(Bytes), aligned(alignof(T)), may_alias));
 };
 
-/// The kernels of one processor level: how A and B have to be packed, and one kernel for each of some heights.
+/// The micro-kernels of one CpuLevel: the panel sizes, and a micro-kernel for each of three tile heights.
 template <class T> struct GemmKernels {
   using Tile = void (*)(const GemmTile<T>&);
   static constexpr int most_rows = 14, most_cols = 32;
 
-  int rows = 0, cols = 0;  ///< of a whole tile
-  int a_step = 0;          ///< rows, rounded up so that panels are made of whole registers
-  int heights[3] = {};     ///< descending from `rows`; a tile of fewer rows takes the least that holds it
+  int rows = 0, cols = 0;  ///< of a full tile
+  int a_step = 0;          ///< width of a panel of A: rows, rounded up to whole registers
+  int heights[3] = {};     ///< descending from `rows`; an edge tile uses the smallest height that covers its rows
   Tile tiles[3] = {};
   PackSteps<T> pack_steps = nullptr;
 
-  /// Which of the heights a tile of that many rows takes.
+  /// Index of the smallest height that covers a tile of `height` rows.
   int fit(std::int64_t height) const {
     int i = 0;
     while (i < 2 && height <= heights[i + 1]) ++i;
@@ -29300,7 +29316,7 @@ template <class T> struct GemmKernels {
 
 #if defined(__x86_64__)
 #define TESSERA_TARGET_AVX512 __attribute__((target("avx512f"), always_inline))
-/// sum += *a * b in one instruction.
+/// sum += *a * b in one instruction, which broadcasts *a from memory.
 template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& sum, const float* a, const Vector& b) {
   asm("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(b), "m"(*a));
 }
@@ -29310,8 +29326,8 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 #undef TESSERA_TARGET_AVX512
 #endif
 
-// The sums have names, two for each row, since g++ keeps arrays of them in memory. Vectors are the compilers' own, so
-// one text serves every instruction set, and headers of intrinsics are not needed.
+// The accumulators are separate variables, two per row, since g++ would keep an array of them in memory. Compiler
+// vector extensions instead of intrinsics, so that one source serves all instruction sets.
 #define TESSERA_ROWS_4(F) F(0) F(1) F(2) F(3)
 #define TESSERA_ROWS_6(F) TESSERA_ROWS_4(F) F(4) F(5)
 #define TESSERA_ROWS_8(F) TESSERA_ROWS_6(F) F(6) F(7)
@@ -29319,9 +29335,9 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 
 #define TESSERA_TILE_ZERO(i) Vector left##i{}, right##i{};
 #define TESSERA_TILE_MULTIPLY(i) left##i += a[i] * b0, right##i += a[i] * b1;
-// Most rows multiply by an element in memory that the instruction repeats itself. A register for it, as compilers
-// choose since it has two uses, takes an instruction more, and where another thread shares the core that is what is
-// short; a few rows have one, since there are fewer loads at a time than products.
+// Most rows use FMA with a broadcast memory operand. Compilers would load the element of A into a register, since it is
+// used twice: one more instruction, and with hyper-threading instruction issue is the bottleneck. Every seventh row
+// does use a register, since a core has fewer load ports than would be needed otherwise.
 #define TESSERA_TILE_MULTIPLY_AVX512(i)          \
   if constexpr (i % 7 == 3)                      \
     left##i += a[i] * b0, right##i += a[i] * b1; \
@@ -29346,7 +29362,7 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
     *c0 = alpha * left##i, *c1 = alpha * right##i;                           \
   }
 
-// A cache line every fourth step: in a burst they would hold up the panel of B that streams through the same buffers.
+// Prefetches one cache line every fourth step: in a burst they would delay the loads of B's panel.
 #define TESSERA_GEMM_TILE(name, target, bytes, ROWS, MULTIPLY, a_step)          \
   template <class T> target void name(const GemmTile<T>& tile) {                \
     using Vector = typename GemmVector<T, bytes>::type;                         \
@@ -29405,7 +29421,7 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_ROWS_6
 #undef TESSERA_ROWS_4
 
-/// The kernels of a level, which the processor must have.
+/// The micro-kernels of a level, which the processor must support.
 template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
   constexpr int scale = static_cast<int>(sizeof(T));
   static constexpr GemmKernels<T> portable{6,
@@ -29440,16 +29456,16 @@ template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
 #ifndef TESSERA_KERNELS_LONG_SUMS_HPP
 #define TESSERA_KERNELS_LONG_SUMS_HPP
 
-// How sums of many terms are added, everywhere: docs/decisions/0029. Runs of at most `sum_run` terms are added in f32,
-// and the sums of runs in f64, so that the error does not grow with the number of terms: at most (sum_run + 4) 2^-24 of
-// the sum of magnitudes. Where f64 has no place, sums of runs are added in runs again.
+// Summation of many f32 terms in the whole library: docs/decisions/0029. Runs of at most `sum_run` terms are added in
+// f32 and the sums of runs in f64, so that the error is at most (sum_run + 4) 2^-24 of the sum of magnitudes for any
+// number of terms. Where f64 sums are not affordable, the sums of runs are themselves added in runs.
 
 namespace tessera::kernels {
 
-/// Most terms that are added to one another in f32.
+/// Most terms that are added sequentially in f32.
 inline constexpr std::int64_t sum_run = 64;
 
-/// Most blocks of a matrix product, of which each is some hundred steps deep, that are added to one another in f32.
+/// Most blocks of a matrix product along the contracted dim, each some hundred terms deep, that are added in f32.
 inline constexpr std::int64_t product_run = 32;
 
 /// The type in which sums of runs of T are accumulated.
@@ -29468,7 +29484,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// c + a b; integers wrap, short ones too: their products would be ints, and those must not overflow.
+/// c + a * b, where integers wrap. Narrow integers are multiplied as unsigned, since int overflow is undefined.
 template <class T> T multiply_add(T c, T a, T b) {
   if constexpr (std::is_integral_v<T>) {
     using U = std::common_type_t<unsigned, std::make_unsigned_t<T>>;
@@ -29480,7 +29496,7 @@ template <class T> T multiply_add(T c, T a, T b) {
 
 template <class T> T scale(T value, T alpha) { return multiply_add(T(0), value, alpha); }
 
-/// Sum of a[i] b[i] for a run of terms, in 32 running sums so that it vectorises without reordering permission.
+/// Dot product of one run of terms, in 32 partial sums, so that the compiler vectorises it without -ffast-math.
 template <class T>
 product_t<T> dot_run(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
   using R = product_t<T>;
@@ -29501,7 +29517,7 @@ product_t<T> dot_run(const T* a, std::int64_t a_step, const T* b, std::int64_t b
   return total;
 }
 
-/// Sum of a[i] b[i].
+/// Dot product of any length: f32 runs are added in f64.
 template <class T>
 product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_step, std::int64_t count) {
   using R = product_t<T>;
@@ -29516,8 +29532,7 @@ product_t<T> dot(const T* a, std::int64_t a_step, const T* b, std::int64_t b_ste
 
 }  // namespace detail
 
-/// The product by plain loops over blocks that fit in the first-level cache, for types that providers lack.
-/// Integers wrap around.
+/// A matrix product by loops over blocks that fit the L1 cache, for types that providers lack. Integers wrap around.
 template <class T> void loop_gemm(const Gemm<T>& given) {
   const Gemm<T> g = given.c_col != 1 && given.c_row == 1 ? transposed(given) : given;
   constexpr std::int64_t k_block = 32, n_block = 128;
@@ -29559,7 +29574,7 @@ template <class T> void loop_gemm(const Gemm<T>& given) {
 
 namespace tessera::kernels {
 
-/// Who uses a scratch buffer. Two buffers that are alive together have two names.
+/// The use of a scratch buffer. Each use has a buffer per thread; buffers in use at the same time need different names.
 enum class Scratch {
   packed_a,
   packed_b,
@@ -29578,13 +29593,13 @@ enum class Scratch {
   sort
 };
 
-/// Raw memory of one thread that only grows. Plain words: objects with static storage are destroyed after those of the
-/// main thread, and what they compute then still finds its scratch.
+/// Memory of one thread that only grows. Trivially destructible: destructors of static objects run after those of
+/// thread_local objects, and may still run kernels.
 struct ScratchBuffer {
   static constexpr std::align_val_t alignment{64};
   std::byte* bytes;
   std::size_t size;
-  ScratchBuffer* next;  // of the thread, once it is listed
+  ScratchBuffer* next;  // in the thread's list of buffers, if `listed`
   bool listed;
 
   inline void grow(std::size_t wanted);
@@ -29594,7 +29609,7 @@ struct ScratchBuffer {
   }
 };
 
-/// The buffers of a thread, which are freed when it ends.
+/// Frees the buffers of a thread when the thread ends.
 struct ThreadScratch {
   static ScratchBuffer*& first() {
     static constinit thread_local ScratchBuffer* buffer = nullptr;
@@ -29613,8 +29628,8 @@ inline void ScratchBuffer::grow(std::size_t wanted) {
   if (!std::exchange(listed, true)) next = std::exchange(ThreadScratch::first(), this);
 }
 
-/// Uninitialised room for `count` elements, aligned to a cache line, owned by the calling thread and valid until its
-/// next request under the same name. It only grows, so that kernels allocate nothing once warm.
+/// Uninitialised memory for `count` elements, aligned to a cache line, of the calling thread; valid until the thread's
+/// next call with the same `Use`. Buffers only grow, so that repeated kernels do not allocate.
 template <Scratch Use, class T> T* thread_scratch(std::size_t count) {
   static constinit thread_local ScratchBuffer buffer{};
   if (const std::size_t size = count * sizeof(T); size > buffer.size) buffer.grow(size);
@@ -29634,14 +29649,14 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A matrix operand whose elements are contiguous along one dim.
+/// A matrix operand that is contiguous along rows or columns.
 template <class T> struct DenseOperand {
   const T* data;
   std::int64_t stride;  ///< between columns, or between rows when row_major
   bool row_major;
 };
 
-/// The operand in place when one of its dims is contiguous, and otherwise packed into scratch.
+/// The operand in place if it is contiguous along a dim, otherwise copied to scratch.
 template <Scratch Use, class T>
 DenseOperand<T> dense_operand(const T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride,
                               std::int64_t col_stride) {
@@ -29652,8 +29667,8 @@ DenseOperand<T> dense_operand(const T* data, std::int64_t rows, std::int64_t col
   return {packed, cols, true};
 }
 
-/// y += alpha A x for a Gemm with n == 1. It is bound by reading A, so plain loops do: a dot product a row, or a
-/// multiple of a column at a time.
+/// y += alpha A x, for a Gemm with n == 1. Bound by memory bandwidth, so plain loops suffice: a dot product per row, or
+/// y += x[j] * column j.
 template <class T> void matrix_vector(const Gemm<T>& g) {
   const auto a = dense_operand<Scratch::packed_a>(g.a, g.m, g.k, g.a_row, g.a_col);
   if (a.row_major) {
@@ -29691,7 +29706,7 @@ template <class T> void matrix_vector(const Gemm<T>& g) {
     for (std::int64_t i = 0; i < g.m; ++i) g.c[i * g.c_row] = y[i];
 }
 
-/// The product where it is empty, a sum, or bound by reading one operand: whether it was done.
+/// Computes the product if m, n or k is 0 or m or n is 1, and returns whether it did.
 template <class T> bool thin_gemm(Gemm<T> g) {
   if (g.m == 0 || g.n == 0) return true;
   if (g.m > 1 && g.n > 1 && g.k > 0) return false;
@@ -29718,8 +29733,8 @@ template <class T> bool thin_gemm(Gemm<T> g) {
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// Told of each part of C as soon as it is final, while it is in the cache: rows [row, row + rows) of all of its
-/// columns. Every row comes once, in ascending order.
+/// A callback for rows [row, row + rows) of C, all columns, called as soon as they are final, while they are in the
+/// cache. Each row is passed once, in ascending order.
 struct FinishedRows {
   void (*call)(const void* context, std::int64_t row, std::int64_t rows) = nullptr;
   const void* context = nullptr;
@@ -29729,55 +29744,54 @@ struct FinishedRows {
   }
 };
 
-/// The layout of the right operand of a product once it is packed. Its rows are cut into blocks of `depth`, a block
-/// into panels of `width` columns, and a panel is stored row after row. Blocks follow one another, panels too; the last
-/// panel of each block is padded to `width`.
+/// The layout of a packed right operand. Its rows are divided into blocks of `depth`, each block into panels of `width`
+/// columns, stored row by row. Blocks and panels are consecutive; a block's last panel is padded to `width`.
 struct PackedLayout {
   std::int64_t rows = 0, cols = 0;
   std::int64_t depth = 0, width = 0;
-  std::int64_t padding = 0;  ///< rows at the end that the matrix lacks, zeros
+  std::int64_t padding = 0;  ///< rows of zeros at the end, beyond those of the matrix
 
   constexpr std::int64_t panels() const { return (cols + width - 1) / width; }
   constexpr std::int64_t blocks() const { return (rows + depth - 1) / depth; }
   constexpr std::int64_t block_rows(std::int64_t block) const { return std::min(depth, rows - block * depth); }
-  /// Elements of a packed matrix.
+  /// Elements of the packed matrix.
   constexpr std::int64_t size() const { return rows * panels() * width; }
-  /// Where a panel of a block begins.
+  /// Offset in elements of a panel of a block.
   constexpr std::int64_t offset(std::int64_t block, std::int64_t panel) const {
     return block * depth * panels() * width + panel * block_rows(block) * width;
   }
 };
 
-/// The level of the kernels that multiply T.
+/// The CpuLevel of the micro-kernels for T.
 template <class T> CpuLevel product_level() { return cpu_level(); }
 
 namespace detail {
 
-/// Cuts `size` into equal parts of at most `most`, multiples of `multiple`.
+/// The extent of a block when `size` is divided into equal blocks of at most `most`, rounded up to a `multiple`.
 constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::int64_t multiple) {
   const std::int64_t parts = std::max<std::int64_t>((size + most - 1) / most, 1);
   return ((size + parts - 1) / parts + multiple - 1) / multiple * multiple;
 }
 
-/// Steps of k that a tile sums before it goes to memory: long enough to hide that, short enough for a panel of A to
-/// stay in the first-level cache.
+/// Extent of a block along k: long enough to hide the store of a tile, short enough for a panel of A to fit the L1
+/// cache.
 template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
 
-/// Columns of B whose panels fill half of the second-level cache. A and C pass through the rest, and where they push
-/// parts of B out (from three quarters on) speed falls by a tenth.
+/// Columns of B whose panels fill half of the L2 cache, the rest of which A and C use. With B in three quarters of it,
+/// they evict parts of B, which is a tenth slower.
 template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width) {
   const std::int64_t fit = second_level_cache() / 2 / (depth * static_cast<std::int64_t>(sizeof(T)));
   return std::max(fit / width * width, 4 * width);
 }
 
-/// A block of B as tiles read it. All panels but a last, partial one may be in the matrix itself.
+/// A block of B as micro-kernels read it: packed, or in place in the matrix, except for a partial last panel.
 template <class T> struct PanelsOfB {
   const T* first = nullptr;
-  std::int64_t panel = 0, step = 0;  ///< from panel to panel, from row to row
+  std::int64_t panel = 0, step = 0;  ///< strides between panels and between rows
   const T* last = nullptr;           ///< the last panel, packed
 };
 
-/// Adds a tile that went to a buffer into C, or stores it there.
+/// Stores a tile from a buffer into C, or adds it: for edge tiles and for strided C.
 template <class T>
 void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::int64_t rows, std::int64_t cols) {
   for (std::int64_t i = 0; i < rows; ++i)
@@ -29787,9 +29801,9 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
     }
 }
 
-/// C (+)= alpha A B for one block of k. One panel of A at a time is packed, and meets all panels of B, which the
-/// second-level cache holds. Where A is contiguous along its rows a panel takes a part of a cache line at each step, so
-/// several are packed together.
+/// C (+)= alpha A B for one block of k. Packs one panel of A at a time and multiplies it by all panels of B, which are
+/// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
+/// several panels are packed together.
 template <class T>
 void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
   constexpr std::int64_t line = 64 / sizeof(T);
@@ -29802,11 +29816,11 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
   const auto at = [](const T* element) { return reinterpret_cast<const char*>(element); };
 
   const auto pack_from = [&](std::int64_t first) {
-    const std::int64_t steps = by_steps ? 8 : g.k;  // at a time
+    const std::int64_t steps = by_steps ? 8 : g.k;  // packed at a time
     for (std::int64_t k = 0; k < g.k; k += steps)
       for (std::int64_t j = 0; j < together && first + j * rows < g.m; ++j) {
         const std::int64_t i = first + j * rows;
-        // Registers hold more rows than tiles have; those that exist are copied along where that saves a partial one.
+        // a_step, whole registers, may exceed the rows of a tile: copying these further rows avoids a partial register.
         const std::int64_t lanes = std::min(by_steps ? std::int64_t(kernels.a_step) : rows, g.m - i);
         pack_panels<T>(kernels.pack_steps, {g.a + i * g.a_row + k * g.a_col, g.a_row, g.a_col}, lanes,
                        std::min(steps, g.k - k), kernels.a_step, a + j * panel_size + k * kernels.a_step,
@@ -29814,8 +29828,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       }
   };
 
-  // The next panel of A is fetched in as many parts as there are tiles before it is packed; not where A is contiguous
-  // along k, since its lines would push each other out of the first-level cache.
+  // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
+  // would evict each other from the L1 cache.
   const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
   std::int64_t told = 0;
   const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
@@ -29870,15 +29884,15 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
 
 }  // namespace detail
 
-/// The layout in which packed_gemm takes the right operand of a product, a [rows, cols] matrix.
+/// The packed layout of a [rows, cols] matrix as the right operand of packed_gemm().
 template <class T>
 PackedLayout packed_layout(std::int64_t rows, std::int64_t cols, CpuLevel level = product_level<T>()) {
   return {rows, cols, std::max<std::int64_t>(detail::equal_parts(rows, detail::most_depth<T>, 4), 4),
           detail::gemm_kernels<T>(level).cols};
 }
 
-/// Packs panels [first, first + count) of b, with any strides, into `packed`, room for layout.size() elements. Parts
-/// may be packed at the same time.
+/// Packs panels [first, first + count) of b, which may have any strides, into `packed`, which has layout.size()
+/// elements. Different panels may be packed concurrently.
 template <class T>
 void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
                  std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
@@ -29889,8 +29903,8 @@ void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std
                            layout.block_rows(block), layout.width, packed + layout.offset(block, first));
 }
 
-/// The product with its right operand packed: g.b and its strides are not used, and layout has k rows and n columns.
-/// C may have any strides, though it is at its best with contiguous rows.
+/// A product with packed right operand: g.b and its strides are not used; `layout` has k rows and n columns. C may have
+/// any strides; contiguous rows are fastest.
 template <class T>
 void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
                  CpuLevel level = product_level<T>()) {
@@ -29920,19 +29934,19 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
   }
 }
 
-/// C (+)= alpha A B on the calling thread, by kernels chosen for the processor that runs it. Any strides, zero extents.
+/// C (+)= alpha A B on the calling thread, with micro-kernels chosen at run time. Any strides and extents, 0 included.
 template <class T>
 void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>()) {
   using namespace detail;
   if (thin_gemm(given)) return finished(0, given.m);
-  // Tiles are vectors along the rows of C.
+  // Micro-kernels store vectors along rows of C: if its columns are contiguous instead, compute the transposed product.
   const bool turned = given.c_col != 1 && given.c_row == 1;
   const Gemm<T> g = turned ? transposed(given) : given;
   const GemmKernels<T>& kernels = gemm_kernels<T>(level);
   const std::int64_t wide = kernels.cols;
   const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
   const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide), wide);
-  // Few rows use B too seldom to pay for copying it, the less so when it is in the cache already.
+  // With few rows, B is reused too rarely for packing to be worthwhile; even more so if B is in the cache already.
   const bool cached = g.k * g.n * static_cast<std::int64_t>(sizeof(T)) <= second_level_cache() / 2;
   const bool in_place = g.b_col == 1 && g.m <= (cached ? 256 : 2 * kernels.rows);
   for (std::int64_t col = 0; col < g.n; col += chunk) {
@@ -29970,12 +29984,12 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
 #include <immintrin.h>
 #endif
 
-// Products of bf16, summed in float. In AMX registers where the processor has them; else operands are widened, a part
-// at a time, and multiplied by the kernels of float. Every path rounds nowhere but in its sums.
+// Products of bf16, accumulated in float: with AMX if the processor has it; otherwise operands are widened to float
+// block by block and multiplied by the f32 micro-kernels. Products of bf16 are exact in float: only sums round.
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// Where a product goes instead of C, rounded to bf16, with the strides of C; and a row that is added to each row
-/// before, or null.
+/// An epilogue: the product is rounded to bf16 and stored in `data`, with the strides of C, instead of in C. `bias`, if
+/// not null, is added to each row first.
 struct RoundedResult {
   bf16* data = nullptr;
   const float* bias = nullptr;
@@ -29988,7 +30002,7 @@ struct RoundedResult {
 
 namespace detail {
 
-/// Rounds a matrix of floats, row-major with rows `row` apart.
+/// Rounds a float matrix, whose rows are contiguous with stride `row`, to bf16.
 inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows, std::int64_t cols, bf16* to,
                          std::int64_t to_row, std::int64_t to_col) {
   for (std::int64_t i = 0; i < rows; ++i)
@@ -29996,14 +30010,14 @@ inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows,
 }
 
 #if defined(__x86_64__)
-/// Elements along k of a panel of B: 32 KiB, which the first-level cache keeps while all rows of a block of A pass.
+/// Extent along k of a panel of B: 32 KiB, which stay in the L1 cache while all rows of a block of A are multiplied.
 inline constexpr std::int64_t amx_depth = 512;
-/// Rows of A that are packed together, at most, over all of k, and how many bytes they fill. With the sums of as many
-/// columns they leave half of the second-level cache to B.
+/// Most rows of A that are packed together, over all of k, and their bytes. With their sums for amx_columns columns,
+/// they leave half of the L2 cache to B.
 inline constexpr std::int64_t amx_rows = 256, amx_columns = 256, amx_bytes = 1 << 20;
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-/// 32 x 32 sums, rounded; past the caches, or into them. As in the product, what is too small to be normal is zero.
+/// Stores a 32 x 32 block rounded to bf16; with `Past`, by non-temporal stores. Denormals become 0, as in AMX products.
 template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to, std::int64_t to_row) {
   for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
     const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from));
@@ -30014,7 +30028,7 @@ template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to
   }
 }
 
-/// 32 x 32 sums, past the caches.
+/// Stores a 32 x 32 block of floats with non-temporal stores.
 TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64_t to_row) {
   for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
     _mm512_stream_ps(to, _mm512_load_ps(from));
@@ -30023,7 +30037,7 @@ TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64
 }
 #undef TESSERA_TARGET
 
-/// A block of sums, or a part of one at the edge, to where it belongs.
+/// Stores a block of sums, or the part of it inside C, in C or in `rounded`.
 inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
                         std::int64_t col, bool past) {
   const std::int64_t rows = std::min(amx_block, g.m - row), cols = std::min(amx_block, g.n - col);
@@ -30043,8 +30057,8 @@ inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const
     }
 }
 
-/// Whether a result goes past the caches: it is large, nobody reads it at once, and its rows are whole cache lines. To
-/// fetch lines first, only to overwrite them, takes as long as a product of 256 steps.
+/// Whether to use non-temporal stores: for a large result that is not read at once, with rows of whole cache lines.
+/// Plain stores first read the lines from memory, which takes as long as a product with k = 256.
 inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, bool read_at_once) {
   constexpr std::int64_t least_bytes = 1 << 20, line = 64;
   const std::int64_t element = rounded ? 2 : 4;
@@ -30053,13 +30067,13 @@ inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, 
          at % line == 0 && g.c_row * element % line == 0;
 }
 
-/// Rows of A that are packed together when k has so many elements.
+/// Rows of A that are packed together, by the extent of k.
 inline std::int64_t amx_rows_of(std::int64_t k) {
   return std::clamp(amx_bytes / 2 / std::max<std::int64_t>(k, 1) / amx_block * amx_block, amx_block, amx_rows);
 }
 
-/// C (+)= alpha A B with B packed, or null: then it is packed where it is used, once for all rows that are packed
-/// together. Sums over blocks of k wait in the second-level cache, some columns at a time: what is stored is final.
+/// C (+)= alpha A B with packed B; if null, B is packed block by block, once per group of rows of A. Sums over blocks
+/// of k stay in the L2 cache, for some columns at a time, so that only final results are stored.
 inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
                      const RoundedResult& rounded) {
   const AmxRegisters registers;
@@ -30095,7 +30109,7 @@ inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16
             const bool last = block + 1 == blocks;
             const bool direct = plain && i + amx_block <= rows && col + amx_block <= g.n;
             float* const c = direct ? g.c + (row + i) * g.c_row + col : nullptr;
-            // The first block of k begins with zeros, with what is there, or with the bias in each row.
+            // The initial value of the sums at the first block of k: the bias, C if it accumulates, or zeros.
             const float* from = sum;
             std::int64_t from_row = amx_block;
             if (block == 0) {
@@ -30115,7 +30129,7 @@ inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16
 }
 #endif
 
-/// C (+)= alpha A B with B packed as floats: some rows of A at a time are widened.
+/// C (+)= alpha A B with B packed as floats; A is widened to float some rows at a time.
 inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
                          CpuLevel level, const RoundedResult& rounded) {
   constexpr std::int64_t together = 112;
@@ -30136,7 +30150,7 @@ inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const 
   }
 }
 
-/// Zeros, or the bias, where nothing is summed.
+/// A product with k == 0: zeros, or the bias.
 inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
   if (g.accumulate) return;
   for (std::int64_t i = 0; i < g.m; ++i)
@@ -30153,8 +30167,7 @@ inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
 
 template <> inline CpuLevel product_level<bf16>() { return bf16_level(); }
 
-/// As of floats, but in AMX registers: then panels are rounded up to what a register multiplies at once, and hold bf16.
-/// Without AMX a packed matrix holds floats.
+/// With AMX, panels contain bf16, padded to whole tiles; otherwise, as for float, they contain floats.
 template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::amx) {
@@ -30166,7 +30179,7 @@ template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int6
   return packed_layout<float>(rows, cols, level);
 }
 
-/// Elements of T that a packed matrix has room for.
+/// Size of a packed matrix in elements of T. Without AMX, a packed bf16 matrix contains floats: two elements each.
 template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
   return layout.size();
 }
@@ -30189,7 +30202,7 @@ inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t 
   }
 #endif
   if (layout.rows == 0) return;
-  // Each panel is widened by itself, as a matrix of its own.
+  // Each block is widened, then packed as a float matrix.
   float* wide = thread_scratch<Scratch::wide_b, float>(static_cast<std::size_t>(layout.depth * cols));
   for (std::int64_t block = 0; block < layout.blocks(); ++block) {
     const std::int64_t row = block * layout.depth, rows = layout.block_rows(block);
@@ -30199,7 +30212,8 @@ inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t 
   }
 }
 
-/// With B packed. Given `rounded`, the result goes there, and C is not touched; neither is it accumulated or scaled.
+/// A product with packed B. With `rounded`, the result is stored there and not in C; alpha must be 1 and accumulate
+/// false.
 inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
                         CpuLevel level = bf16_level(), const RoundedResult& rounded = {}) {
   if (g.m == 0 || g.n == 0) return;
@@ -30252,7 +30266,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// A member, since a vector type loses its attribute as an argument of a template.
+/// A member type, since as a template argument a vector type loses its attribute.
 template <class T, int W> struct SmallLanes {
   typedef T type __attribute__((vector_size(W * sizeof(T))));
 };
@@ -30260,7 +30274,7 @@ template <class T> struct SmallLanes<T, 1> {
   using type = T;
 };
 
-/// Rows [row, row + R) and columns [col, col + W) of a product whose B and C have contiguous rows.
+/// Computes rows [row, row + R) and columns [col, col + W) of C. B and C have contiguous rows.
 template <int R, int W, class T> TESSERA_INLINE void small_tile(const Gemm<T>& g, std::int64_t row, std::int64_t col) {
   using Lanes = typename SmallLanes<T, W>::type;
   Lanes sums[R] = {};
@@ -30293,17 +30307,17 @@ template <int R, class T> void small_rows(const Gemm<T>& g, std::int64_t row) {
 
 }  // namespace detail
 
-/// Whether small_gemm is the faster way: copying into panels and choosing a kernel cost more than such a product.
+/// Whether small_gemm() is faster than packed_gemm(), whose packing and dispatch cost more than a small product.
 template <class T> bool is_small(const Gemm<T>& g) {
 #if defined(__FMA__)
   constexpr std::int64_t most = 4096;
 #else
-  constexpr std::int64_t most = 1024;  // the other way chooses instructions at run time
+  constexpr std::int64_t most = 1024;  // packed_gemm() may use FMA, which it detects at run time
 #endif
   return g.b_col == 1 && g.c_col == 1 && g.m > 1 && g.n > 1 && g.m * g.n * g.k <= most;
 }
 
-/// C (+)= alpha A B from operands in place, summed in the order of k. B and C have contiguous rows.
+/// C (+)= alpha A B without packing, summed in the order of k. B and C have contiguous rows.
 template <class T> void small_gemm(const Gemm<T>& g) {
   std::int64_t row = 0;
   for (; row + 4 <= g.m; row += 4) detail::small_rows<4>(g, row);
@@ -30321,7 +30335,7 @@ template <class T> void small_gemm(const Gemm<T>& g) {
 
 namespace tessera::kernels {
 
-/// Where the choice is kept, one for the program; null for the default. Use contraction_provider().
+/// The chosen provider of the whole program, or null for the default. Callers use contraction_provider().
 inline std::atomic<const ContractionProvider*>& chosen_contraction_provider() {
   static std::atomic<const ContractionProvider*> chosen{nullptr};
   return chosen;
@@ -30331,49 +30345,49 @@ inline std::atomic<const ContractionProvider*>& chosen_contraction_provider() {
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// What our own kernels of f32 and f64 are called on this processor.
+/// Name of this library's f32 and f64 kernels on this processor.
 inline std::string_view packed_kernels_name() {
   constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
                                                      "packed avx512"};
   return names[static_cast<std::size_t>(cpu_level())];
 }
 
-/// Matrix products by our own packed kernels. A template, so that code for both types is compiled only for who asks for
-/// the object.
+/// Matrix products by this library's kernels. A template, so that only programs that name the provider instantiate its
+/// code for both types.
 template <class Interface = ContractionProvider> struct PackedProvider final : Interface {
   std::string_view name() const override { return packed_kernels_name(); }
   void gemm(const Gemm<float>& g) const override { packed_gemm(g); }
   void gemm(const Gemm<double>& g) const override { packed_gemm(g); }
 };
 
-/// The default provider, which needs nothing beyond this library.
+/// The default provider, without dependencies.
 template <class Provider = PackedProvider<>> const ContractionProvider& packed_provider() {
   static const Provider& provider = *new Provider;  // never destroyed: programs may still run at exit
   return provider;
 }
 
-/// The provider that contractions use from now on; any thread may ask or set at any time.
+/// The provider that contractions use. Thread-safe, as is set_contraction_provider().
 template <class Default = PackedProvider<>> const ContractionProvider& contraction_provider() {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   return chosen ? *chosen : packed_provider<Default>();
 }
 
-/// Its name, without code for its products.
+/// The name of contraction_provider(), without instantiating its products.
 inline std::string_view contraction_provider_name() {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   return chosen ? chosen->name() : packed_kernels_name();
 }
 
-/// Chooses the provider, and returns the one chosen before. `provider` must outlive the program's last contraction:
-/// providers have no state, so a static object is the natural form. Contractions under way end with the old one.
+/// Chooses the provider of later contractions and returns the previous provider. `provider` must outlive the program's
+/// last contraction, as a static object does. Contractions that are running finish with the previous provider.
 template <class Default = PackedProvider<>>
 const ContractionProvider& set_contraction_provider(const ContractionProvider& provider) {
   const ContractionProvider* before = chosen_contraction_provider().exchange(&provider, std::memory_order_acq_rel);
   return before ? *before : packed_provider<Default>();
 }
 
-/// One product by the chosen provider. The default one is called directly, so that a program has code for the element
-/// types that it multiplies, and no others.
+/// A matrix product by the chosen provider. The default provider's kernel is called directly, not through its virtual
+/// functions, so that only the program's element types are instantiated.
 template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = {}) {
   const ContractionProvider* chosen = chosen_contraction_provider().load(std::memory_order_acquire);
   if (!chosen && !is_small(g)) return packed_gemm(g, finished);
@@ -30396,10 +30410,10 @@ template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = 
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// Lanes of every value in a kernel, whatever its element type: as many as floats fit one register.
+/// Lanes of every value in a kernel, for all element types: the floats of one register. A double takes two registers.
 inline constexpr int width = static_cast<int>(xsimd::batch<float>::size);
 
-/// `width` values of a type that kernels compute in: float, double, int32_t, int64_t (registers) or bool (a mask).
+/// `width` values of type float, double, int32_t, int64_t (in registers) or bool (a mask).
 template <class T> struct Lanes {
   using Batch = xsimd::batch<T>;
   static constexpr int parts = static_cast<int>(sizeof(T) / sizeof(float));
@@ -30413,8 +30427,8 @@ template <> struct Lanes<bool> {
 
 using Mask = Lanes<bool>;
 
-/// The type that elements of type T are computed in: integers below 32 bits as int32_t, and wrapped; bf16 as float, and
-/// rounded where it is stored.
+/// The type in which elements of T are computed: int32_t for narrow integers, which wrap() reduces to their range;
+/// float for bf16, which is rounded when it is stored.
 template <class T>
 using lane_t = std::conditional_t<
     std::is_same_v<T, bf16>, float,
@@ -30425,13 +30439,13 @@ namespace simd {
 template <class T, int N> struct NativeVector {
   typedef T type __attribute__((vector_size(N * sizeof(T))));
 };
-/// The compiler's own vector type. Values never exceed one register, so that no ABI question arises.
+/// A compiler vector type. At most one register, so that functions that pass it have a stable ABI.
 template <class T, int N> using native = typename NativeVector<T, N>::type;
 
 template <class T> using part_vector = native<T, Lanes<T>::part_width>;
 
 inline constexpr int half = width / 2;
-/// Whether masks are bits (AVX-512), not registers.
+/// Whether masks are bit masks (AVX-512) rather than vector registers.
 inline constexpr bool bit_masks = sizeof(xsimd::batch_bool<float>) < sizeof(xsimd::batch<float>);
 
 template <class T> TESSERA_INLINE part_vector<T> to_native(const xsimd::batch<T>& x) { return (part_vector<T>)x.data; }
@@ -30454,7 +30468,6 @@ template <int Half, class T, std::size_t... I>
 TESSERA_INLINE native<T, half> half_of(const native<T, width>& x, std::index_sequence<I...>) {
   return __builtin_shufflevector(x, x, (static_cast<int>(I) + Half * half)...);
 }
-/// Half of a register of 4-byte lanes.
 template <int Half, class T> TESSERA_INLINE native<T, half> half_of(const native<T, width>& x) {
   return half_of<Half, T>(x, std::make_index_sequence<half>{});
 }
@@ -30468,7 +30481,8 @@ template <class T> TESSERA_INLINE native<T, width> join(const native<T, half>& l
   return join<T>(low, high, std::make_index_sequence<width>{});
 }
 
-/// The mask of one register of a comparison of T. B is always bool; what depends on it is checked only where it runs.
+/// The part of a mask for register `Part` of Lanes<T>. B is always bool: a template parameter, so that code for masks
+/// of other instruction sets is not instantiated.
 template <class T, int Part, class B> TESSERA_INLINE xsimd::batch_bool<T> part_mask(const Lanes<B>& mask) {
   using Register = typename xsimd::batch_bool<T>::register_type;
   if constexpr (bit_masks) {
@@ -30505,7 +30519,7 @@ template <class F, class T> TESSERA_INLINE Mask compare(F f, const Lanes<T>& a, 
     return to_mask<T>(f(a.part[0], b.part[0]), f(a.part[1], b.part[1]));
 }
 
-/// xsimd::select. For integers of AVX-512 xsimd 8.1 spells it in a way that g++ only compiles when it optimises.
+/// xsimd::select. For AVX-512 integers, xsimd 8.1 writes it in a way that g++ compiles only with optimisation.
 template <class T>
 TESSERA_INLINE xsimd::batch<T> choose(const xsimd::batch_bool<T>& condition, const xsimd::batch<T>& then,
                                       const xsimd::batch<T>& otherwise) {
@@ -30519,7 +30533,7 @@ TESSERA_INLINE xsimd::batch<T> choose(const xsimd::batch_bool<T>& condition, con
     return xsimd::select(condition, then, otherwise);
 }
 
-/// Where two masks differ. xsimd 8.1 takes ^ of AVX-512 masks for |.
+/// a ^ b of masks: xsimd 8.1 computes | instead of ^ for AVX-512 masks.
 TESSERA_INLINE Mask differ(const Mask& a, const Mask& b) { return {(a.bits & ~b.bits) | (b.bits & ~a.bits)}; }
 
 }  // namespace simd
@@ -30547,12 +30561,12 @@ template <class T> inline constexpr Iota<T> iota_lanes{};
 }  // namespace simd
 
 namespace simd {
-/// Floats rounded to bf16, as bits of floats, the lower half of which is to be ignored.
+/// Floats rounded to bf16, as float bits: the upper 16 bits are the bf16, the lower 16 bits are to be ignored.
 TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) {
   using Words = native<std::uint32_t, width>;
   const Words bits = (Words)to_native<float>(x.part[0]);
   const Words near = bits + 0x7fff + (bits >> 16 & 1);
-  // A vector comparison is all ones where it holds.
+  // A vector comparison gives all ones for true.
   const Words is_nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
   return (near & ~is_nan) | ((bits | 0x400000) & is_nan);
 }
@@ -30560,10 +30574,10 @@ TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) 
 
 // ---- memory
 
-/// Reads `width` elements of T, of any alignment.
+/// Loads `width` elements of T, with any alignment.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
   if constexpr (std::is_same_v<T, bool>) {
-    // Any non-zero byte is true, so the bytes are read as numbers.
+    // Loaded as integers, since any non-zero byte is true.
     const auto bytes = load(reinterpret_cast<const std::uint8_t*>(from));
     return simd::to_mask<std::int32_t>(bytes.part[0] != xsimd::batch<std::int32_t>(0));
   } else if constexpr (std::is_same_v<T, bf16>) {
@@ -30574,7 +30588,7 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
   } else if constexpr (sizeof(T) < 4) {
     simd::native<T, width> narrow;
     std::memcpy(&narrow, from, sizeof narrow);
-    // In two steps: g++ 12 widens byte by byte in one.
+    // Widened in two steps, since g++ 12 widens 8 to 32 bits element by element.
     const auto middle = __builtin_convertvector(narrow, simd::native<std::int16_t, width>);
     return {{simd::to_batch<std::int32_t>(__builtin_convertvector(middle, simd::native<std::int32_t, width>))}};
   } else if constexpr (Lanes<T>::parts == 1) {
@@ -30584,7 +30598,7 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
   }
 }
 
-/// Writes `width` elements of T.
+/// Stores `width` elements of T, with any alignment.
 template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, bool>) {
     using Batch = xsimd::batch<std::int32_t>;
@@ -30607,8 +30621,8 @@ template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
   }
 }
 
-/// As `store`, past the caches: for results that nobody reads soon. `to` is aligned to what `width` elements take, and
-/// finish_stores() comes before others may read. Writes as `store` does where the processor has no such stores.
+/// store() with non-temporal stores, for results that are not read soon. `to` must be aligned to `width` elements; call
+/// finish_stores() before other threads read. Without such instructions, the same as store().
 template <class T> TESSERA_INLINE void store_past_caches(T* to, const Lanes<lane_t<T>>& x) {
 #if defined(__SSE2__)
   if constexpr (sizeof(T) >= 4) {
@@ -30634,7 +30648,7 @@ inline void finish_stores() {
 #endif
 }
 
-/// Copies the `count` <= width elements of a row's end to a whole register's worth, zeros after them.
+/// Copies `count` <= width elements and pads them with zeros to `width` elements.
 template <class T> TESSERA_INLINE void pad_copy(T* to, const T* from, int count) {
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
@@ -30646,14 +30660,14 @@ template <class T> TESSERA_INLINE void pad_copy(T* to, const T* from, int count)
   for (int i = 0; i < width; ++i) to[i] = i < count ? from[i] : T{};
 }
 
-/// Writes the first `count` lanes.
+/// Stores the first `count` lanes.
 template <class T> TESSERA_INLINE void store_partial(T* to, const Lanes<lane_t<T>>& x, int count) {
   alignas(64) T padded[width];
   store(padded, x);
   for (int i = 0; i < count; ++i) to[i] = padded[i];
 }
 
-/// Writes every `stride`-th element.
+/// Stores lane i at to[i * stride].
 template <class T> TESSERA_INLINE void store_strided(T* to, const Lanes<lane_t<T>>& x, std::int64_t stride) {
   alignas(64) T scattered[width];
   store(scattered, x);
@@ -30704,7 +30718,7 @@ template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<Fro
   }
 }
 
-/// Brings lanes that hold elements of the narrow integer type T back into its range, modulo 2^bits; rounds to bf16.
+/// Reduces lanes to the range of T: narrow integers modulo 2^bits; for bf16, rounds to bf16.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, lane_t<T>>) {
     return x;
@@ -30718,7 +30732,7 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& 
   }
 }
 
-/// start, start + 1, ...: exact while the values are, in T.
+/// start, start + 1, ..., exact as long as T represents the values exactly.
 template <class T> TESSERA_INLINE Lanes<T> iota(std::int64_t start) {
   if constexpr (std::is_floating_point_v<T>) {
     return convert<T>(iota<std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>(start));
@@ -30771,17 +30785,17 @@ TESSERA_KERNEL_CODE_END
 #ifndef TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
 #define TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
 
-// How a fused kernel walks over memory. Nothing here depends on the program, so all kernels share this code.
+// Memory access of fused kernels. Does not depend on the program, so that all kernels share the code.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 inline constexpr int max_operands = Fused::max_inputs + Fused::max_outputs;
 
-/// Elements in one window over contiguous operands, at most.
+/// Most elements of a window if all operands are contiguous.
 inline constexpr std::int64_t window_size = 4096;
-/// Elements in a window when an operand must be gathered or spread.
+/// Most elements of a window if a strided operand must be copied to or from a staging buffer.
 inline constexpr std::int64_t staged_window_size = 256;
 
-/// The operands (inputs, then outputs) of a call, positioned at one row after the other.
+/// Iterates over the rows of a call, with the address of the row in each operand (inputs, then outputs).
 struct RowWalk {
   std::byte* row[max_operands];        ///< element 0 of the current row of each operand
   std::int64_t stride[max_operands];   ///< along the row, in elements
@@ -30789,9 +30803,9 @@ struct RowWalk {
   std::int64_t extent[7];
   std::int64_t index[7];
   int rank, count;
-  bool contiguous;  ///< no operand with an extent along the row has a row stride other than 1
+  bool contiguous;  ///< every operand that is read or written along the row has row stride 1
 
-  /// `sizes` are the bytes of an element; `in_row` has a bit for each operand that is read or written along the row.
+  /// `sizes`: bytes of an element, by operand; `in_row`: bits of the operands that are read or written along the row.
   void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes, std::uint64_t in_row) {
     rank = call.outer_rank;
     count = inputs + outputs;
@@ -30824,12 +30838,12 @@ struct RowWalk {
   }
 };
 
-/// A part of a row, seen by a kernel as whole registers over contiguous elements.
+/// A range of a row in which all operands are contiguous, in place or in a staging buffer, padded to whole registers.
 struct Window {
   std::byte* at[max_operands];  ///< first element of each operand: in place, or in the staging buffer
   std::int64_t begin;           ///< index along the row
   std::int64_t size;            ///< elements
-  std::int64_t padded;          ///< elements rounded up to what one iteration computes
+  std::int64_t padded;          ///< elements rounded up to those of one iteration
 };
 
 namespace detail {
@@ -30860,7 +30874,8 @@ template <class T> inline void scatter(std::byte* to, const std::byte* from, std
 
 }  // namespace detail
 
-/// The windows of one pass over the current row. `sizes` and `offsets`: of each operand in memory and in the buffer.
+/// The windows of one pass over the current row. `sizes`: bytes of an element by operand; `offsets`: of each operand in
+/// the staging buffer.
 class WindowWalk {
  public:
   WindowWalk(const RowWalk& rows, const std::uint8_t* sizes, const std::uint32_t* offsets, std::byte* buffer,
@@ -30868,7 +30883,7 @@ class WindowWalk {
       : rows_(rows), sizes_(sizes), offsets_(offsets), buffer_(buffer), reads_(reads), writes_(writes),
         granularity_(granularity), longest_(longest) {}
 
-  /// Opens the window at `begin`, at most up to `end`. A rest smaller than the granularity is a window of its own.
+  /// Opens the window at `begin`, which ends at `end` or before. A remainder below the granularity is a padded window.
   void open(Window& window, std::int64_t begin, std::int64_t end) const {
     const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
     const std::int64_t left = end - begin, whole = left - left % granularity_;
@@ -30931,7 +30946,7 @@ class WindowWalk {
   std::byte* buffer_;
   std::uint64_t reads_, writes_;
   int granularity_;
-  std::int64_t longest_;  // window over contiguous operands
+  std::int64_t longest_;  // most elements of a window over contiguous operands
 };
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -30945,31 +30960,31 @@ class WindowWalk {
 
 namespace tessera::kernels {
 
-/// Whether the elements of a row that a pass computed are kept for a later pass.
+/// Whether an instruction stores its value for a later pass over the row, or loads what an earlier pass stored.
 enum class Keep : std::uint8_t { no, save, restore };
 
-/// One instruction as a kernel runs it: everything a template needs to know stands in the first five fields.
+/// One instruction of a pass. The first five fields are template arguments of run_step; the others are run-time data.
 struct Step {
   InstrKind kind = InstrKind::uniform;
   Op op = Op::constant;
-  DType dtype = DType::f32;   ///< of the result
-  DType source = DType::f32;  ///< of the operands; of the last one for select
+  DType dtype = DType::f32;   ///< type of the result
+  DType source = DType::f32;  ///< type of the operands; for select, of the two values
   Keep keep = Keep::no;
   std::uint8_t to = 0, a = 0, b = 0, c = 0;
-  bool a_varies = false, b_varies = false, c_varies = false;  ///< at element level, not hoisted out of the pass
-  std::uint8_t kept_offset = 0;  ///< bytes that values kept before this one take for each element of a row
+  bool a_varies = false, b_varies = false, c_varies = false;  ///< the operand differs by element; else hoisted
+  std::uint8_t kept_offset = 0;                               ///< offset of the kept value in FusedSchedule::kept_bytes
 };
 
-/// One value that leaves a pass: a reduction or a store.
+/// A result of a pass: a reduction or a store.
 struct Exit {
   StoreKind kind = StoreKind::element;
   Reduction reduction = Reduction::sum;
-  bool reduces = false;  ///< kept in lanes and combined across them, along the row or along rows
+  bool reduces = false;  ///< accumulated in vector lanes, which are combined at the end of the row or of the call
   DType dtype = DType::f32, source = DType::f32;
-  std::uint8_t instr = 0;  ///< the value
-  std::uint8_t slot = 0;   ///< the reduction's number or the output's
-  std::uint8_t to = 0;     ///< the register that accumulates; for a reduce its own instruction
-  bool varies = false;     ///< the value is at element level
+  std::uint8_t instr = 0;  ///< index of the instruction that computes the value
+  std::uint8_t slot = 0;   ///< index of the reduction or of the output
+  std::uint8_t to = 0;     ///< the accumulating register; for a reduction, that of its own instruction
+  bool varies = false;     ///< the value differs by element
 };
 
 template <class T, int Capacity> struct StepList {
@@ -30982,22 +30997,23 @@ template <class T, int Capacity> struct StepList {
 using Steps = StepList<Step, Fused::max_instrs>;
 using Exits = StepList<Exit, Fused::max_instrs>;
 
-/// What each stage of a fused kernel does. Stage s is what happens once a row when s passes have ended; pass s follows.
+/// The instructions of a fused kernel by stage and pass: for each row stage 0, pass 0, stage 1, pass 1, and so on. A
+/// stage runs once per row, a pass once per element. softmax: pass 0 finds the maximum, pass 1 the sum, pass 2 divides.
 struct FusedSchedule {
   static constexpr int max_phases = Fused::max_phases;
   static constexpr int registers = Fused::max_instrs + Fused::max_outputs;
 
-  Steps uniform;              ///< once a call
-  Steps row[max_phases + 1];  ///< once a row, at each stage
+  Steps uniform;              ///< once per call
+  Steps row[max_phases + 1];  ///< once per row, by stage
   Exits row_exits[max_phases + 1];
-  Exits reduces[max_phases + 1];       ///< reductions whose result is there at the stage; pass s - 1 computes them
-  Steps element[max_phases];           ///< at every element, in each pass
-  Exits exits[max_phases];             ///< stores and reductions of each pass
-  Exits accumulations;                 ///< stores that reduce along the row, of all passes
-  bool saves[max_phases]{};            ///< passes that keep values for later ones
-  std::uint8_t kept_bytes = 0;         ///< of kept values, for each element of a row
-  std::uint64_t reads[max_phases]{};   ///< operands (inputs, then outputs) that each pass reads
-  std::uint64_t writes[max_phases]{};  ///< operands that each pass writes
+  Exits reduces[max_phases + 1];       ///< by stage s: the reductions that pass s - 1 computes
+  Steps element[max_phases];           ///< by pass, once per element
+  Exits exits[max_phases];             ///< stores and reductions by pass
+  Exits accumulations;                 ///< stores of all passes that reduce along the row
+  bool saves[max_phases]{};            ///< by pass: whether it stores values for later passes
+  std::uint8_t kept_bytes = 0;         ///< bytes stored between passes per element of a row
+  std::uint64_t reads[max_phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
+  std::uint64_t writes[max_phases]{};  ///< by pass: bits of the operands that it writes
 };
 
 constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
@@ -31056,17 +31072,18 @@ constexpr Exit make_exit(const Fused& fused, int output) {
           value.level == Level::element};
 }
 
-/// Where values worth keeping were first computed, in passes that can be run again: those that only reduce.
+/// By instruction: the step that first computed an expensive value, and its pass, which later passes may reuse. Only
+/// for passes that do nothing but reduce: they can be repeated when a call begins at a later pass.
 struct Kept {
   Step* computed[Fused::max_instrs]{};
   int pass[Fused::max_instrs]{};
 };
 
-/// Bytes of a value while it is computed with.
+/// Bytes of a value in a register: bf16 is computed as float.
 constexpr std::size_t lane_bytes(DType type) { return type == DType::bf16 ? size_of(DType::f32) : size_of(type); }
 
-/// Adds to pass `p` the element-level instructions that its exits need, in order. What an earlier pass paid a lot for
-/// is kept by that pass and read here.
+/// Adds to pass `p` the per-element instructions that its exits need, in order. An expensive value (exp, say) that an
+/// earlier pass computed is stored by that pass and loaded here.
 constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Kept& kept) {
   const Exits& exits = schedule.exits[p];
   Steps& pass = schedule.element[p];
@@ -31108,7 +31125,7 @@ constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Ke
 
 }  // namespace detail
 
-/// Orders the instructions of a fused kernel by how often they run.
+/// Assigns the instructions of a fused kernel to stages and passes, each at the least frequent level that is correct.
 constexpr FusedSchedule make_schedule(const Fused& fused) {
   FusedSchedule schedule;
   if (fused.phases < 1 || fused.phases > FusedSchedule::max_phases)
@@ -31163,8 +31180,8 @@ constexpr FusedSchedule make_schedule(const Fused& fused) {
 #ifndef TESSERA_KERNELS_SIMD_LANE_MATH_HPP
 #define TESSERA_KERNELS_SIMD_LANE_MATH_HPP
 
-// Elementary functions on lanes of float and double. Polynomials and rationals are near-minimax fits made for these
-// ranges; measured bounds stand in the tests. NaN propagates through all of them.
+// Elementary functions on lanes of float and double. Polynomials and rational functions are near-minimax approximations
+// on the stated ranges; tests check the error bounds. All functions propagate NaN.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -31175,10 +31192,10 @@ template <class T> struct Format;
 template <> struct Format<float> {
   using Int = std::int32_t;
   static constexpr int mantissa = 23, bias = 127;
-  static constexpr float round = 12582912.0f;  ///< 1.5 * 2^23: adding it rounds to an integer, held in the low bits
+  static constexpr float round = 12582912.0f;  ///< 1.5 * 2^23: adding it rounds to an integer, in the low bits
   static constexpr float smallest_normal = 1.17549435e-38f, denormal_scale = 8388608.0f;
   static constexpr std::int32_t sqrt_half_bits = 0x3f3504f3;
-  // ln 2 in two parts: the first has trailing zeros, so that its product with an exponent is exact without FMA.
+  // ln 2 = ln2_high + ln2_low: ln2_high has trailing zeros, so that its product with an exponent is exact without FMA.
   static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, log2_e = 1.44269504f;
   static constexpr float exp_lowest = -104.0f, exp_normal = -87.0f, exp_highest = 89.0f;
 };
@@ -31203,7 +31220,8 @@ template <class T> TESSERA_INLINE xsimd::batch<T> from_bits(const int_batch<T>& 
   return to_batch<T>((part_vector<T>)to_native<typename Format<T>::Int>(x));
 }
 
-/// x y + z, rounded once where the instruction set can. (xsimd 8.1 leaves that to the compiler for AVX-512.)
+/// x * y + z, rounded once if the instruction set has FMA. (For AVX-512, xsimd 8.1 leaves the contraction to the
+/// compiler.)
 template <class T>
 TESSERA_INLINE xsimd::batch<T> fma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
 #if defined(__AVX512F__)
@@ -31216,7 +31234,7 @@ TESSERA_INLINE xsimd::batch<T> fma(const xsimd::batch<T>& x, const xsimd::batch<
 #endif
 }
 
-/// z - x y.
+/// z - x * y, as fma().
 template <class T>
 TESSERA_INLINE xsimd::batch<T> fnma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
 #if defined(__AVX512F__)
@@ -31241,7 +31259,7 @@ TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More..
 template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
   return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
 }
-/// -x: of floats, the sign bit flipped, also of zeros and NaN. xsimd 8.1 subtracts from 0 in some instruction sets.
+/// -x. Flips the sign bit of floats, zeros and NaN included; xsimd 8.1 computes 0 - x in some instruction sets.
 template <class T> TESSERA_INLINE xsimd::batch<T> negative(const xsimd::batch<T>& x) {
   if constexpr (std::is_floating_point_v<T>)
     return to_batch<T>(-to_native<T>(x));
@@ -31257,7 +31275,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> power_of_two(const int_batch<T
   return from_bits<T>((k + int_batch<T>(Format<T>::bias)) << Format<T>::mantissa);
 }
 
-/// x * 2^n for whole n, rounded once: results may be denormal or infinite.
+/// x * 2^n for integer n, rounded once, also if the result is denormal or infinite.
 template <class T> TESSERA_INLINE xsimd::batch<T> scale(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
 #if defined(__AVX512F__)
   if constexpr (std::is_same_v<T, float>)
@@ -31267,14 +31285,14 @@ template <class T> TESSERA_INLINE xsimd::batch<T> scale(const xsimd::batch<T>& x
 #else
   using Batch = xsimd::batch<T>;
   const Batch round(Format<T>::round);
-  // 2^n may not be a normal number where the result is, so it is applied in two halves.
+  // Two factors, 2^(n/2) each: 2^n may overflow or be denormal even if the result is not.
   const Batch first = n * Batch(T(0.5)) + round;
   const int_batch<T> zero = bits_of<T>(round), a = bits_of<T>(first) - zero, b = bits_of<T>(n + round) - zero - a;
   return x * power_of_two<T>(a) * power_of_two<T>(b);
 #endif
 }
 
-/// x * 2^n for whole n, where x, 2^n and the result are normal numbers.
+/// x * 2^n for integer n, where x, 2^n and the result are normal.
 template <class T> TESSERA_INLINE xsimd::batch<T> scale_normal(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
 #if defined(__AVX512F__)
   return scale<T>(x, n);
@@ -31284,7 +31302,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> scale_normal(const xsimd::batc
 #endif
 }
 
-/// 1 / d for d in [1, 2^126], to half an ulp or a little more: a division is several times the price.
+/// 1 / d for d in [1, 2^126], within little more than half an ulp. A division costs several times as much.
 template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<T>& d) {
   const xsimd::batch<T> one(T(1));
 #if defined(__AVX512F__)
@@ -31296,7 +31314,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<
   return one / d;
 }
 
-/// exp(x) = 2^n (1 + q): n is whole, and |q| below 0.42. Gives q.
+/// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
 template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, xsimd::batch<T>& n) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
@@ -31315,14 +31333,14 @@ template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T
 template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
-  // The second operand comes back where one is NaN.
+  // xsimd::min and max return the second operand if one is NaN, so that x must be second.
   Batch n;
   const Batch q = split_exp<T>(xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x)), n);
   return scale<T>(q + Batch(T(1)), n);
 }
 
-/// exp(x) for x <= 0. Of float, 2^64 times that for x below exp_normal, and no less than of -120: always a normal
-/// number, since an operation that makes a denormal one costs some hundred cycles.
+/// exp(x) for x <= 0. For float below exp_normal, 2^64 * exp(max(x, -120)): always normal, since an operation with a
+/// denormal result costs some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   Batch n;
@@ -31335,19 +31353,19 @@ template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x
   }
 }
 
-/// x power / 2^64, where that is denormal or little more, for a power of at least 2^-110 and x of no more than some
-/// hundreds where the power is so low. Results are counted in units of the least number, which addition to a large one
-/// rounds to.
+/// x * power / 2^64 if that is denormal or slightly larger; power >= 2^-110, and |x| at most some hundreds for such
+/// powers. Computed without denormal operations: adding 2^23 rounds the result to an integer multiple of the smallest
+/// denormal.
 TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& power) {
   using Batch = xsimd::batch<float>;
-  const Batch most(8388608.0f);  // units in the least normal number
+  const Batch most(8388608.0f);  // 2^23: the smallest normal number in units of the smallest denormal
   const Batch units = magnitude<float>(xsimd::max(x, Batch(-256.0f)) * power) * Batch(0x1p+85f);
   const Batch denormal = from_bits<float>(bits_of<float>(xsimd::min(units, most) + most) - bits_of<float>(most));
   const Batch normal = xsimd::max(units, most) * Batch(0x1p-75f) * Batch(0x1p-74f);
   return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
 }
 
-/// exp(x) for x <= 0, and 0 where that would be denormal: making such a number costs some hundred cycles.
+/// exp(x) for x <= 0, but 0 instead of a denormal result, which would cost some hundred cycles.
 template <class T> TESSERA_INLINE xsimd::batch<T> fading_exp(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   using F = Format<T>;
@@ -31396,7 +31414,7 @@ template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) 
 template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
   const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
-  // (e - 1) / (e + 1) with e = exp(2a), and e - 1 = 2^n q + (2^n - 1): nothing cancels near zero.
+  // (e - 1) / (e + 1) with e = exp(2a), where e - 1 = 2^n q + (2^n - 1) avoids cancellation near 0.
   Batch n;
   const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n);
   const Batch power = power_of_two<T>(bits_of<T>(n + round) - bits_of<T>(round));
@@ -31411,8 +31429,8 @@ template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x)
   return result | sign_bit<T>(x);
 }
 
-/// x / (1 + exp(-p)), what sigmoid, silu and gelu come to. The exponential is taken of -|p|: it can't overflow, and
-/// nothing cancels.
+/// x / (1 + exp(-p)), to which sigmoid, silu and gelu reduce. Computed from exp(-|p|), which cannot overflow, and
+/// without cancellation.
 template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x, const xsimd::batch<T>& p) {
   using Batch = xsimd::batch<T>;
   const Batch e = decay<T>(p | Batch(T(-0.0)));
@@ -31424,20 +31442,20 @@ template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x
     return xsimd::any(fades) ? xsimd::select(fades, x * exp<T>(p), result) : result;
 }
 
-/// The tanh form of gelu, x / (1 + exp(-p)).
+/// gelu in the tanh form, x / (1 + exp(-p)) with p = sqrt(8 / pi) (x + 0.044715 x^3).
 template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x) {
   using Batch = xsimd::batch<T>;
-  // sqrt(8 / pi), and that times 0.044715: a product of rounded factors would be off by more than its own rounding.
+  // sqrt(8 / pi) and sqrt(8 / pi) * 0.044715, the product rounded once.
   constexpr double linear = 1.5957691216057307, cubic = 0.07135481627260025;
   if constexpr (std::is_same_v<T, float>) {
-    // p is rounded itself, so exp(-p) = 2^n 2^f with f in [-1/2, 1/2] loses nothing by a power of two. Operations are
-    // what counts: exp(-p) may be large, since nothing cancels in 1 + exp(-p).
+    // exp(-p) = 2^n 2^f with f in [-1/2, 1/2]: p is rounded anyway, so the change of base loses no accuracy. exp(-p)
+    // may be large, since 1 + exp(-p) has no cancellation; this needs fewer operations than exp(-|p|).
     constexpr double log2_e = 1.4426950408889634;
     const Batch log2 = x * simd::fma<T>(x * x, Batch(T(-cubic * log2_e)), Batch(T(-linear * log2_e)));
     const Batch bounded = xsimd::min(Batch(173.0f), xsimd::max(Batch(-60.0f), log2));
     const Batch n = (bounded + Batch(Format<T>::round)) - Batch(Format<T>::round);
     const Batch power = polynomial<T>(bounded - n, 1.0000001f, 0.693146944f, 0.240221202f, 0.0555071309f,
-                                      0.00967554096f, 0.00132764725f);  // within 1.3 half units
+                                      0.00967554096f, 0.00132764725f);  // within 0.65 ulp
     const auto fades = bounded > Batch(125.0f);
     const Batch divisor = scale_normal<T>(power, xsimd::select(fades, n - Batch(64.0f), n)) + Batch(1.0f);
     const Batch inverse = reciprocal<T>(divisor), result = x * inverse;
@@ -31447,21 +31465,21 @@ template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x)
   }
 }
 
-/// x / d where d is the same in many iterations: with FMA all that depends on d alone leaves the loop, and the rest is
-/// rounded as a division would be.
+/// x / d for loop-invariant d: with FMA, the compiler hoists the reciprocal of d out of the loop. Rounded correctly, as
+/// a division.
 template <class T>
 TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
 #if defined(__FMA__)
   using Batch = xsimd::batch<T>;
   constexpr T large = std::is_same_v<T, float> ? T(0x1p+64) : T(0x1p+512), small = 1 / large;
-  // Scaling keeps the reciprocal of any divisor a normal number.
+  // d is scaled so that its reciprocal is normal.
   const Batch size = magnitude<T>(d);
   const Batch factor =
       xsimd::select(size < Batch(small), Batch(large), xsimd::select(size > Batch(large), Batch(small), Batch(T(1))));
   const Batch divisor = d * factor, inverse = Batch(T(1)) / divisor;
   const Batch dividend = x * factor, near = dividend * inverse;
   const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
-  // The remainder of what is infinite is NaN, and that of -0 is 0.
+  // The remainder is NaN for an infinite quotient and loses the sign of -0: restore both from `near`.
   return xsimd::select(result == result, result, near) | sign_bit<T>(near);
 #else
   return x / d;
@@ -31470,7 +31488,7 @@ TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, con
 
 template <class T> TESSERA_INLINE xsimd::batch<T> maximum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
   if constexpr (std::is_floating_point_v<T>)
-    // xsimd::max gives y where either is NaN.
+    // xsimd::max returns y if either operand is NaN.
     return xsimd::select(xsimd::isnan(x), x, xsimd::max(x, y));
   else
     return xsimd::max(x, y);
@@ -31484,22 +31502,22 @@ template <class T> TESSERA_INLINE xsimd::batch<T> minimum(const xsimd::batch<T>&
 
 }  // namespace simd
 
-/// Within 1.2 ulp, denormal results too; overflow gives infinity, exp(-inf) = 0.
+/// Within 1.2 ulp, also for denormal results; overflow gives infinity, exp(-inf) = 0.
 template <class T> TESSERA_INLINE Lanes<T> exp(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::exp<T>(a); }, x);
 }
 
-/// Within 1 ulp, of denormals too; log(0) = -inf, NaN below.
+/// Within 1 ulp, also for denormals; log(0) = -inf, NaN for x < 0.
 template <class T> TESSERA_INLINE Lanes<T> log(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::log<T>(a); }, x);
 }
 
-/// Within 3 ulp; never above 1 in magnitude.
+/// Within 3 ulp; |tanh(x)| <= 1.
 template <class T> TESSERA_INLINE Lanes<T> tanh(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::tanh<T>(a); }, x);
 }
 
-/// 1 / (1 + exp(-x)), within 3 ulp on both sides.
+/// 1 / (1 + exp(-x)), within 3 ulp for positive and negative x.
 template <class T> TESSERA_INLINE Lanes<T> sigmoid(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gated<T>(xsimd::batch<T>(T(1)), a); },
                          x);
@@ -31524,13 +31542,13 @@ template <class T> TESSERA_INLINE Lanes<T> rsqrt(const Lanes<T>& x) {
       [](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::batch<T>(xsimd::batch<T>(T(1)) / xsimd::sqrt(a)); }, x);
 }
 
-/// x / d for a d that is the same in many iterations of a loop.
+/// x / d for a loop-invariant d.
 template <class T> TESSERA_INLINE Lanes<T> divide_by_invariant(const Lanes<T>& x, const Lanes<T>& d) {
   return simd::each_part(
       [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide_by_invariant<T>(a, b); }, x, d);
 }
 
-/// Calls a scalar function for each lane: for what no vector unit does.
+/// Calls a scalar function for each lane, for functions without vector instructions.
 template <class T, class F> TESSERA_INLINE Lanes<T> each_lane(F f, const Lanes<T>& x, const Lanes<T>& y) {
   alignas(64) T a[width], b[width];
   store(a, x);
@@ -31540,7 +31558,7 @@ template <class T, class F> TESSERA_INLINE Lanes<T> each_lane(F f, const Lanes<T
 }
 
 namespace simd {
-/// |x|^y for floats, in double: rounding is all that is lost.
+/// |x|^y for floats, computed in double, so that the only error is the final rounding.
 TESSERA_INLINE Lanes<float> power_of_magnitude(const Lanes<float>& x, const Lanes<float>& y) {
   const Lanes<double> base = convert<double>(x), exponent = convert<double>(y);
   return convert<float>(
@@ -31550,7 +31568,7 @@ TESSERA_INLINE Lanes<float> power_of_magnitude(const Lanes<float>& x, const Lane
 }
 }  // namespace simd
 
-/// std::pow, its special cases included; within 1 ulp for floats.
+/// std::pow including its special cases, within 1 ulp for floats.
 template <class T>
   requires(std::is_floating_point_v<T>)
 TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
@@ -31561,7 +31579,7 @@ TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
           using Batch = xsimd::batch<float>;
           const Batch zero(0.0f), one(1.0f), half = b * Batch(0.5f);
           const Batch base = simd::magnitude<float>(a);
-          // 1^y, x^0 and (-1)^(+-inf) are 1 whatever log makes of them.
+          // 1^y, x^0 and (-1)^(+-inf) are 1, also where the computation by log gives NaN.
           const Batch unit = xsimd::select((b == zero) | ((base == one) & ((a == one) | (b == b))), one, p);
           const auto whole = xsimd::trunc(b) == b, odd = whole & ~(xsimd::trunc(half) == half);
           const auto below = simd::bits_of<float>(a) < xsimd::batch<std::int32_t>(0);
@@ -31576,13 +31594,13 @@ TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
   }
 }
 
-/// The larger operand; NaN where either is.
+/// The larger operand; NaN if either operand is NaN, as torch.maximum.
 template <class T> TESSERA_INLINE Lanes<T> maximum(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::maximum<T>(a, b); }, x,
                          y);
 }
 
-/// The smaller operand; NaN where either is.
+/// The smaller operand; NaN if either operand is NaN, as torch.minimum.
 template <class T> TESSERA_INLINE Lanes<T> minimum(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::minimum<T>(a, b); }, x,
                          y);
@@ -31591,7 +31609,7 @@ template <class T> TESSERA_INLINE Lanes<T> minimum(const Lanes<T>& x, const Lane
 template <class T> TESSERA_INLINE Lanes<T> relu(const Lanes<T>& x) {
   return simd::each_part(
       [](const auto& a) TESSERA_INLINE_LAMBDA {
-        // The second operand comes back where it is NaN.
+        // xsimd::max returns the second operand if it is NaN.
         return xsimd::batch<T>(xsimd::max(xsimd::batch<T>(T(0)), a));
       },
       x);
@@ -31608,7 +31626,7 @@ template <class T> TESSERA_INLINE Lanes<T> abs(const Lanes<T>& x) {
       x);
 }
 
-/// -1, 0 or 1; NaN of NaN.
+/// -1, 0 or 1; NaN for NaN.
 template <class T> TESSERA_INLINE Lanes<T> sign(const Lanes<T>& x) {
   return simd::each_part(
       [](const auto& a) TESSERA_INLINE_LAMBDA {
@@ -31633,15 +31651,15 @@ TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace simd {
-/// Quotient towards zero. Division by zero gives 0, and the one quotient that overflows wraps: neither may trap.
+/// Integer quotient, truncated. x / 0 is 0 and min / -1 wraps, both of which would trap in hardware.
 template <class T> constexpr T quotient(T a, T b) {
   using Unsigned = std::make_unsigned_t<T>;
   return b == 0 ? T(0) : b == T(-1) ? static_cast<T>(Unsigned(0) - static_cast<Unsigned>(a)) : static_cast<T>(a / b);
 }
-/// Whole powers modulo 2^bits; a negative exponent leaves what truncation does.
+/// Integer power modulo 2^bits; with a negative exponent, the truncated quotient: 1, -1 or 0.
 template <class T> constexpr T whole_power(T base, T exponent) {
   if (exponent < 0) return base == 1 ? T(1) : base == T(-1) ? (exponent % 2 == 0 ? T(1) : T(-1)) : T(0);
-  using Unsigned = std::common_type_t<unsigned, std::make_unsigned_t<T>>;  // short ones would be multiplied as ints
+  using Unsigned = std::common_type_t<unsigned, std::make_unsigned_t<T>>;  // narrow types would be promoted to int
   Unsigned result = 1, factor = static_cast<Unsigned>(base);
   for (T left = exponent; left > 0; left /= 2, factor *= factor)
     if (left % 2 == 1) result *= factor;
@@ -31649,8 +31667,8 @@ template <class T> constexpr T whole_power(T base, T exponent) {
 }
 }  // namespace simd
 
-// The operators and functions that elementwise operations are written with, of lanes and of masks. A mask is a number
-// of one bit: max and sum are or, min and product are and, false orders before true.
+// Operators and functions of lanes and masks, in terms of which elementwise operations are defined. Masks are one-bit
+// integers: max and sum are "or", min and product are "and", false < true.
 
 template <class T> TESSERA_INLINE Lanes<T> operator-(const Lanes<T>& x) {
   return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::negative<T>(a); }, x);
@@ -31665,7 +31683,7 @@ template <class T> TESSERA_INLINE Lanes<T> operator*(const Lanes<T>& x, const La
   return simd::each_part(
       [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA {
         if constexpr (std::is_integral_v<T>) {
-          // The compiler's own product: xsimd has none of 64-bit integers for every instruction set.
+          // A compiler vector product: xsimd lacks 64-bit integer products for some instruction sets.
           using Wrapping = simd::native<std::make_unsigned_t<T>, Lanes<T>::part_width>;
           const Wrapping product = (Wrapping)simd::to_native<T>(a) * (Wrapping)simd::to_native<T>(b);
           return simd::to_batch<T>((simd::part_vector<T>)product);
@@ -31684,7 +31702,7 @@ template <class T> TESSERA_INLINE Lanes<T> operator/(const Lanes<T>& x, const La
 template <class T> TESSERA_INLINE Mask operator==(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
 }
-// xsimd 8.1 takes NaN for equal to everything in some instruction sets, so this is the opposite of equal.
+// Not xsimd's !=, which in xsimd 8.1 is false for NaN in some instruction sets.
 template <class T> TESSERA_INLINE Mask operator!=(const Lanes<T>& x, const Lanes<T>& y) { return {~(x == y).bits}; }
 template <class T> TESSERA_INLINE Mask operator<(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a < b; }, x, y);
@@ -31724,7 +31742,7 @@ TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
   return each_lane([](T a, T b) { return simd::whole_power<T>(a, b); }, x, y);
 }
 
-/// An elementwise operation on lanes. Conversions have a form of their own.
+/// Applies an elementwise operation to lanes. Casts are convert().
 template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
   using Operation = ops::elementwise_operation<O>;
   if constexpr (Operation::by_part)
@@ -31733,12 +31751,12 @@ template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
     return Operation::value(x...);
 }
 
-/// Reduces all lanes to one value, by a monoid.
+/// Reduces all lanes to a scalar, by monoid M.
 template <class M, class T> TESSERA_INLINE T reduce_lanes(const Lanes<T>& x) {
   if constexpr (std::is_same_v<T, bool>) {
     return reduce_lanes<M>(convert<std::int32_t>(x)) != 0;
   } else {
-    // One register as lanes: where lanes take two, the second half of the result is not computed.
+    // Makes Lanes of one register. If Lanes have two registers, the second is a dummy, and its result is not used.
     const auto lanes = [](const xsimd::batch<T>& part) TESSERA_INLINE_LAMBDA {
       if constexpr (Lanes<T>::parts == 1)
         return Lanes<T>{{part}};
@@ -31761,15 +31779,15 @@ TESSERA_KERNEL_CODE_END
 #ifndef TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
 #define TESSERA_KERNELS_FUSED_FUSED_INSTRUCTIONS_HPP
 
-// What the steps of fused kernels do: instances of a few templates over (kind, op, dtype), shared by all kernels of a
-// program, so that an instruction costs an inlined call and no instantiation of its own.
+// The instructions of fused kernels: a few templates over (kind, op, dtype). All kernels of a program share their
+// instances, which keeps compile time low.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Values of one kernel by instruction, an array for each type lanes have. Indices are constants after inlining, so all
-/// that remains of it is registers.
+/// The values of one kernel by instruction, one array per lane type. All indices are constants after inlining, so the
+/// compiler keeps the values in registers.
 template <int Size> struct Registers {
   Lanes<float> f32[Size];
   Lanes<double> f64[Size];
@@ -31796,19 +31814,19 @@ template <int Size> struct Registers {
 
 template <DType Type> using lanes_of = lane_t<element_t<Type>>;
 
-/// Where element-level instructions of one iteration read.
+/// The position from which per-element instructions of one iteration read.
 struct ElementCursor {
   std::byte* const* operands;
-  std::int64_t offset;  ///< from the window's first element
-  std::int64_t index;   ///< global, along the row dim
-  std::byte* kept;      ///< values that passes keep for each other, one row of `kept_capacity` elements after the other
+  std::int64_t offset;  ///< in elements from the start of the window
+  std::int64_t index;   ///< global index along the row dim
+  std::byte* kept;      ///< values kept between passes: one row of `kept_capacity` elements per value
   std::int64_t kept_index, kept_capacity;
-  std::int64_t ahead;  ///< bytes by which reads are fetched ahead
+  std::int64_t ahead;  ///< prefetch distance in bytes
 
   template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
     const T* const from = reinterpret_cast<const T*>(operands[input]) + offset;
-    // The processor's own prefetch ends at a page, and several operands ask more of it than it has:
-    // docs/decisions/0007. An address past the end is no error, which is why it is computed as a number.
+    // Hardware prefetch stops at a page and follows few streams: docs/decisions/0007. The address may be past the end
+    // of the array: prefetching there is harmless, but pointer arithmetic would be undefined behaviour.
     __builtin_prefetch(
         reinterpret_cast<const void*>(reinterpret_cast<std::uintptr_t>(from) + static_cast<std::uintptr_t>(ahead)));
     return load(from);
@@ -31819,7 +31837,7 @@ struct ElementCursor {
   }
 };
 
-/// Where uniform and row-level instructions read.
+/// The position from which instructions per call and per row read.
 struct RowCursor {
   const RowWalk& rows;
   const FusedCall& call;
@@ -31840,7 +31858,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   const auto& b = step.b_varies ? own : shared;
   constexpr const OpRow& row = row_of(O);
   if constexpr (row.converts) {
-    // A cast in the program rounds here; a value that is merely computed as bf16 is rounded where it is stored.
+    // An explicit cast rounds to the target type; other bf16 values stay float until they are stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
   } else if constexpr (row.arity == 3) {
     const auto& c = step.c_varies ? own : shared;
@@ -31893,15 +31911,15 @@ struct Total {
   }
 };
 
-/// What lanes and totals of a reduction begin with: of narrow integers the identity of theirs, so that of no elements
-/// it is a value of the element type.
+/// The initial value of lanes and totals. For narrow integers the identity of the element type, not of the lane type,
+/// so that the reduction of no elements is representable: the max of no int8 values is -128.
 template <Reduction R, DType Type> constexpr auto first_value() {
   using E = element_t<Type>;
   using T = lanes_of<Type>;
   return static_cast<T>(monoid_of<R>::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
 }
 
-/// A row value as other shards read it: whole numbers keep all their bits.
+/// A row value as exchanged between shards, in 64 bits: integers are stored bit by bit, since double has only 53.
 template <class T> TESSERA_INLINE double to_slot(T value) {
   if constexpr (std::is_integral_v<T>)
     return std::bit_cast<double>(static_cast<std::int64_t>(value));
@@ -31941,7 +31959,7 @@ TESSERA_INLINE void add_to_total(Total& total, File* sums, int to) {
   for (int u = 0; u < Count; ++u) clear_lanes<R, Type>(sums[u], to);
 }
 
-/// Combines a value into one element of an output.
+/// Combines `value` into the element at `at`.
 template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(std::byte* at, T value) {
   using M = monoid_of<R>;
   using E = element_t<Type>;
@@ -31952,7 +31970,7 @@ template <Reduction R, DType Type, class T> TESSERA_INLINE void combine_element(
     *element = static_cast<E>(monoids::combined<M>(static_cast<T>(*element), value));
 }
 
-/// A store at every element, or the accumulation of one value in lanes.
+/// Runs an exit: stores the value of each element, or accumulates it in lanes.
 template <StoreKind Kind, Reduction R, bool Reduces, DType To, DType From, class File>
 TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std::byte* const* outputs,
                           std::int64_t offset, bool past_caches) {
@@ -31978,7 +31996,6 @@ TESSERA_INLINE void leave(File& sums, const File& values, const Exit& exit, std:
   }
 }
 
-/// The first lane.
 template <class T> TESSERA_INLINE T first_lane(const Lanes<T>& x) {
   if constexpr (std::is_same_v<T, bool>)
     return first_lane(convert<std::int32_t>(x)) != 0;
@@ -31998,7 +32015,7 @@ TESSERA_KERNEL_CODE_END
 #ifndef TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
 #define TESSERA_KERNELS_FUSED_FUSED_KERNEL_HPP
 
-// One fused kernel: a constexpr program turned into straight-line vector code.
+// Compiles a fused kernel: a constexpr list of instructions becomes straight-line vector code.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -32015,7 +32032,7 @@ template <const auto& Table, int I> struct Program {
     for (int i = 0; i < schedule.exits[pass].size; ++i) reduces |= schedule.exits[pass].items[i].reduces;
     return reduces;
   }
-  /// Whether lanes hold sums from row to row.
+  /// Whether a pass accumulates in lanes across rows.
   static constexpr bool carries(int pass) {
     bool carries = false;
     for (int i = 0; i < schedule.exits[pass].size; ++i) {
@@ -32033,7 +32050,7 @@ template <const auto& Table, int I> struct Program {
     }
     return cost;
   }
-  /// Of the passes that read anything, the one that computes most.
+  /// The most expensive of the passes that read operands.
   static constexpr int busiest_pass = [] {
     int most = 0;
     for (int pass = 1; pass < fused.phases; ++pass)
@@ -32048,7 +32065,7 @@ template <const auto& Table, int I> struct Program {
 
   struct Layout {
     std::uint8_t sizes[max_operands]{};     ///< bytes of an element of each operand
-    std::uint32_t offsets[max_operands]{};  ///< of each operand in the staging buffer
+    std::uint32_t offsets[max_operands]{};  ///< offset of each operand in the staging buffer
     std::uint64_t in_row = 0;
     std::uint32_t bytes = 1;
   };
@@ -32070,7 +32087,7 @@ template <const auto& Table, int I> struct Program {
   using File = Registers<file_size>;
 };
 
-/// One call of one kernel. All members are inlined into `run`, whose local variables they work on.
+/// One call of one kernel. All members are inlined into fused_kernel, so that Values are registers.
 template <class P> struct FusedRun {
   using File = typename P::File;
   static constexpr const FusedSchedule& schedule = P::schedule;
@@ -32081,15 +32098,15 @@ template <class P> struct FusedRun {
   alignas(64) std::byte buffer[P::layout.bytes];
   std::byte* kept = nullptr;                 ///< values kept between passes over a row
   std::int64_t kept_capacity = 0;            ///< elements
-  std::byte* targets[Fused::max_outputs]{};  ///< where each accumulation along the row is going
+  std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
 
   explicit FusedRun(const FusedCall& c) : call(c) {}
 
   struct Values {
-    File shared;        ///< uniform and row level
+    File shared;        ///< values per call and per row
     File sums[unroll];  ///< lanes of reductions and of accumulations along the row
     Total totals[P::file_size];
-    std::int64_t pending[phases]{};  ///< by pass: terms added to one lane since its lanes were added to the totals
+    std::int64_t pending[phases]{};  ///< by pass: terms per lane since the lanes were last added to the totals
   };
 
   template <int Pass, std::size_t... K>
@@ -32121,7 +32138,7 @@ template <class P> struct FusedRun {
      ...);
   }
 
-  /// Calls `f` with the index of each item of a list as a constant.
+  /// Calls `f` with each index of a list as an integral_constant.
   template <std::size_t... K, class F>
   static TESSERA_INLINE void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
     (f(std::integral_constant<std::size_t, K>{}), ...);
@@ -32137,7 +32154,7 @@ template <class P> struct FusedRun {
      ...);
   }
 
-  /// Whether stores of this window bypass the caches: its results are contiguous and aligned.
+  /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
   template <int Pass> TESSERA_INLINE bool passes_caches(const Window& window) const {
     if (!call.past_caches || window.size != window.padded) return false;
     bool aligned = true;
@@ -32152,8 +32169,8 @@ template <class P> struct FusedRun {
     return aligned;
   }
 
-  /// How far ahead a pass fetches what it reads: a page, in the first pass over a long row. Short rows are still there
-  /// in later passes, and the next row is fetched during the pass that computes most, so that neither waits.
+  /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
+  /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
   template <int Pass> TESSERA_INLINE std::int64_t fetch_ahead() const {
     constexpr std::int64_t page = 4096, most = 4 * page;
     if constexpr (phases == 1) return page;
@@ -32167,7 +32184,7 @@ template <class P> struct FusedRun {
                                  const Window& window) {
     constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[Pass].size)>{};
     constexpr auto exits = std::make_index_sequence<static_cast<std::size_t>(schedule.exits[Pass].size)>{};
-    // Copied, so that the compiler sees that no store changes them.
+    // Local copies: the compiler cannot prove that stores don't change the members.
     std::byte* const operands[] = {window.at[Operand]..., nullptr};
     std::byte* const kept_rows = kept;
     const std::int64_t capacity = kept_capacity, along = window.begin - call.inner_begin;
@@ -32194,7 +32211,7 @@ template <class P> struct FusedRun {
     clear_total<R, Type>(values.totals[exit.to]);
   }
 
-  /// No lane takes more terms in a window than a run has.
+  /// Longest window of a pass: a reducing pass adds at most sum_run terms to a lane per window.
   template <int Pass> static constexpr std::int64_t longest_window() {
     const std::int64_t run = sum_run * width * P::unroll(Pass);
     return P::reduces(Pass) && run < window_size ? run : window_size;
@@ -32248,7 +32265,7 @@ template <class P> struct FusedRun {
             for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
         });
       run_window<Pass>(lanes, operands, values, window);
-      // Lanes past the row's end take their old sums back.
+      // Restores the sums of the lanes past the end of the row.
       if (partial)
         each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
           constexpr Exit exit = list[k];
@@ -32301,7 +32318,7 @@ template <class P> struct FusedRun {
           combine_element<exit.reduction, exit.dtype>(at, value);
       });
     if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
-      // An earlier call made this pass, but what it kept is gone.
+      // A pass that an earlier call ran is repeated if it stores values for later passes: they were in scratch memory.
       if (mine || schedule.saves[Stage]) run_pass<Stage>(values);
   }
 
@@ -32329,13 +32346,13 @@ template <class P> struct FusedRun {
 
 }  // namespace detail
 
-/// Runs fused kernel `Table[I]` on a part of one shard.
+/// Runs fused kernel `Table[I]` on a range of rows and columns of one shard.
 template <const auto& Table, int I> void fused_kernel(const FusedCall& call) {
   using P = detail::Program<Table, I>;
   if (call.row_begin >= call.row_end) return;
   detail::FusedRun<P> run(call);
   if constexpr (P::schedule.kept_bytes > 0) {
-    // A register more for each unrolled iteration: the last window of a row is computed whole.
+    // One more register per unrolled iteration, since the last window of a row is padded.
     run.kept_capacity = call.inner_end - call.inner_begin + width * P::most_unrolled;
     run.kept = thread_scratch<Scratch::kept_values, std::byte>(static_cast<std::size_t>(run.kept_capacity) *
                                                                P::schedule.kept_bytes);
@@ -32362,30 +32379,30 @@ class PreparedGraph;
 class PreparedStep;
 struct StepContext;
 
-/// Makes the step of a unit; graphs are those of the program.
+/// Prepares the step of a unit. `graphs` are all graphs of the program: a repeat runs one as its body.
 using StepFactory = std::unique_ptr<PreparedStep> (*)(const StepContext&,
                                                       const std::vector<std::unique_ptr<PreparedGraph>>& graphs);
 
-/// Steps as code: how to make the step of each UnitKind, and the reduction of partial values.
+/// The code that a program needs to run: a factory for each UnitKind, and the reduction of partial values.
 struct StepCode {
   std::array<StepFactory, unit_kinds> factories{};
   kernels::ReduceFunction reduce = nullptr;
 };
 }  // namespace runtime
 
-/// What is known of a program at compile time: its graphs, its units, its compiled kernels, and factories for the kinds
-/// of step that it uses. No code is generated for other kinds of step.
+/// The result of tracing a program at compile time. `steps` has factories only for the kinds of step that the program
+/// uses, so that the code of no other kind is instantiated.
 struct CompiledProgram {
   ProgramView program;
-  const UnitsView* units = nullptr;  ///< one for each graph
+  const UnitsView* units = nullptr;  ///< by graph
   const Fused* kernels = nullptr;
   const FusedKernel* code = nullptr;
-  const runtime::StepCode* steps = nullptr;  ///< for the element types of the program
+  const runtime::StepCode* steps = nullptr;  ///< instantiated for the program's element types
 };
 
-/// One leaf of a program's arguments or results at run time: a tensor, the tensors of all layers, or a number.
+/// One leaf of a program's arguments or results: a tensor, the tensors of all layers of a Stack, or a host scalar.
 struct Leaf {
-  std::vector<StoragePtr> layers;  ///< one of a plain tensor
+  std::vector<StoragePtr> layers;  ///< one per layer of a Stack; a single element for a plain tensor
   HostNumber number{};
   bool is_number = false;
   bool stacked = false;
@@ -32405,17 +32422,17 @@ namespace tessera::runtime {
 struct Frame;
 class FrameLayout;
 
-/// Steps of a plan that ran as one: a step, or two that are fused. What the first of two made may be stored nowhere,
-/// see ValueRole::fused.
+/// Indices of plan steps that a prepared step executes: a single step, or two fused steps. The result of the first of
+/// two may be stored nowhere, see ValueRole::fused.
 struct RanSteps {
   int first = 0, count = 1;
 };
 
-/// Looks at the memory of a program while it runs, between steps. It may write to it.
+/// Called between the steps of a running program. May read and write the program's values.
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
-  /// A graph begins: the main one, or a body for one layer. Its arguments are in place.
+  /// Before the first step of the main graph, and of a repeat's body for each layer. Arguments are set.
   virtual void entered(const FrameLayout&, Frame&) {}
   virtual void ran(const FrameLayout&, Frame&, const RanSteps&) = 0;
 };
@@ -32431,30 +32448,30 @@ class StepObserver {
 
 namespace tessera::runtime {
 
-/// The shards of one value of a plan in memory. Shards are numbered by layer, then as the grid numbers them;
-/// the box of one layer's shard has extent 1 along dim 0.
+/// The shards of one value of a plan in memory. Shard `s` of layer `l` has index `l * grid.count() + s`; for a value
+/// stacked over layers, the box of a shard covers one layer: it has extent 1 along dim 0.
 struct ValueLayout {
   ShardGrid grid;
   int layers = 1;
-  int first = 0;             ///< of its pointers in a frame
-  std::int64_t element = 4;  ///< bytes
+  int first = 0;             ///< index in Frame::pointers of the first shard
+  std::int64_t element = 4;  ///< bytes of one element
   std::vector<Box> boxes;
   std::vector<kernels::Strides> strides;  ///< in elements
-  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; of a view, from the root's shard
-  std::vector<std::int32_t> root_shard;   ///< of a view: the shard of its root
+  std::vector<std::int64_t> offsets;      ///< in bytes, from the value's block; for a view, from shard root_shard
+  std::vector<std::int32_t> root_shard;   ///< for a view: the shard of the viewed value with the same memory
 
   int shards() const { return static_cast<int>(boxes.size()); }
   int index(const Coordinates& at, int layer = 0) const { return layer * grid.count() + grid.index_of(at); }
 };
 
-/// The memory of one graph while it runs: where each shard of each value is, and the host scalars.
+/// The memory of a running graph: the address of each shard of each value, and the host scalars.
 struct Frame {
   std::vector<char*> pointers;
   Growable<HostNumber> numbers;  ///< by node
   char* arena = nullptr;
-  char* scratch = nullptr;  ///< of the running step alone
-  Frame* frames = nullptr;  ///< of all graphs of the program
-  int layer = -1;           ///< that the body of a repeat runs for
+  char* scratch = nullptr;  ///< temporary memory, which the next step overwrites
+  Frame* frames = nullptr;  ///< the frames of all graphs of the program, by graph
+  int layer = -1;           ///< the current layer in the body of a repeat; -1 elsewhere
   StepObserver* observer = nullptr;
 
   template <class T = char> T* at(const ValueLayout& layout, int shard) const {
@@ -32462,7 +32479,7 @@ struct Frame {
   }
 };
 
-/// Everything about the values of one graph that does not change from run to run.
+/// The layout of all values of one graph: the part of their description that is equal in every run.
 class FrameLayout {
  public:
   FrameLayout(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh) : plan_(plan), mesh_(mesh) {
@@ -32474,9 +32491,8 @@ class FrameLayout {
   const PlanValue& value(int v) const { return plan_.values[static_cast<std::size_t>(v)]; }
   const GraphPlan& plan() const { return plan_; }
   const Mesh& mesh() const { return mesh_; }
-  /// Whether the part of a value at a place holds anything; there is no memory for it otherwise.
+  /// Whether the device at these coordinates has a part of a partial value; without one, no memory is allocated.
   bool holds(int v, const Coordinates& at) const { return value(v).parts.holds(mesh_, at); }
-  /// The devices that hold a shard of a value.
   Holders holders(int v, int shard) const {
     const ShardGrid& grid = values_[static_cast<std::size_t>(v)].grid;
     return {mesh_, value(v).sharding.used_axes(), grid.coordinates(shard % grid.count())};
@@ -32494,7 +32510,7 @@ class FrameLayout {
             frame.arena + value.offset + values_[v].offsets[static_cast<std::size_t>(s)];
     }
   }
-  /// Points views at their roots, once those are in place.
+  /// Points each view into the memory of the value that it views, whose pointers must be set already.
   void place_views(Frame& frame) const {
     for (std::size_t v = 0; v < values_.size(); ++v) {
       const PlanValue& value = plan_.values[v];
@@ -32568,7 +32584,8 @@ class FrameLayout {
   }
 
  public:
-  /// Extents of the factors of a rearrange in one shard of its operand, which is split by `sharding` into such boxes.
+  /// Extents that the factors of a rearrange have inside the shard `operand` of its operand, sharded by `sharding`.
+  /// Example: dim (h d) with h = 8, d = 64, sharded by an axis of size 4, has the factors h = 2, d = 64 in each shard.
   TESSERA_PLANNING Shape local_factors(const GraphView& graph, int node, const Sharding& sharding,
                                        const Box& operand) const {
     const ShapeContext context{graph, node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
@@ -32582,7 +32599,8 @@ class FrameLayout {
         const auto d = static_cast<std::size_t>(dim);
         factors[static_cast<std::size_t>(p)] = operand.end[d] - operand.begin[d];
       }
-      // Axes of a merged dim split the major factor until it is whole, then the next one, and never unevenly.
+      // Mesh axes split the major factor of a merged dim first, and the next factor once the major has extent 1.
+      // Each axis divides a factor evenly.
       std::size_t next = 0;
       for (int q = p; q < end && end > p + 1; ++q) {
         std::int64_t& left = factors[static_cast<std::size_t>(q)];
@@ -32592,7 +32610,7 @@ class FrameLayout {
     }
     return factors;
   }
-  /// Strides of the factors, given those of the operand's dims.
+  /// Strides of the factors, from the strides `from` of the operand's dims.
   static kernels::Strides factor_strides(const Factors& f, const Shape& factors, const kernels::Strides& from) {
     kernels::Strides strides(static_cast<std::size_t>(f.count), 0);
     for (int p = f.count - 1; p >= 0; --p) {
@@ -32612,7 +32630,7 @@ class FrameLayout {
     kernels::Strides out(graph[node].rank, 0);
     if (volume(factors) == 0) return out;
     for (int d = 0; d < graph[node].rank; ++d) {
-      // Merged factors walk as one when each major steps over its minors.
+      // Factors merge into one strided dim if each stride is the next factor's stride times its extent.
       std::int64_t expected = -1;
       for (int p = f.count - 1; p >= 0; --p) {
         if (f.out_dim[p] != d) continue;
@@ -32629,7 +32647,7 @@ class FrameLayout {
   }
 };
 
-/// Writes a host scalar as a tensor of rank 0.
+/// Writes a host scalar as a rank-0 tensor.
 inline void write_number(DType dtype, void* to, const HostNumber& number) {
   dispatch(
       dtype, [&]<class T>() { *static_cast<T*>(to) = number.as<T>(); }, [] {});
@@ -32646,35 +32664,36 @@ inline void write_number(DType dtype, void* to, const HostNumber& number) {
 
 namespace tessera::runtime {
 
-/// A step that runs fused with the one before it, on each box of what that makes while the box is in the cache.
+/// A step that is fused into the step before it: it runs on each box of that step's result while the box is in the
+/// cache. Example: the bias and gelu after a matmul.
 class Epilogue {
  public:
   virtual ~Epilogue() = default;
-  /// The box [begin, begin + extent) of the shard at a place of the work grid.
+  /// Runs on the box [begin, begin + extent) of the result's shard at `place` of the work grid.
   virtual void run_box(Frame& frame, int place, const Shape& begin, const Shape& extent) const = 0;
 };
 
-/// One step of a plan, made ready: it runs any number of times on frames of its graph.
+/// One step of a plan with its addresses, strides and tables computed; it can run repeatedly on frames of its graph.
 class PreparedStep {
  public:
   virtual ~PreparedStep() = default;
   virtual void run(Frame& frame) const = 0;
-  /// Bytes of scratch that a run needs, once all graphs of the program are prepared.
+  /// Bytes of Frame::scratch that run() uses. Valid once all graphs of the program are prepared.
   virtual std::int64_t scratch_bytes() const { return 0; }
-  /// Bytes of its tables, which are as long as the list of places or pieces that it works on.
+  /// Bytes of the step's tables, which have an entry for each place or piece.
   virtual std::int64_t table_bytes() const { return 0; }
-  /// Bytes that a run moves between devices, as CommunicationScope::moved_bytes counts them.
+  /// Bytes that one run moves between devices, as CommunicationScope::moved_bytes counts them.
   virtual std::int64_t moved_bytes() const { return 0; }
 };
 
-/// What a step is made from.
+/// The input from which a PreparedStep is constructed.
 struct StepContext {
   const FrameLayout& layout;
   const GraphView& graph;
   const UnitsView& units;
   const PlanStep& step;
-  const PlanStep* next = nullptr;  ///< the step that runs fused with it, as step.fusion says; null: none
-  /// That step, where it computes. It lives as long as what is made.
+  const PlanStep* next = nullptr;  ///< the following step, if step.fusion fuses it into this step; otherwise null
+  /// `next`, prepared, if it is a compute step; outlives the constructed step.
   const Epilogue* epilogue = nullptr;
 };
 
@@ -32689,7 +32708,7 @@ struct StepContext {
 
 namespace tessera::runtime {
 
-/// The steps of one graph, made ready to run on its frames.
+/// The prepared steps of one graph, which run on its frames.
 class PreparedGraph {
  public:
   PreparedGraph(const GraphView& graph, const GraphPlan& plan, const Mesh& mesh)
@@ -32697,13 +32716,13 @@ class PreparedGraph {
 
   const GraphView& graph() const { return graph_; }
   const FrameLayout& layout() const { return layout_; }
-  /// `ran`: the steps of the plan that it carries out; `epilogue`: what it has of the second.
+  /// `ran`: the steps of the plan that `step` executes; `epilogue`: the second of them, which `step` calls.
   void add(std::unique_ptr<PreparedStep> step, const RanSteps& ran, std::unique_ptr<PreparedStep> epilogue = nullptr) {
     steps_.push_back(std::move(step));
     ran_.push_back(ran);
     if (epilogue != nullptr) epilogues_.push_back(std::move(epilogue));
   }
-  /// Of the step that needs most, bodies of repeats included.
+  /// The largest scratch_bytes() of a step: steps run one after another and share the scratch memory.
   std::int64_t scratch_bytes() const {
     std::int64_t most = 0;
     for (const auto& step : steps_) most = std::max(most, step->scratch_bytes());
@@ -32720,7 +32739,7 @@ class PreparedGraph {
       for (const auto& step : *list) sum += step->table_bytes();
     return sum;
   }
-  /// Calls f(layout, steps of the plan, bytes that they move between devices).
+  /// Calls f(layout, RanSteps, bytes moved between devices) for each prepared step.
   template <class F> void for_each_step(F&& f) const {
     for (std::size_t s = 0; s < steps_.size(); ++s) f(layout_, ran_[s], steps_[s]->moved_bytes());
   }
@@ -32735,7 +32754,7 @@ class PreparedGraph {
   std::vector<std::unique_ptr<PreparedStep>> steps_, epilogues_;
   std::vector<RanSteps> ran_;
 
-  // Of a value, a shard of it and a step, with the small blocks that they own.
+  // Estimates for one value, one of its shards, and one step, including their heap allocations.
   static constexpr std::int64_t value_bytes = sizeof(PlanValue) + sizeof(ValueLayout) + 256;
   static constexpr std::int64_t shard_bytes = sizeof(Box) + sizeof(kernels::Strides) + 32;
   static constexpr std::int64_t step_bytes = sizeof(PlanStep) + 2048;
@@ -32760,8 +32779,8 @@ class PreparedGraph {
 
 namespace tessera::runtime {
 
-/// The memory in which a program has its intermediates while it runs. All programs share one block, as large as the
-/// largest of them needed; a program that runs while another has it takes a block of its own from the pool.
+/// The memory of a running program's intermediates. One block, as large as the largest program so far needed, is reused
+/// by all programs; a program that starts while the block is in use gets another from the pool.
 class RunMemory {
  public:
   explicit RunMemory(std::int64_t bytes) {
@@ -32783,10 +32802,10 @@ class RunMemory {
     destroy(kept().exchange(block_, std::memory_order_acq_rel));
   }
 
-  /// Never null, though there is nothing to write where no bytes were wanted.
+  /// Not null even for 0 bytes.
   char* data() const noexcept { return block_ == nullptr ? nothing : block_->as<char>(); }
 
-  /// Gives the block that waits for the next program back to the pool.
+  /// Returns the block that is kept for the next program to the pool.
   static void release() noexcept { destroy(kept().exchange(nullptr, std::memory_order_acq_rel)); }
 
  private:
@@ -32820,8 +32839,8 @@ class RunMemory {
 
 namespace tessera::runtime {
 
-/// The places where the work of a step happens: one for each combination of coordinates along the mesh axes that its
-/// values use. Devices that differ in other axes hold the same shards, and their work is done once.
+/// The places of a step: one for each combination of coordinates along the mesh axes that its values are sharded over.
+/// Devices that differ only along the remaining axes are replicas: their work is done once.
 class WorkGrid {
  public:
   WorkGrid(const FrameLayout& layout, const PlanStep& step) {
@@ -32832,7 +32851,8 @@ class WorkGrid {
   int count() const { return grid_.count(); }
   Coordinates coordinates(int place) const { return grid_.coordinates(place); }
   int index_of(const Coordinates& at) const { return grid_.index_of(at); }
-  /// Whether this place is the one that stores a value that uses fewer axes: the first of those that make it.
+  /// Whether the place at `at` writes a value with this sharding. Places that differ only along axes that the value is
+  /// not sharded over compute equal values; the first of them writes.
   bool stores(const Coordinates& at, const Sharding& sharding) const {
     for (std::size_t axis = 0; axis < at.size(); ++axis)
       if ((axes_ >> axis & 1) != 0 && !sharding.uses(static_cast<int>(axis)) && at[axis] != 0) return false;
@@ -32857,44 +32877,44 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Where a fused kernel runs: a call for each shard of its iteration space, the tiles each is cut into, and the results
-/// that tiles accumulate each on its own.
+/// How a fused kernel is divided: one call per shard of its iteration space, tiles of each call, and private
+/// accumulators per tile for results that are reduced over rows.
 struct FusedPlaces {
-  /// An operand of a kernel call: the shard that holds it, and where in the shard the call begins.
+  /// An operand or result of a kernel call: its shard, and the offset in the shard at which the call begins.
   struct PlacedOperand {
-    std::int32_t pointer = -1;  ///< of the shard in the frame; -1: it is not stored here
-    std::int64_t offset = 0;    ///< of the first element from that pointer, in bytes
+    std::int32_t pointer = -1;  ///< index in Frame::pointers of the shard; -1: this place doesn't read or store it
+    std::int64_t offset = 0;    ///< bytes from that pointer to the first element
     FusedStrides strides{};
-    FusedStrides unmerged{};  ///< before neighbouring dims were merged
+    FusedStrides unmerged{};  ///< strides before adjacent dims were merged
 
     bool is_stored() const { return pointer >= 0; }
     void* data(const Frame& frame) const { return frame.pointers[static_cast<std::size_t>(pointer)] + offset; }
   };
-  /// A kernel call on one shard of the space, and where its operands are.
+  /// A kernel call on one shard of the iteration space.
   struct Place {
     FusedCall call;
     std::int64_t inner = 1, rows = 1;
     std::vector<PlacedOperand> inputs, outputs;
     std::int64_t row_values = 0;                    // offset in scratch
-    std::int64_t unstored = 0, unstored_bytes = 0;  // scratch for results that another place stores
+    std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
     int first_tile = 0, tiles = 0;
-    std::int64_t run_rows = 0;    // rows after which sums in f32 move to sums in f64; 0: none have as many terms
-    std::int64_t long_sums = 0;   // elements of the latter
-    int first_sum = 0, sums = 0;  ///< of its parts of accumulated results
-    bool idle = false;            ///< nothing is made here
+    std::int64_t run_rows = 0;    // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
+    std::int64_t long_sums = 0;   // number of f64 sums
+    int first_sum = 0, sums = 0;  ///< range in FusedPlaces::sums
+    bool idle = false;            ///< has no tiles: it stores nothing, and no other place needs its row values
   };
   struct Tile {
     int place;
     std::int64_t row_begin, row_end, inner_begin, inner_end;
-    std::int64_t scratch;  // offset of its private results
+    std::int64_t scratch;  // offset of its private accumulators
   };
-  /// The parts of one accumulated result.
+  /// One accumulated result of one place: every tile of the place has a private accumulator for it.
   struct Sum {
     int pointer;
     int output;
     int place;
     std::int64_t elements, offset;
-    std::int64_t long_sum = -1;  ///< its index among the sums in f64; -1: it needs none
+    std::int64_t long_sum = -1;  ///< index of its first f64 sum; -1: short enough for f32
   };
 
   WorkGrid work;
@@ -32902,9 +32922,9 @@ struct FusedPlaces {
   std::vector<Tile> tiles;
   std::vector<Sum> sums;
   std::int64_t scratch_bytes = 0;
-  int reduces = 0;             ///< reductions along the row
+  int reduces = 0;             ///< number of reductions along the row
   bool accumulates = false;    ///< some result is reduced over rows
-  bool split_phases = false;   ///< rows are sharded, and completed across shards between passes
+  bool split_phases = false;   ///< rows are sharded: their reductions are combined across shards between passes
   std::uint16_t row_axes = 0;  ///< mesh axes that the row is sharded over
   double tile_cost = 0;        ///< elements of the largest tile
   bool past_caches = false;
@@ -32988,15 +33008,16 @@ struct FusedPlaces {
             makes = makes || volume(extents(own.boxes[shard])) > 0;
           } else {
             place.outputs.back().pointer = -1;
-            std::int64_t elements = 1;  // rows without elements have row values too
+            std::int64_t elements = 1;  // a row of 0 elements still stores its reduction: 1 element
             for (std::int64_t extent : local) elements *= std::max<std::int64_t>(extent, 1);
             place.unstored_bytes = std::max(place.unstored_bytes, aligned(elements * 8));
           }
         }
-        // Other places of a row that is split need what this one finds out about its part.
+        // A place that stores nothing still runs if rows are sharded: other places need its share of the row
+        // reductions.
         place.idle = !makes && (lacks_input || !split_phases || volume(local) == 0);
         if (place.idle) place.unstored_bytes = 0;
-        // An empty shard may have any strides: dims must not seem to be neighbours by them.
+        // The strides of an empty shard are arbitrary, so they must not decide which dims merge.
         set_extents(place, local, !has_index && volume(local) > 0);
         places.push_back(std::move(place));
       }
@@ -33004,7 +33025,7 @@ struct FusedPlaces {
     for (int s = 0; s < fused_.store_count; ++s)
       if (fused_.stores[s].kind == StoreKind::element)
         written += layout_.value(step.outputs[static_cast<std::size_t>(s)]).stored_bytes;
-    past_caches = written >= past_caches_from();  // unless they replace what is read
+    past_caches = written >= past_caches_from();  // FusedStep excepts calls that write over an operand
   }
 
   PlacedOperand placed(int value, const UnitOperand& operand, const Box& box, const Coordinates& at, int layer) const {
@@ -33042,7 +33063,7 @@ struct FusedPlaces {
     return false;
   }
 
-  /// Extents of the call. Neighbouring dims that every operand walks as one are one, so that rows are long.
+  /// Sets the extents of the call. Adjacent dims that are contiguous in every operand merge, so that rows are long.
   void set_extents(Place& place, const Shape& local, bool may_merge) const {
     FusedCall& call = place.call;
     std::int64_t outer[8]{};
@@ -33058,7 +33079,7 @@ struct FusedPlaces {
       return all;
     };
     if (may_merge) {
-      for (int d = rank - 1; d > 0; --d) {  // dim d into dim d - 1
+      for (int d = rank - 1; d > 0; --d) {  // merges dim d into dim d - 1
         if (outer[d] != 1 && outer[d - 1] != 1 &&
             !each_operand([&](FusedStrides& v) { return v.outer_stride[d - 1] == v.outer_stride[d] * outer[d]; }))
           continue;
@@ -33071,16 +33092,16 @@ struct FusedPlaces {
         for (int e = d; e + 1 < rank; ++e) outer[e] = outer[e + 1];
         --rank;
       }
-      while (row_free && rank > 0) {  // the last outer dim into the row
+      while (row_free && rank > 0) {  // merges the last outer dim into the row
         const int d = rank - 1;
         if (outer[d] != 1 && place.inner != 1 &&
             !each_operand([&](FusedStrides& v) { return v.outer_stride[d] == v.row_stride * place.inner; }))
           break;
-        // An operand that is read once a row must not start to vary along it.
+        // An operand that the kernel reads once per row must be constant along the merged row.
         bool varies = false;
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           varies = varies || (!fused_.input_in_row[i] && place.inputs[i].strides.outer_stride[d] != 0 && outer[d] != 1);
-        // Nor must a result that is reduced along the row be kept along it, or the other way round.
+        // A result must be reduced along both dims or along neither: the kernel treats the row alike throughout.
         for (int k = 0; k < fused_.store_count; ++k)
           varies = varies || (fused_.stores[k].kind == StoreKind::accumulate && outer[d] != 1 &&
                               fused_.stores[k].along_row !=
@@ -33121,7 +33142,7 @@ struct FusedPlaces {
       std::int64_t inner_step = place.inner;
       if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
       if (accumulates) {
-        // Each tile has results of its own; a bounded number keeps them small.
+        // Each tile has private accumulators, so the number of tiles is bounded.
         constexpr std::int64_t most = 16;
         const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
         if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
@@ -33130,7 +33151,7 @@ struct FusedPlaces {
       if (inner_step == 0) inner_step = 1;
       for (std::int64_t row = 0; row < place.rows; row += row_step)
         for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
-             inner += inner_step)  // empty rows have results too
+             inner += inner_step)  // at least one tile: a reduction of 0 elements stores its identity
           tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
                            std::min(inner + inner_step, place.inner), 0});
       place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
@@ -33141,11 +33162,11 @@ struct FusedPlaces {
     scratch_bytes = bytes;
   }
 
-  /// A sum of more terms than a run has. A tile's only sum along rows stays in f64 anyway.
+  /// Gives a sum of more than sum_run terms per element f64 sums. The kernel keeps a full reduction in f64 anyway.
   void add_long_sum(Place& place, Sum& sum) const {
     if (place.rows == 0 || (fused_.stores[sum.output].along_row && sum.elements == 1)) return;
     const FusedStrides& view = place.outputs[static_cast<std::size_t>(sum.output)].strides;
-    std::int64_t rows = 1, terms = 1;  // the latter are added to each element by as many rows in a sequence
+    std::int64_t rows = 1, terms = 1;  // `rows` consecutive rows add `terms` terms to each element
     for (int d = place.call.outer_rank - 1; d >= 0; --d) {
       const bool reduced = view.outer_stride[d] == 0;
       const std::int64_t extent = place.call.outer_extent[d];
@@ -33166,7 +33187,7 @@ struct FusedPlaces {
     std::int64_t bytes = 0;
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
-      // The private result has the extents that the output keeps, row-major.
+      // The private accumulator is contiguous and has only the dims that the output keeps.
       FusedStrides& view = place.outputs[static_cast<std::size_t>(s)].strides;
       std::int64_t elements = 1;
       if (view.row_stride != 0 && !fused_.stores[s].along_row) {
@@ -33209,9 +33230,9 @@ namespace tessera::runtime::inline TESSERA_ISA {
 
 /// Runs a fused kernel over all shards of its iteration space, in tiles of rows.
 ///
-/// Results that are reduced over rows are accumulated by each tile on its own, and the parts added in the order of the
-/// tiles: the sum does not depend on who ran what. A reduction along a row that is itself sharded is completed across
-/// shards between passes.
+/// For a result reduced over rows, each tile has a private accumulator, and these are combined in the order of the
+/// tiles: the result does not depend on the number of threads. Reductions along a sharded row are combined between
+/// passes.
 class FusedStep final : public PreparedStep, public Epilogue {
  public:
   TESSERA_PLANNING FusedStep(const StepContext& c, const Fused& fused, FusedKernel kernel,
@@ -33241,7 +33262,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
   }
 
-  /// The plan fuses only what has an element in its results for each of its space, stored where it is made.
+  /// The plan fuses as epilogue only a kernel whose results have the shape of its iteration space, without reductions,
+  /// and are stored at the place that computes them.
   void run_box(Frame& frame, int w, const Shape& begin, const Shape& extent) const override {
     double uniforms[64];
     read_uniforms(frame, uniforms);
@@ -33296,20 +33318,20 @@ class FusedStep final : public PreparedStep, public Epilogue {
   const Mesh& mesh_;
   const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
-  // Of combine() and combine_rows(), so that a run allocates nothing: a call that fails before it runs has changed
-  // nothing.
+  // Used by combine() and combine_rows(). Members so that run() does not allocate: an allocation that failed halfway
+  // would leave donated arguments partly overwritten.
   mutable std::vector<kernels::StridedSource> terms_;
   mutable std::vector<double*> row_parts_;
   std::vector<std::size_t> sum_order_;
   std::vector<std::vector<int>> row_groups_;
-  std::int64_t moved_rows_ = 0;  // bytes moved by each reduction of rows that are split
+  std::int64_t moved_rows_ = 0;  // bytes moved between devices by one reduction along sharded rows
 
   using PlacedOperand = FusedPlaces::PlacedOperand;
   using Place = FusedPlaces::Place;
   using Tile = FusedPlaces::Tile;
   using Sum = FusedPlaces::Sum;
 
-  /// A number that does not count where it is added.
+  /// Read as an addend at places where the addend must not count: added over an axis, it counts on one device only.
   static constexpr double zero = 0;
 
   void read_uniforms(const Frame& frame, double* to) const {
@@ -33358,7 +33380,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     parallel_for(static_cast<std::int64_t>(where_.tiles.size()), Cost{cost}, run_tile);
   }
 
-  /// A tile by runs of rows, after each of which what was summed up in f32 moves to sums in f64.
+  /// Runs a tile in runs of rows; after each run, adds the f32 accumulators to f64 sums, since long f32 sums lose
+  /// digits.
   void run_by_runs(FusedCall call, int place_index) const {
     const Place& place = where_.places[static_cast<std::size_t>(place_index)];
     const auto count = static_cast<std::size_t>(place.long_sums);
@@ -33383,12 +33406,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
         own[i] = static_cast<float>(long_sum[i] + static_cast<double>(own[i]));
     });
   }
-  /// A range of a private result that holds all elements that the call's rows are added to.
+  /// A range of a private accumulator that contains all elements to which the call's rows are added.
   static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedView& view) {
     std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
     for (int d = call.outer_rank - 1; d >= 0; --d) {
       const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
-      // Dims inside of one that the rows go along are gone through from end to end.
+      // If the rows span several indices of an outer dim, they cover this inner dim completely.
       const bool whole = begin / extent != end / extent;
       first += whole ? 0 : begin % extent * stride;
       last += whole ? (extent - 1) * stride : end % extent * stride;
@@ -33416,8 +33439,8 @@ class FusedStep final : public PreparedStep, public Epilogue {
     }
   }
 
-  /// The parts of each result side by side, in the order of their places. Those over the layers of a stack belong
-  /// together: they are found by their pointer. -1: another place stores the result.
+  /// Orders the sums so that those of one result are adjacent, in the order of the places. Sums of one result have the
+  /// same output and pointer, also across the layers of a Stack; pointer -1: another place stores the result.
   TESSERA_PLANNING void order_sums() {
     for (std::size_t s = 0; s < where_.sums.size(); ++s)
       if (where_.sums[s].pointer >= 0) sum_order_.push_back(s);
@@ -33448,7 +33471,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     }
   }
 
-  /// Which places hold the parts of the same rows.
+  /// Groups the places that hold shards of the same rows.
   TESSERA_PLANNING void group_rows() {
     std::vector<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
@@ -33473,7 +33496,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
     }
   }
 
-  /// Completes the row reductions that pass `phase` reads, over the places that hold the parts of a row.
+  /// Combines across shards the row reductions that pass `phase` reads.
   void complete_rows(Frame& frame, int phase) const {
     int reduce = 0;
     for (int i = 0; i < fused_.instr_count; ++i) {
@@ -33481,7 +33504,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
       const int r = reduce++;
       if (fused_.instrs[i].phase != phase) continue;
       if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty()) {
-        scope->add(mesh_, step_.collectives[0]);  // those between passes are alike
+        scope->add(mesh_, step_.collectives[0]);  // all collectives of the step are equal: one per row reduction
         scope->add_moved(moved_rows_);
       }
       for (const std::vector<int>& group : row_groups_)
@@ -33524,7 +33547,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Redistributes one value: every collective of a plan, in one pass over the source.
+/// Reshards one value: all collectives of the plan's step in one pass, without intermediate values between them.
 class ReshardStep final : public PreparedStep {
  public:
   TESSERA_PLANNING ReshardStep(const FrameLayout& layout, const PlanStep& step, kernels::ReduceFunction reduce)
@@ -33539,7 +33562,7 @@ class ReshardStep final : public PreparedStep {
       plan_.add_destination(to_.boxes[static_cast<std::size_t>(s)], to_.strides[static_cast<std::size_t>(s)],
                             layout.holders(step.outputs[0], s));
 
-    // Axes that the target reduces; along axes that stay unreduced, parts go to parts.
+    // Along `reduced` axes parts are combined; along `kept` axes the value stays unreduced, and part i moves to part i.
     const auto reduced = static_cast<std::uint16_t>(source.unreduced & ~target.unreduced);
     Sharding kept;
     kept.unreduced = static_cast<std::uint16_t>(source.unreduced & target.unreduced);
@@ -33562,7 +33585,7 @@ class ReshardStep final : public PreparedStep {
         overlay(at, kept_at, kept.unreduced);
         if (layout.holds(step.inputs[0], at)) held.push_back(p);
       }
-      const bool joins = to_.layers != from_.layers;  // layers of a Stack, into one block
+      const bool joins = to_.layers != from_.layers;  // stacks the layers of a Stack into one tensor
       for (int l = 0; l < to_.layers; ++l) {
         destinations.clear();
         sources.clear();
@@ -33623,7 +33646,8 @@ namespace tessera {
 
 namespace runtime {
 
-/// A program planned and prepared for shapes, shardings and a mesh. It runs any number of times, once at a time.
+/// A program that is planned and prepared for given shapes, shardings and mesh. It can run repeatedly, but only one
+/// call at a time: calls share its frames.
 class Executable {
  public:
   TESSERA_PLANNING Executable(const CompiledProgram& compiled, Plan plan)
@@ -33649,7 +33673,7 @@ class Executable {
 
   const Plan& plan() const { return plan_; }
   const CompiledProgram& compiled() const { return compiled_; }
-  /// What it runs in.
+  /// Bytes of intermediates and scratch memory during a run.
   std::int64_t arena_bytes() const { return arena_bytes_ + scratch_bytes_; }
   /// Approximate bytes of the plan and of the prepared steps.
   std::int64_t bytes() const {
@@ -33657,26 +33681,26 @@ class Executable {
     for (const auto& graph : graphs_) sum += graph->bytes();
     return sum;
   }
-  /// Calls f(layout, steps of the plan, bytes that they move between devices) for each step of each graph.
+  /// Calls f(layout, RanSteps, bytes moved between devices) for each prepared step of each graph.
   template <class F> void for_each_step(const F& f) const {
     for (const auto& graph : graphs_) graph->for_each_step(f);
   }
-  /// Layers of result k; 0 where it is no tensor of a Stack.
+  /// Layers of result k if it is a parameter of a Stack; otherwise 0.
   std::size_t result_layers(std::size_t k) const {
     const int v = k < plan_.main().outputs.size() ? plan_.main().outputs[k] : -1;
     return v < 0 || !value(v).stacked ? 0 : static_cast<std::size_t>(value(v).shape[0]);
   }
-  /// Result k where it is a number that was known when the program was planned, as Dims are.
+  /// The value of result k if it is a host scalar that planning determines, such as a Dim.
   HostNumber result_number(std::size_t k) const {
     const int node = compiled_.program.main().outputs[k];
     return plan_.main().outputs[k] < 0 ? plan_.main().numbers[static_cast<std::size_t>(node)] : HostNumber();
   }
-  /// Whether the last run began to write a result over an argument that was given up: if it threw, what is there is
-  /// neither the argument nor the result.
+  /// Whether the last run wrote a result into a donated argument's memory. If that run threw, the memory may hold
+  /// a mixture of the argument and the result.
   bool overwrote() const { return overwrote_; }
   void begin_call() { overwrote_ = false; }
 
-  /// Errors: `policy` when a CommunicationScope allows less, before anything has run.
+  /// Errors: `policy`, before any step runs, when the program would exceed the limit of a CommunicationScope.
   std::vector<Leaf> run(std::span<const Leaf> arguments, StepObserver* observer = nullptr) {
     begin_call();
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
@@ -33700,9 +33724,10 @@ class Executable {
     return results;
   }
 
-  /// Whether no argument has layers, and the one result is a tensor that a step makes.
+  /// Whether run_plain() applies: no argument is stacked over layers, and the single result is a tensor that a step
+  /// computes (not an argument, a view or a host scalar).
   bool is_plain() const { return plain_; }
-  /// As run(), for such a program: nothing is allocated but the result. `tensors` and `numbers` are by argument.
+  /// run() for a program with is_plain(), which allocates only the result. `tensors` and `numbers` are by argument.
   StoragePtr run_plain(TensorStorage* const* tensors, const HostNumber* numbers) {
     if (const CommunicationScope* scope = CommunicationScope::innermost()) permit(*scope);
     Frame& frame = frames_[0];
@@ -33722,15 +33747,15 @@ class Executable {
   Plan plan_;
   std::vector<std::unique_ptr<PreparedGraph>> graphs_;
   std::vector<Frame> frames_;
-  Growable<Growable<std::uint8_t>> host_;  // which nodes of each graph are host scalars
-  /// An argument's tensor of one layer, and its shards in the frame.
+  Growable<Growable<std::uint8_t>> host_;  // by graph and node: whether the node is a host scalar
+  /// The tensor of one layer of an argument, and the range of its shards in Frame::pointers.
   struct BoundArgument {
     std::size_t argument, layer;
     int first, shards;
   };
   std::vector<BoundArgument> bound_arguments_;
-  std::vector<TensorLayoutPtr> results_;  // by result; null where no tensor is made
-  bool numbers_change_ = false;           // from call to call
+  std::vector<TensorLayoutPtr> results_;  // by result; null if it is an argument or a host scalar
+  bool numbers_change_ = false;           // host scalars depend on arguments, so every call evaluates them
   bool numbers_known_ = false;
   bool has_views_ = false;
   bool plain_ = false;
@@ -33799,7 +33824,7 @@ class Executable {
                  [&](const CollectiveInfo&) { forbid_implicit_reshards(plan_, compiled_.program); });
   }
 
-  /// Makes the steps of a graph as the plan has them scheduled.
+  /// Prepares the steps of graph `g` in the order of its plan; two steps that the plan fuses become one.
   TESSERA_PLANNING void prepare(int g) {
     PreparedGraph& made = *graphs_[static_cast<std::size_t>(g)];
     const FrameLayout& layout = made.layout();
@@ -33842,7 +33867,7 @@ class Executable {
 
   const PlanValue& value(int v) const { return plan_.main().values[static_cast<std::size_t>(v)]; }
 
-  /// Whether a step will write it over an argument.
+  /// Sets the memory of result k. Returns whether it is the memory of a donated argument.
   bool bind_result(Leaf& result, int k, std::span<const Leaf> arguments, Frame& frame) {
     const GraphView& graph = compiled_.program.main();
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
@@ -33880,7 +33905,7 @@ class Executable {
     return overwrites;
   }
 
-  /// Copies what no step wrote straight into its result: views, and values that are results twice.
+  /// Copies result k if no step wrote it into its own memory: a view, or a value that is also an earlier result.
   void finish_result(Leaf& result, int k, const Frame& frame) const {
     const int v = plan_.main().outputs[static_cast<std::size_t>(k)];
     if (v < 0 || value(v).role == ValueRole::argument) return;
@@ -33910,8 +33935,9 @@ class Executable {
 
 namespace tessera::kernels {
 
-/// Elements that are taken or put along a dim of `extent`: extents of the indices, and strides of what is moved, of the
-/// indices, and of the array with the dim, where the stride of the dim itself is 0 and `step` stands for it.
+/// A gather or scatter_add along a dim. `index`: extents of the indices; `moved`, `indices`, `array`: strides of the
+/// gathered or added elements, of the indices, and of the indexed array. The dim has extent `extent` in the array and
+/// stride `step`; its entry in `array` is 0.
 struct AlongShape {
   Shape index;
   Strides moved, indices, array;
@@ -33925,7 +33951,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint64_t, std::uint32_t>;
-/// A number of the order of x: equal for 0 and -0, the largest for NaN, which comes last in both orders.
+/// An unsigned integer that compares as x does: equal for 0 and -0; the largest for NaN, which is last in both orders.
 template <class T> SortKey<T> sort_key(T x, bool descending) {
   using Key = SortKey<T>;
   if constexpr (std::is_same_v<T, bf16>) {
@@ -33942,7 +33968,7 @@ template <class T> SortKey<T> sort_key(T x, bool descending) {
   }
 }
 
-/// Sort key and index for types whose pair does not fit one integer: compared by key, then by index.
+/// A 64-bit sort key with its index, compared by key, then by index. (32-bit keys are packed with it into 64 bits.)
 struct KeyOfTwo {
   std::uint64_t key, index;
   friend bool operator<(const KeyOfTwo& x, const KeyOfTwo& y) {
@@ -33952,12 +33978,12 @@ struct KeyOfTwo {
 
 }  // namespace detail
 
-/// to[i] = the index of the element that comes i-th among from[0], ..., from[count - 1], for the first `kept` of them.
-/// Equal elements in their order, NaN last.
+/// argsort of from[0 .. count): to[i] = the index of the i-th element in sorted order, for i < `kept`. Stable; NaN
+/// last.
 template <class T, class I>
 void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_step, std::int64_t count,
                   std::int64_t kept, bool descending) {
-  constexpr bool fits = sizeof(detail::SortKey<T>) == 4;  // indices of more than 32 bits have no memory to be in
+  constexpr bool fits = sizeof(detail::SortKey<T>) == 4;  // with a 32-bit index: no line has 2^32 elements
   using Word = std::conditional_t<fits, std::uint64_t, detail::KeyOfTwo>;
   Word* const words = thread_scratch<Scratch::sort, Word>(static_cast<std::size_t>(count));
   for (std::int64_t i = 0; i < count; ++i) {
@@ -33977,8 +34003,8 @@ void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_
   }
 }
 
-/// moved[.., k, ..] = array[.., indices[.., k, ..], ..], or with `Adds`, the other way, in row-major order of the
-/// indices. Returns an index outside of the dim where there is one: nothing is moved there.
+/// moved[.., k, ..] = array[.., indices[.., k, ..], ..]; with `Adds`, array[..] += moved[..], in row-major order of the
+/// indices. Skips indices outside of the dim, and returns the first of them.
 template <bool Adds, class T, class I>
 std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional_t<Adds, const T, T>* moved,
                                        std::conditional_t<Adds, T, const T>* array, const I* indices) {
@@ -34025,11 +34051,11 @@ std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Works on lines along a dim, which is whole on every device: each shard is worked on alone, and what its threads
-/// share are its lines.
+/// Base of steps that process each line along a dim by itself (sort, gather, scatter_add). The dim is not sharded, so
+/// shards are independent; threads divide the lines.
 class LineStep : public PreparedStep {
  protected:
-  /// `values` are those of the step, in the order that pieces have them; the lines are those of the first.
+  /// `values`: inputs and outputs of the step, in the order of Piece's arrays; the first determines the lines.
   LineStep(const StepContext& c, std::initializer_list<std::int32_t> values, bool sorts)
       : layout_(c.layout), node_(c.graph[c.units[c.step.unit].root]), dim_(static_cast<std::size_t>(dim_of(node_))),
         sorts_(sorts), values_(values) {
@@ -34042,13 +34068,13 @@ class LineStep : public PreparedStep {
   }
 
   static constexpr DTypeSet index_types = static_cast<DTypeSet>(set_of(DType::i32) | set_of(DType::i64));
-  /// Some lines of one shard: of each value, where they begin and their strides.
+  /// Some lines of one shard. The arrays are by value.
   struct Piece {
     Shape lines;
     std::int32_t pointers[3]{};
     std::int64_t offsets[3]{};
     kernels::Strides strides[3];
-    std::int64_t extents[3]{};  // of the dim
+    std::int64_t extents[3]{};  // along the dim
   };
   const FrameLayout& layout_;
   const Node node_;
@@ -34056,13 +34082,13 @@ class LineStep : public PreparedStep {
   std::vector<Piece> pieces_;
 
   DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
-  /// Calls `f` for the type of the indices.
+  /// Calls `f` with the C++ type of the indices.
   template <class F> void on_index(F&& f) const {
     dispatch<index_types>(dtype(1), f, [&] { fail(errc::dtype_mismatch, "[argsort] indices: ", name_of(dtype(1))); });
   }
   template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
     T* const shard = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]);
-    return shard == nullptr ? shard : shard + piece.offsets[i];  // null: an empty one
+    return shard == nullptr ? shard : shard + piece.offsets[i];  // null if the shard is empty
   }
   template <class F> void for_each_piece(F&& f) const {
     parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost{piece_cost_},
@@ -34075,7 +34101,7 @@ class LineStep : public PreparedStep {
   double piece_cost_ = 0;
 
   void add_place(const Coordinates& at) {
-    int layers = 1;  // of operands that are stored one by one
+    int layers = 1;  // of values whose layers are separate shards
     for (const std::int32_t v : values_) layers = std::max(layers, layout_[v].layers);
     for (int l = 0; l < layers; ++l) {
       Piece piece;
@@ -34103,7 +34129,7 @@ class LineStep : public PreparedStep {
       if (piece.lines[d] > piece.lines[dim]) dim = d;
     const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
     const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
-    // About 2 ns an element and a halving of the line to sort; 1 ns to move one.
+    // Sorting takes about 2 ns * n * log2(n) for a line of n elements, gather and scatter_add about 1 ns per element.
     const double line =
         static_cast<double>(longest) * (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
     const auto step = static_cast<std::int64_t>(
@@ -34129,8 +34155,7 @@ class LineStep : public PreparedStep {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Takes elements of `Types` along a dim at indices, or adds them there. Values: what is moved, indices, the array with
-/// the dim.
+/// torch.gather and scatter_add along a dim. values_: the gathered or added elements, the indices, the indexed array.
 template <DTypeSet Types> class AlongStep final : public LineStep {
  public:
   explicit AlongStep(const StepContext& c) : AlongStep(c, row_of(c.graph[c.units[c.step.unit].root]).scatters) {}
@@ -34191,7 +34216,7 @@ template <DTypeSet Types> class AlongStep final : public LineStep {
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// An operand of a small product that is read element by element: any strides, nothing is packed.
+/// An operand that is read element by element and broadcast to a register. Any strides; not packed.
 template <class T> struct Broadcast {
   const T* data = nullptr;
   std::int64_t row = 0, col = 0;
@@ -34199,7 +34224,7 @@ template <class T> struct Broadcast {
 
 namespace detail {
 
-/// M rows and N registers of a result, held in registers over the whole depth.
+/// A micro-kernel: a block of M rows and N registers of C, accumulated in registers over the whole depth.
 template <int M, int N, class T>
 void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t depth,
                    bool adds) {
@@ -34224,7 +34249,7 @@ void product_block(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, 
     std::make_index_sequence<static_cast<std::size_t>(N)>{});
 }
 
-/// Registers along a row of a block: of 32 registers 24 hold sums, of 16 there are 12.
+/// Registers along a row of a block: with 32 vector registers 24 are accumulators, with 16 there are 12.
 #if defined(__AVX512F__) || defined(__aarch64__)
 inline constexpr int block_columns = 4;
 #else
@@ -34249,8 +34274,8 @@ void product_columns(T* c, std::int64_t c_row, Broadcast<T> a, const T* b, std::
 
 }  // namespace detail
 
-/// C = A B or C += A B for operands that are in the first-level caches. A is [rows, depth]; B is [depth, registers] and
-/// C is [rows, registers], both with unit strides along registers. Sums run over the depth in order, whatever the tile.
+/// C = A B or C += A B for operands in the L1 cache. A is [rows, depth]; B is [depth, registers] and C [rows,
+/// registers], both with stride 1 along registers. Sums are in the order of depth, whatever the block.
 template <class T>
 void tile_product(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, std::int64_t b_row, std::int64_t rows,
                   std::int64_t registers, std::int64_t depth, bool adds) {
@@ -34271,7 +34296,7 @@ void tile_product(T* c, std::int64_t c_row, const Broadcast<T>& a, const T* b, s
 
 namespace simd {
 
-/// One half of two registers interleaved.
+/// The low or high half of the interleaving of two registers.
 template <int Half, class T, std::size_t... I>
 TESSERA_INLINE xsimd::batch<T> interleave(const xsimd::batch<T>& a, const xsimd::batch<T>& b,
                                           std::index_sequence<I...>) {
@@ -34281,7 +34306,7 @@ TESSERA_INLINE xsimd::batch<T> interleave(const xsimd::batch<T>& a, const xsimd:
                               (static_cast<int>(I) / 2 + static_cast<int>(I) % 2 * lanes + Half * lanes / 2)...));
 }
 
-/// Transposes a square of registers in as many rounds of interleaving as a lane number has bits.
+/// Transposes a square of registers in log2(lanes) rounds of interleaving.
 template <int Rounds, class T, std::size_t... I>
 TESSERA_INLINE void transpose_square(xsimd::batch<T>* x, std::index_sequence<I...> halves) {
   if constexpr (Rounds > 1) {
@@ -34294,7 +34319,7 @@ TESSERA_INLINE void transpose_square(xsimd::batch<T>* x, std::index_sequence<I..
   }
 }
 
-/// The square of elements at `from`, transposed and multiplied, to `to`.
+/// Transposes a square of elements from `from` to `to` and multiplies by `factor`.
 template <class T, std::size_t... I>
 TESSERA_INLINE void copy_transposed(T* to, std::int64_t to_row, const T* from, std::int64_t from_row,
                                     const xsimd::batch<T>& factor, std::index_sequence<I...>) {
@@ -34343,17 +34368,17 @@ namespace tessera::kernels {
 /// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width].
 struct AttentionShape {
   std::int64_t queries = 0, keys = 0, width = 0, value_width = 0;
-  std::int64_t first_position = 0;  ///< of query 0 among the keys
-  bool causal = false;              ///< a query sees the keys up to its own position
-  double scale = 1;                 ///< of a query's product with a key
+  std::int64_t first_position = 0;  ///< position of query 0 among the keys
+  bool causal = false;              ///< a query attends to the keys up to its own position
+  double scale = 1;                 ///< factor of the product of a query and a key
 
-  /// Keys that the queries before `end` see.
+  /// Number of keys to which queries [0, end) attend.
   constexpr std::int64_t visible(std::int64_t end) const {
     return causal ? std::clamp<std::int64_t>(first_position + end, 0, keys) : keys;
   }
 };
 
-/// A matrix of one head inside a larger array: rows are positions.
+/// The matrix [position, width] of one head in a strided array.
 template <class T> struct HeadRows {
   T* data = nullptr;
   std::int64_t row = 0, col = 1;
@@ -34361,18 +34386,18 @@ template <class T> struct HeadRows {
   constexpr T* at(std::int64_t position) const { return data + position * row; }
 };
 
-/// Queries and keys of a tile. The same for every width: results then depend on the shape alone.
+/// Queries and keys of a tile. Constant, not by instruction set, so that results depend on the shape alone.
 inline constexpr std::int64_t attention_queries = 64, attention_keys = 64;
-/// Keys of a tile on the diagonal are taken in steps, each for the queries that see it.
+/// Keys of a tile on the causal diagonal are processed in steps, each for the queries that attend to it.
 inline constexpr std::int64_t attention_step = 16;
 
-/// A run of keys of a tile, and the queries that work on it: those from `begin` on, where a register begins.
+/// Keys [first, first + count) of a tile, and the queries that attend to them: from `begin`, the start of a register.
 struct KeyStep {
   std::int64_t first = 0, count = 0, begin = 0;
-  bool masked = false;  ///< some of those queries don't see all of the keys
+  bool masked = false;  ///< some of these queries don't attend to all of these keys
 };
 
-/// What `count` queries from `query` on see of `keys` keys from `key` on.
+/// The steps of a tile of queries [query, query + count) and keys [key, key + keys).
 struct KeySteps {
   KeyStep steps[attention_keys / attention_step];
   int size = 0;
@@ -34391,7 +34416,7 @@ struct KeySteps {
       steps[size++] = {first, own, behind / lanes * lanes, key + first + own - 1 > position};
     }
   }
-  /// How many keys the queries of the register that begins at `lane` work on.
+  /// Number of keys of the tile that the queries of the register at `lane` process.
   constexpr std::int64_t keys_seen_at(std::int64_t lane) const {
     std::int64_t seen = 0;
     for (int s = 0; s < size && steps[s].begin <= lane; ++s) seen = steps[s].first + steps[s].count;
@@ -34406,7 +34431,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Prefetches rows that are about to be read: they are too far apart for the processor's own prefetch.
+/// Prefetches the next rows: their stride is too large for hardware prefetch.
 template <class T>
 void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end, std::int64_t columns) {
   if (rows.col != 1) return;
@@ -34415,8 +34440,7 @@ void prefetch_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64
       __builtin_prefetch(rows.at(i) + c);
 }
 
-/// Scores of a tile of keys (rows) and queries (lanes): `keys` times `queries`, minus infinity where a query does not
-/// see the key.
+/// scores = keys * queries of a tile, [keys, queries] with queries along lanes; -inf where masked.
 template <class T>
 void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& tile, std::int64_t query,
                       std::int64_t registers, std::int64_t key, const HeadRows<const T>& keys, const T* queries) {
@@ -34435,10 +34459,11 @@ void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& ti
   }
 }
 
-/// Running state of a tile of queries: largest scores, sums of exponentials, and sums of values weighted by these.
+/// The state of online softmax of a tile of queries: the maximum score, the sum of exponentials, and the sum of values
+/// weighted by the exponentials, by query.
 template <class T> struct RunningSoftmax {
   T *largest, *totals, *sums;
-  std::int64_t width;  ///< rows of the sums
+  std::int64_t width;  ///< width of the values: rows of `sums`
 
   void clear() const {
     std::fill(largest, largest + attention_queries, -std::numeric_limits<T>::infinity());
@@ -34446,13 +34471,13 @@ template <class T> struct RunningSoftmax {
     std::fill(sums, sums + width * attention_queries, T(0));
   }
 
-  /// Scores of `keys` rows, in the register at `c`, become exponentials over the largest score so far. Where that
-  /// grows, what was summed shrinks.
+  /// Replaces the scores of `keys` rows, in the register at `c`, by exp(score - maximum). If the maximum grows,
+  /// rescales the sums.
   void take(T* scores, std::int64_t keys, std::int64_t c) const {
     using Batch = xsimd::batch<T>;
     constexpr std::int64_t row = attention_queries;
     const auto score = [&](std::int64_t i) TESSERA_INLINE_LAMBDA { return scores + i * row + c; };
-    // Two chains at a time: one would wait for itself.
+    // Two independent chains, to hide the latency of each operation.
     const Batch before = Batch::load_aligned(largest + c);
     Batch even = before, odd = before;
     std::int64_t i = 0;
@@ -34483,7 +34508,7 @@ template <class T> struct RunningSoftmax {
     (total + other).store_aligned(totals + c);
   }
 
-  /// Divides the sums by the totals, and turns the totals into logarithms. Without any keys a sum is 0.
+  /// Divides the sums by the totals, and replaces the totals by logsumexp. A query without keys gets 0.
   void finish(std::int64_t c) const {
     using Batch = xsimd::batch<T>;
     constexpr std::int64_t row = attention_queries;
@@ -34497,12 +34522,12 @@ template <class T> struct RunningSoftmax {
 
 }  // namespace detail
 
-/// softmax(q k^T) v for `count` <= attention_queries queries from `first` on, and the logarithm of each row's sum of
-/// exponentials (`row_lse`, a stride apart, null where nobody asks). Scores exist a tile at a time: a running maximum
-/// and sum go along. Source: Milakov, Gimelshein, 1805.02867; Dao et al., 2205.14135.
+/// softmax(q k^T) v for queries [first, first + count), count <= attention_queries, and the logsumexp of each row of
+/// scores (`row_lse`, may be null), by tiles of keys with online softmax. Source: Milakov, Gimelshein, 1805.02867; Dao
+/// et al., FlashAttention, 2205.14135.
 ///
-/// Everything is held transposed, queries along lanes: maxima and sums need no exchange between lanes, and keys and
-/// values are read in place, element by element. Results have unit stride along the width.
+/// All tiles are transposed, queries along lanes: maxima and sums need no shuffles, and keys and values are read in
+/// place, element by element. Results have stride 1 along the width.
 template <class T>
 void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
             const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
@@ -34552,8 +34577,8 @@ TESSERA_KERNEL_CODE_END
 
 namespace tessera::kernels {
 
-/// What the gradient of attention reads and makes for one head. Gradients that nobody asks for are null; the others
-/// have unit stride along the width.
+/// Operands and results of the gradient of attention for one head. Gradients that are not needed are null; the others
+/// have stride 1 along the width.
 template <class T> struct AttentionGradient {
   HeadRows<const T> q, k, v, out, row_lse, cotangent;
   HeadRows<T> q_gradient, k_gradient, v_gradient;
@@ -34571,7 +34596,7 @@ template <class T> constexpr std::int64_t padded_width(std::int64_t columns) {
   return (columns + lanes - 1) / lanes * lanes;
 }
 
-/// Rows with zeros after them, next to each other.
+/// Copies rows to a matrix with row stride `to_row`, padded with zeros.
 template <class T>
 void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::int64_t first, std::int64_t count,
                std::int64_t columns) {
@@ -34585,7 +34610,8 @@ void pack_rows(T* to, std::int64_t to_row, const HeadRows<const T>& from, std::i
   }
 }
 
-/// Rows that sums are collected in: those of the result where whole registers fit them, else padded ones of scratch.
+/// Rows in which a gradient is accumulated: the result itself if its width is a multiple of a register, otherwise
+/// padded rows in scratch memory.
 template <class T> struct GradientRows {
   HeadRows<T> result, sums;
   std::int64_t first = 0, count = 0, row_width = 0;
@@ -34606,9 +34632,9 @@ template <class T> struct GradientRows {
 
 }  // namespace detail
 
-/// Gradients with respect to the keys [first_key, end_key) and their values, and what these keys contribute to the
-/// gradient with respect to all queries. Weights are recomputed tile by tile from the logarithms that the forward pass
-/// left: five products a tile. Tiles are taken in one order, so that equal inputs give equal sums.
+/// Gradients with respect to keys [first_key, end_key) and their values, and the contribution of these keys to the
+/// gradient with respect to all queries. Softmax weights are recomputed tile by tile from row_lse of the forward pass,
+/// with five products per tile. The order of the tiles is fixed, so that results are reproducible.
 template <class T>
 void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g, std::int64_t first_key,
                      std::int64_t end_key) {
@@ -34713,14 +34739,14 @@ TESSERA_KERNEL_CODE_END
 #ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
 #define TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
 
-// Attention of bf16: products in AMX registers, with scores, exponentials and sums in float. Else operands are widened,
-// and attended to as floats are.
+// Attention of bf16. With AMX, products are bf16, and scores, exponentials and sums are float. Otherwise operands are
+// converted to float and use the attention of float.
 namespace tessera::kernels {
 
-/// Queries of one call of attend() for bf16, at most: keys and values are packed once for all of them.
+/// Most queries of one call of attend() for bf16, which packs keys and values once for all of them.
 inline constexpr std::int64_t bf16_attention_queries = 4 * attention_queries;
 
-/// What the gradient of attention of bf16 reads and makes for one head: gradients are floats, for they may be summed.
+/// Operands and results of the gradient of bf16 attention for one head. Gradients are float, since they may be summed.
 struct Bf16AttentionGradient {
   HeadRows<const bf16> q, k, v, out;
   HeadRows<const float> row_lse;
@@ -34735,7 +34761,7 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Rows [first, end) widened, without gaps.
+/// Rows [first, end) converted to a contiguous float matrix.
 inline HeadRows<const float> widened_rows(const HeadRows<const bf16>& rows, std::int64_t first, std::int64_t end,
                                           std::int64_t width, float*& room) {
   if (rows.data == nullptr) return {};
@@ -34780,7 +34806,7 @@ inline void widened_gradient(const AttentionShape& shape, const Bf16AttentionGra
 #if defined(__x86_64__)
 constexpr std::int64_t whole_blocks(std::int64_t count) { return (count + amx_block - 1) / amx_block * amx_block; }
 
-/// Packed operands, each of panels of 32 lanes, so many elements long.
+/// A packed operand: panels of 32 lanes, each `length` elements long.
 struct AmxPanels {
   bf16* data = nullptr;
   std::int64_t length = 0;
@@ -34804,8 +34830,8 @@ inline void amx_tile(const AmxPanels& a, const AmxPanels& b, std::int64_t rows, 
 }
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-/// A tile of floats [rows, cols], rows attention_queries apart, both whole blocks, as the right operand of a product
-/// over its rows.
+/// Rounds a float tile [rows, cols] to bf16 and packs it as the right operand of a product that contracts its rows.
+/// Rows have stride attention_queries; rows and cols are multiples of a block.
 TESSERA_TARGET inline AmxPanels round_to_pairs(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
   const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                               6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
@@ -34819,7 +34845,7 @@ TESSERA_TARGET inline AmxPanels round_to_pairs(const float* from, std::int64_t r
     }
   return {to, rows};
 }
-/// The same as the left operand of a product over its columns.
+/// round_to_pairs() for the left operand of a product that contracts its columns.
 TESSERA_TARGET inline AmxPanels round_to_rows(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t c = 0; c < cols; c += amx_step) {
@@ -34839,7 +34865,7 @@ TESSERA_TARGET inline void round_rows(const float* from, std::int64_t from_row, 
       _mm256_mask_storeu_epi16(to.at(first + i) + c, mask, row);
     }
 }
-/// Products of rows of two matrices, each with its own.
+/// to[i] = dot product of row i of x and row i of y.
 TESSERA_TARGET inline void row_products(const HeadRows<const bf16>& x, const HeadRows<const bf16>& y,
                                         std::int64_t first, std::int64_t count, std::int64_t cols, float* to) {
   for (std::int64_t i = first; i < first + count; ++i) {
@@ -34858,7 +34884,7 @@ TESSERA_TARGET inline void row_products(const HeadRows<const bf16>& x, const Hea
 }
 #undef TESSERA_TARGET
 
-/// Room for the parts of a kernel, taken one after the other.
+/// Scratch memory of a kernel, from which it allocates its arrays one after the other.
 class AttentionRoom {
  public:
   explicit AttentionRoom(std::int64_t floats)
@@ -34873,7 +34899,7 @@ class AttentionRoom {
   float* next_;
 };
 
-/// Scores of a tile, multiplied by the scale; what a query does not see gets `unseen`.
+/// Multiplies the scores of a tile by the scale; masked scores become `unseen`.
 inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int64_t query, std::int64_t cols,
                            std::int64_t key, std::int64_t keys, float unseen) {
   using Batch = xsimd::batch<float>;
@@ -34946,7 +34972,7 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
   }
 }
 
-/// As attend_gradient() does. Gradients of keys and values are summed apart, in whole blocks.
+/// attend_gradient() with AMX. Gradients of keys and values are accumulated in scratch memory, in whole blocks.
 inline void amx_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
                                 std::int64_t end_key) {
   using Batch = xsimd::batch<float>;
@@ -35008,7 +35034,7 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
         for (std::int64_t c = 0; c < cols; c += lanes) {
           float *const w = weights + i * row + c, *const s = slopes + i * row + c;
           Batch p(0.0f), slope(0.0f);
-          // Queries that there are not would make numbers of any size.
+          // Padding queries and keys get weight 0: computed, their weights could be arbitrarily large.
           if (i < seen && c < count) {
             p = simd::fading_exp<float>(Batch::load_aligned(w) - Batch::load_aligned(logarithms + c));
             slope = p * (Batch::load_aligned(s) - Batch::load_aligned(products + c)) * scale;
@@ -35041,7 +35067,7 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
 
 }  // namespace detail
 
-/// As attend() for floats, of at most bf16_attention_queries queries. Logarithms are floats.
+/// attend() for bf16, with count <= bf16_attention_queries. row_lse is float.
 inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const bf16>& q,
                    const HeadRows<const bf16>& k, const HeadRows<const bf16>& v, const HeadRows<bf16>& out,
                    const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
@@ -35051,7 +35077,7 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
   detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
 }
 
-/// As attend_gradient() for floats; weights and their slopes are rounded to bf16 for the products that follow.
+/// attend_gradient() for bf16; softmax weights and their gradients are rounded to bf16 for the products that follow.
 inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
                             std::int64_t end_key, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
@@ -35072,9 +35098,9 @@ TESSERA_KERNEL_CODE_END
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Attention or its gradients over all their shards. Forward, an item is a tile of queries of one head; backward, it is
-/// a head, or a range of its keys where heads are few. What ranges of keys add to the gradient of queries is collected
-/// apart and summed in order: results don't depend on the number of threads.
+/// Attention or its gradients on all shards. A forward task is a tile of queries of one head; a backward task is a
+/// head, or a range of its keys if there are few heads. Each range of keys has its own gradient of the queries; these
+/// are summed in order, so that results don't depend on the number of threads.
 template <DTypeSet Types> class AttentionStep final : public PreparedStep {
  public:
   explicit AttentionStep(const StepContext& c)
@@ -35100,7 +35126,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
 
  private:
-  /// One shard of an operand or a result: strides of batch, position, head and width; absent where nobody wants it.
+  /// One shard of an operand or result, with its strides along batch, position, head and width. pointer -1: not needed.
   struct ShardRows {
     std::int32_t pointer = -1;
     std::int64_t batch = 0, position = 0, head = 0, width = 1;
@@ -35113,8 +35139,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   };
   bool backward_, causal_ = false;
   DType dtype_{};
-  std::int64_t element_ = 4;                           ///< of gradients
-  std::int64_t queries_ = kernels::attention_queries;  ///< of an item forward
+  std::int64_t element_ = 4;                           ///< bytes of an element of a gradient
+  std::int64_t queries_ = kernels::attention_queries;  ///< queries of a forward task
   int scale_ = -1;
   std::vector<Place> places_;
   std::int64_t items_ = 0, ranges_ = 1, scratch_ = 0;
@@ -35162,7 +35188,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       stores = true;
     }
     place.shape.causal = causal_;
-    // Logarithms that are read are those of another attention of the same queries and keys: they are found again.
+    // Computing the output alone, the kernel finds the logarithms again: it does not read those of another unit.
     const AttentionForm first = AttentionForm::of_node(c.graph[c.units.output(c.step.unit, 0).node]);
     if (!backward_ && unit.output_count == 1 && first.result != AttentionResult::logarithms)
       place.parts[lse].pointer = -1;
@@ -35173,7 +35199,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
     if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
-    // Keys of bf16 are packed for each item: where there are enough of them, items are larger.
+    // Each task packs the bf16 keys; with enough heads for all threads, larger tiles of queries amortise the packing.
     if (dtype_ == DType::bf16 && heads >= 8) queries_ = kernels::bf16_attention_queries;
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
@@ -35189,7 +35215,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     }
   }
   std::int64_t tiles(const kernels::AttentionShape& s) const { return (s.queries + queries_ - 1) / queries_; }
-  /// Where a range of keys begins: ranges of about equal work, cut between tiles.
+  /// The first key of a range. Ranges have about equal work (fewer early keys if causal) and begin at a tile.
   std::int64_t range_begin(const kernels::AttentionShape& s, std::int64_t range) const {
     if (range == 0 || range == ranges_) return range == 0 ? 0 : s.keys;
     const double share = static_cast<double>(range) / static_cast<double>(ranges_);
@@ -35281,13 +35307,13 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
 
 namespace tessera::kernels::inline TESSERA_ISA::detail {
 
-/// One loop of a contraction: its extent, and the stride of each tensor along it, zero where a tensor lacks it.
+/// One loop of a contraction: its extent, and the stride of each tensor along it (0 if the tensor lacks the label).
 struct ContractionDim {
   std::int64_t extent = 1;
   std::int64_t a = 0, b = 0, out = 0;
-  std::int8_t out_dim = -1;  ///< the dim of out it walks; negative when it is summed over
+  std::int8_t out_dim = -1;  ///< the dim of out, or negative for a contracted label
 
-  /// Whether one step of this loop is a whole run of `inner` in every tensor, so that the two are one loop.
+  /// Whether this loop merges with the loop `inner`: in every tensor, its stride is inner's stride times its extent.
   constexpr bool steps_over(const ContractionDim& inner) const {
     return a == inner.a * inner.extent && b == inner.b * inner.extent && out == inner.out * inner.extent;
   }
@@ -35296,10 +35322,10 @@ struct ContractionDim {
 
 using ContractionDims = InlineVector<ContractionDim, 3 * max_rank>;
 
-/// Some dims of the output in the order they are walked, outermost first, cut into blocks. Every block is a box: it has
-/// one index of the dims outside the one that is cut, a range of that one, and all of those inside.
+/// Some dims of the output, outermost first, divided into blocks. A block is a box: one dim is divided into ranges; a
+/// block has a single index of the dims outside of it and the full extent of the dims inside.
 struct BlockAxis {
-  /// A block, as indices of the dims walked in row-major order.
+  /// A range of row-major indices of the dims.
   struct Range {
     std::int64_t begin = 0, count = 1;
   };
@@ -35313,7 +35339,7 @@ struct BlockAxis {
       if (dim.out_dim == out_dim) return true;
     return false;
   }
-  /// Places a dim so that the strides of out descend.
+  /// Inserts a dim so that the strides in out descend.
   constexpr void insert_by_out_stride(const ContractionDim& dim) {
     const auto far = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
     std::size_t at = dims.size();
@@ -35325,7 +35351,7 @@ struct BlockAxis {
     for (const ContractionDim& dim : dims) product *= dim.extent;
     return product;
   }
-  /// The dims as one; only for those that step over one another.
+  /// The dims merged into one; requires that they merge, see steps_over().
   constexpr ContractionDim fused() const {
     if (dims.empty()) return {};
     ContractionDim dim = dims.back();
@@ -35333,7 +35359,7 @@ struct BlockAxis {
     return dim;
   }
 
-  /// Cuts into blocks of about `target` indices. The dim of out numbered `whole` is not cut, negative for none.
+  /// Divides the dims into blocks of about `target` indices. Dim `whole` of out is not divided; negative for none.
   constexpr void cut(std::int64_t target, int whole) {
     level_ = 0, inner_ = chunk_ = parts_ = outer_ = 1;
     if (volume() == 0) {
@@ -35350,7 +35376,7 @@ struct BlockAxis {
       if (d < kept && 2 * inner_ * extent > 3 * target) {
         const std::int64_t blocks = std::clamp((inner_ * extent + target / 2) / target, std::int64_t(1), extent);
         chunk_ = (extent + blocks - 1) / blocks;
-        // Whole tiles in all blocks but the last.
+        // A multiple of 32, so that all blocks but the last consist of whole tiles.
         if (inner_ == 1 && chunk_ > 32) chunk_ = std::min((chunk_ + 31) / 32 * 32, extent);
         break;
       }
@@ -35369,7 +35395,7 @@ struct BlockAxis {
     return {(block / parts_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
   }
 
-  /// Calls f(dim, begin, count) for every dim, with the part of it that the block covers.
+  /// Calls f(dim, begin, count) for every dim, with the range of it that the block covers.
   template <class F> constexpr void for_each_dim(Range range, F f) const {
     std::int64_t begin = range.begin, count = range.count;
     for (std::size_t d = dims.size(); d-- > 0;) {
@@ -35381,7 +35407,7 @@ struct BlockAxis {
     }
   }
 
-  /// Calls f(range) for parts of `range` that are boxes, in order: the fewest there are, at most two a dim.
+  /// Splits `range` into the fewest ranges that are boxes, at most two per dim, and calls f(range) in order.
   template <class F> constexpr void for_each_box(Range range, F f) const {
     while (range.count > 0) {
       std::int64_t taken = 1, inner = 1;
@@ -35395,7 +35421,7 @@ struct BlockAxis {
     }
   }
 
-  /// As for_each_dim, for a range that for_each_box gave.
+  /// for_each_dim for a range from for_each_box.
   template <class F> constexpr void for_each_dim_of_box(Range box, F f) const {
     std::int64_t inner = 1;
     for (std::size_t d = dims.size(); d-- > 0;) {
@@ -35406,14 +35432,14 @@ struct BlockAxis {
   }
 
  private:
-  std::size_t level_ = 0;   // the dim that is cut
-  std::int64_t inner_ = 1;  // volume of the dims inside it
-  std::int64_t chunk_ = 1;  // indices of it in a block
-  std::int64_t parts_ = 1;  // blocks along it
-  std::int64_t outer_ = 1;  // volume of the dims outside it
+  std::size_t level_ = 0;   // the dim that is divided
+  std::int64_t inner_ = 1;  // volume of the dims inside of it
+  std::int64_t chunk_ = 1;  // extent of a block along it
+  std::int64_t parts_ = 1;  // number of blocks along it
+  std::int64_t outer_ = 1;  // volume of the dims outside of it
 };
 
-/// The offsets of all tensors at one position of nested loops, in row-major order.
+/// Iterates over nested loops in row-major order, with the offset in each tensor.
 struct DimCounter {
   std::int64_t a = 0, b = 0, out = 0;
 
@@ -35443,7 +35469,7 @@ struct DimCounter {
   std::int64_t index_[ContractionDims::capacity()] = {};
 };
 
-/// c (+)= alpha a b along one loop.
+/// The innermost loop: c = alpha a b, or c += with Add. With dim.out == 0, a dot product.
 template <bool Add, class T>
 void contraction_row(const ContractionDim& dim, const T* a, const T* b, product_t<T>* c, product_t<T> alpha) {
   using R = product_t<T>;
@@ -35482,7 +35508,7 @@ template <class T> void contraction_zero(const ContractionDims& dims, T* out) {
   strided_fill_zero(out, strides, extents, sizeof(T));
 }
 
-/// Each row of out gets `terms` rows of products, by runs.
+/// Adds `terms` rows of products to each row of out, in runs whose sums are added in f64.
 inline void add_long_rows(ContractionDim inner, DimCounter& position, std::int64_t rows, std::int64_t terms,
                           const float* a, const float* b, float* out, float alpha) {
   const std::int64_t step = inner.out, count = step == 0 ? 1 : inner.extent;
@@ -35502,8 +35528,9 @@ inline void add_long_rows(ContractionDim inner, DimCounter& position, std::int64
   }
 }
 
-/// A contraction by plain loops: the innermost along the dim that is contiguous in most tensors, sums just outside it,
-/// where the row of out they add to stays in cache. With sums among `dims`, `accumulate` holds.
+/// A contraction by plain loops. The innermost loop is along the dim that is contiguous in most tensors; contracted
+/// dims are the next loops, so that their row of out stays in the cache. With contracted dims, `accumulate` must be
+/// true.
 template <class T>
 void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T>* out, bool accumulate,
                        product_t<T> alpha) {
@@ -35524,7 +35551,7 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
     std::stable_sort(dims.begin(), dims.end(),
                      [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
   }
-  std::int64_t rows = 1, terms = 1;  // the latter are added to one row, one after another
+  std::int64_t rows = 1, terms = 1;  // `terms` consecutive rows of products are added to one row of out
   for (const ContractionDim& dim : dims) {
     rows *= dim.extent;
     if (dim.out_dim < 0) terms *= dim.extent;
@@ -35552,22 +35579,23 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// An einsum of two strided operands. Each dim carries a label, a number below 3 * max_rank. A label of out that both
-/// operands have is a batch label; one that out lacks is summed over; a repeated label of an operand is a diagonal.
+/// An einsum of two strided operands. Each dim has a label, an integer below 3 * max_rank. As in numpy.einsum, a label
+/// of both operands and of out is a batch label, a label that out lacks is summed over ("bij,bjk->bik": b and j), and a
+/// label that an operand repeats takes the diagonal.
 struct ContractionShape {
   using Labels = InlineVector<std::int8_t, max_rank>;
 
   Labels a, b, out;
-  InlineVector<std::int64_t, 3 * max_rank> extents;  ///< of every label
-  Strides a_strides, b_strides, out_strides;         ///< of every dim, in elements
+  InlineVector<std::int64_t, 3 * max_rank> extents;  ///< by label
+  Strides a_strides, b_strides, out_strides;         ///< by dim, in elements
   friend bool operator==(const ContractionShape&, const ContractionShape&) = default;
 };
 
 struct ContractionOptions {
-  int parallelism = 1;  ///< threads that will share the items
-  /// Contractions like this one that read the same operand, and what was packed of it.
+  int parallelism = 1;  ///< threads among which the items are divided
+  /// Number of equal contractions that read the same operand, so that it is packed once for all.
   int readers_of_a = 1, readers_of_b = 1;
-  bool whole_last_dim = false;  ///< every item covers all of out's last dim, for an epilogue that reduces along it
+  bool whole_last_dim = false;  ///< every item covers out's whole last dim, for an epilogue that reduces along it
 };
 
 /// A box of the output.
@@ -35575,53 +35603,53 @@ struct OutputRegion {
   Shape begin, extent;
 };
 
-/// Told of each box of the output as soon as it is final, while it is in the cache.
+/// A callback for each box of the output, called as soon as the box is final, while it is in the cache.
 struct FinishedBox {
   void (*call)(const void* context, const OutputRegion& box) = nullptr;
   const void* context = nullptr;
 };
 
-/// How a contraction is computed: which labels make the matrix product, which are looped over, and how the work is cut
-/// into independent items, each the sole writer of one box of the output. Made once, run on any data of that layout.
+/// How a contraction is computed: which labels are the m, n and k of a matrix product, which are looped over, and how
+/// the work is divided into independent items, each of which writes its own box of the output.
 class ContractionPlan {
  public:
   ContractionPlan() = default;
   explicit ContractionPlan(const ContractionShape& shape, ContractionOptions options = {});
 
-  /// Items may run in any order and at the same time. Zero when the output is empty.
+  /// Number of items, which may run in any order and concurrently; 0 if the output is empty.
   std::int64_t item_count() const { return loop_.blocks() * row_.blocks() * col_.blocks(); }
 
-  /// The box of the output that `item` writes, and no other item does.
+  /// The box of the output that `item` writes.
   OutputRegion rows_of(std::int64_t item) const;
 
   /// Computes one item: out = alpha * einsum(a, b) in its box, or out += with `accumulate`. The chosen provider
-  /// multiplies f32 and f64; integers wrap around. Allocates nothing once the thread has run an item of that size.
-  /// `packed` is what pack() made of all parts, where packed_size() is not zero, or null: then items pack for
-  /// themselves. Where can_round() holds and `rounded` is given, a product of bf16 goes there instead of out.
+  /// multiplies f32 and f64; integers wrap around. Does not allocate once the thread has run an item of that size.
+  /// `packed`: the result of pack() if packed_size() is not 0, or null: then each item packs its own panels.
+  /// `rounded`, allowed if can_round(): a bf16 product is stored there, rounded to bf16, instead of in out.
   template <class T>
   void run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate = false,
            product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {},
            const RoundedResult& rounded = {}) const;
 
-  /// Elements of room for one operand, packed once for all items; zero where that does not pay.
+  /// Elements of the operand that is packed once for all items; 0 if it is faster that each item packs its own panels.
   template <class T> std::int64_t packed_size() const;
-  /// Parts of the packing, which may be done in any order and at the same time, before the first item.
+  /// Number of tasks of the packing, which may run in any order and concurrently, before the first item.
   template <class T> std::int64_t pack_count() const { return col_.blocks() * pack_parts<T>(); }
   template <class T> void pack(std::int64_t part, const T* a, const T* b, T* packed) const;
-  /// Whether the operand that is packed is the first one.
+  /// Whether the packed operand is a, rather than b.
   bool packs_first() const { return swapped_; }
-  /// Whether both plans pack the same operand alike.
+  /// Whether both plans pack the same operand in the same way.
   bool packs_as(const ContractionPlan& other) const;
-  /// Whether both plans have the same items: they write boxes of the same place and size.
+  /// Whether both plans have equal items: item i writes the same box in both.
   bool cuts_as(const ContractionPlan& other) const;
 
   /// Multiplications and additions of the whole contraction.
   double flops() const { return flops_; }
 
-  /// Whether items are matrix products. Products with too little reuse to pay for packing run as plain loops.
+  /// Whether items are matrix products; contractions with too little reuse of their operands run as plain loops.
   bool uses_gemm() const { return !as_loops_; }
-  /// Whether each element is one sum of one matrix product, which can be rounded as it is stored; `biased`: after
-  /// adding a row, as long as the last dim.
+  /// Whether each element is computed by a single matrix product, so that it can be rounded as it is stored. `biased`:
+  /// after adding a bias row along the last dim.
   bool can_round(bool biased) const {
     const bool along_columns =
         col_.dims.size() == 1 && col_.dims[0].out == 1 && col_.dims[0].out_dim == static_cast<int>(out_rank_) - 1;
@@ -35647,7 +35675,7 @@ class ContractionPlan {
     return (packed_layout_of<T>(0).panels() + panels - 1) / panels;
   }
   void tell(const Item& item, std::int64_t loop, Axis::Range rows, FinishedBox finished) const;
-  /// Steps of k in a block, and blocks of the sum of each element, which are added to it one after another.
+  /// Extent along k of a block of the contraction, and the number of blocks that are added to each element.
   template <class T> std::int64_t block_depth() const {
     return std::max<std::int64_t>(detail::equal_parts(k_.extent, detail::most_depth<T>, 4), 4);
   }
@@ -35663,11 +35691,11 @@ class ContractionPlan {
                  product_t<T> alpha) const;
 
   std::size_t out_rank_ = 0;
-  bool swapped_ = false;  // a and b change places so that out is contiguous along columns
+  bool swapped_ = false;  // a and b are exchanged, so that out is contiguous along columns
   bool as_loops_ = false;
-  int readers_ = 1;        // of the right operand
-  Axis loop_, row_, col_;  // out's labels: looped over, rows and columns of the matrix product
-  Dim k_;                  // summed in the matrix product
+  int readers_ = 1;        // number of contractions that read the right operand
+  Axis loop_, row_, col_;  // out's labels: those looped over, rows and columns of the matrix product
+  Dim k_;                  // the contracted dim of the matrix product; further ones are in k_loops_
   detail::ContractionDims k_loops_;
   std::int64_t depth_ = 1;
   double flops_ = 0;
@@ -35675,11 +35703,11 @@ class ContractionPlan {
 
 namespace detail {
 
-/// The labels of a contraction in one class, before any becomes part of the matrix product.
+/// The labels of one class (batch, rows, columns or contracted) before a run of them becomes a dim of the product.
 struct ContractionClass {
   ContractionDims labels;
 
-  /// Merges the labels that all tensors can walk as one into `axis`, starting from the one at `first`.
+  /// The run of labels around label `first` that merge into a single strided dim in all tensors.
   constexpr BlockAxis run_from(std::size_t first) const {
     BlockAxis axis;
     axis.push_inside(labels[first]);
@@ -35699,7 +35727,7 @@ struct ContractionClass {
     return axis;
   }
 
-  /// The longest run, taken out of the class; none when the class is empty.
+  /// Removes and returns the longest run; an empty axis if the class is empty.
   constexpr BlockAxis take_longest() {
     BlockAxis best;
     for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -35751,7 +35779,7 @@ TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape&
     (!in_out ? summed : in_a == in_b ? batch : in_a ? rows : cols).labels.push_back(dim);
   }
 
-  // Labels that out lacks have no place in it, yet must be told apart.
+  // Contracted labels are not dims of out: distinct negative values tell them apart.
   for (std::size_t i = 0; i < summed.labels.size(); ++i) {
     summed.labels[i].out_dim = static_cast<std::int8_t>(-1 - static_cast<int>(i));
     depth_ *= summed.labels[i].extent;
@@ -35763,7 +35791,7 @@ TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape&
     for (const detail::ContractionDim& dim : rest->labels) loop_.insert_by_out_stride(dim);
   while (!summed.labels.empty()) k_loops_.push_back(summed.take_longest().fused());
 
-  // Providers are at their best when out is contiguous along columns.
+  // Providers are fastest if out is contiguous along columns.
   const auto far = [](std::int64_t stride) { return stride < 0 ? -stride : stride; };
   swapped_ = !row_.dims.empty() && !col_.dims.empty() && far(row_.fused().out) < far(col_.fused().out);
   if (swapped_) {
@@ -35777,8 +35805,8 @@ TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape&
   block(options);
 }
 
-/// Whether all items read one operand packed once: where so many do that it pays for a loop of its own, and for
-/// bringing what other processors packed.
+/// Whether one operand is packed once for all items. That needs a parallel loop of its own and reads panels from other
+/// cores' caches, so it is faster only with enough items.
 inline bool ContractionPlan::shares_packing() const {
   constexpr std::int64_t most_elements = std::int64_t(1) << 24, enough_items = 3;
   if (as_loops_ || !k_loops_.empty() || col_.volume() < 32 || k_.extent * col_.volume() > most_elements) return false;
@@ -35788,12 +35816,13 @@ inline bool ContractionPlan::shares_packing() const {
   return readers_ * flops_ >= worthwhile && readers_ * row_.blocks() * loop_.volume() >= enough_items;
 }
 
-/// What a cut into items costs, in cycles of a processor with two 512-bit units; others differ in all terms alike.
+/// Estimated cycles of a division into items, on a core with two 512-bit FMA units. Only ratios between divisions
+/// matter, which differ little between processors.
 TESSERA_PLANNING inline double ContractionPlan::cost_of(ContractionOptions options) const {
   constexpr double product = 1.0 / 32, packed = 0.4, brought = 0.3, item_overhead = 2000, loop_overhead = 20000;
   const double rows = static_cast<double>(row_.block_size()), cols = static_cast<double>(col_.block_size());
   const double depth = static_cast<double>(depth_), threads = std::max(options.parallelism, 1);
-  const double skew = threads > 1 ? 0.05 : 0;  // of an item, by which threads of equal work end apart
+  const double skew = threads > 1 ? 0.05 : 0;  // fraction of an item by which threads with equal work differ
   const double products = static_cast<double>(loop_.volume() * row_.blocks() * col_.blocks());
   const bool shared = shares_packing();
   const double one = rows * cols * depth * product + rows * depth * packed +
@@ -35802,8 +35831,7 @@ TESSERA_PLANNING inline double ContractionPlan::cost_of(ContractionOptions optio
   return before / readers_ + (std::ceil(products / threads) + skew) * one;
 }
 
-/// Cuts the axes into blocks: no more columns than the second-level cache holds of the right operand, and else what is
-/// predicted to end first.
+/// Divides the axes into blocks by the lowest cost_of(); the right operand's columns of a block must fit the L2 cache.
 TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) {
   const std::int64_t m = row_.volume(), n = col_.volume(), loops = loop_.volume();
   if (m * n * loops == 0) {
@@ -35827,7 +35855,7 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
   }
   row_ = best_row, col_ = best_col;
 
-  // An item should be worth its task, and not more than the second-level cache holds.
+  // An item should have at least 2^20 operations, to be worth a task, and its output should fit the L2 cache.
   constexpr double worthwhile = 1 << 20, most_elements = 1 << 17;
   const std::int64_t tiles = row_.blocks() * col_.blocks();
   const double tile = static_cast<double>(row_.block_size() * col_.block_size());
@@ -35839,7 +35867,7 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
 }
 
 inline ContractionPlan::Item ContractionPlan::ranges_of(std::int64_t item) const {
-  // Neighbours share their columns, and with them what the cache holds of the packed operand.
+  // Consecutive items have the same columns, so that the packed panel stays in the cache.
   const std::int64_t cols = col_.blocks(), rows = row_.blocks();
   return {loop_.range(item / rows / cols), row_.range(item % rows), col_.range(item / rows % cols)};
 }
@@ -35897,8 +35925,8 @@ inline bool ContractionPlan::cuts_as(const ContractionPlan& other) const {
 
 namespace tessera::kernels::inline TESSERA_ISA::detail {
 
-/// C (+)= the sum of `count` products, in runs of runs: so that the error does not grow with their number.
-/// `multiply(first, count, to)` makes a range of them, which it adds up in `to`. C is overwritten by no more than that.
+/// C (+)= the sum of `count` products, in runs of product_run whose sums are again added in runs, so that the rounding
+/// error does not grow with `count`. `multiply(first, count, to)` computes the sum of a range of the products in `to`.
 template <class T, class Multiply> void add_products(const Gemm<T>& g, std::int64_t count, const Multiply& multiply) {
   const auto size = static_cast<std::size_t>(g.m * g.n);
   std::size_t levels = 0;
@@ -35938,7 +35966,7 @@ template <class T, class Multiply> void add_products(const Gemm<T>& g, std::int6
 #ifndef TESSERA_KERNELS_GEMM_CONTRACTION_HPP
 #define TESSERA_KERNELS_GEMM_CONTRACTION_HPP
 
-// What a ContractionPlan does with data: packing, products, plain loops.
+// Execution of a ContractionPlan: packing, matrix products, plain loops.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 template <class T> std::int64_t ContractionPlan::packed_size() const {
@@ -35993,7 +36021,7 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
                                &rows};
   detail::DimCounter position(loop_.dims, ranges.loop.begin);
   const auto multiply = [&](FinishedRows then) {
-    if constexpr (std::is_same_v<T, bf16>) {  // other providers have no products of bf16
+    if constexpr (std::is_same_v<T, bf16>) {  // only this library's kernels multiply bf16
       const std::int64_t block = item / row_.blocks() % col_.blocks();
       RoundedResult to = rounded;
       if (to) to.data += corner + position.out;
@@ -36039,11 +36067,11 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
   }
 }
 
-/// The blocks [first, first + count) of the sum, added to `part`'s C one after another.
+/// Adds the products of blocks [first, first + count) of the contracted dims to part.c, in this order.
 template <class T>
 void ContractionPlan::multiply_range(std::int64_t first, std::int64_t count, Gemm<T> part, const T* a, const T* b,
                                      const T* packed, std::int64_t item) const {
-  const std::int64_t depth = block_depth<T>(), each = (k_.extent + depth - 1) / depth;  // blocks of k
+  const std::int64_t depth = block_depth<T>(), each = (k_.extent + depth - 1) / depth;  // number of blocks of k
   while (count > 0) {
     const std::int64_t begin = first % each, taken = std::min(count, each - begin);
     const detail::DimCounter sum(k_loops_, first / each);
@@ -36100,7 +36128,8 @@ void ContractionPlan::run_loops(const Item& item, const T* a, const T* b, produc
 
 namespace tessera::runtime {
 
-/// A reshard that does no more than sum parts, and is done by the step that makes them (Fusion::sum).
+/// A reshard that only sums parts, fused into the step that computes the parts (Fusion::sum): that step accumulates
+/// into the sum, and no part is stored.
 class SumInPlace {
  public:
   SumInPlace() = default;
@@ -36120,12 +36149,12 @@ class SumInPlace {
   }
 
   explicit operator bool() const { return reshard_ != nullptr; }
-  /// The pointer of a frame to which the part behind another is added: the shard of the sum with the same box.
+  /// The index in Frame::pointers of the sum's shard into which the part with index `part` is accumulated.
   std::int32_t target(std::int32_t part) const {
     const ValueLayout &from = (*layout_)[reshard_->inputs[0]], &to = (*layout_)[reshard_->outputs[0]];
     return to.first + to.index(from.grid.coordinates(part - from.first));
   }
-  /// Counts its collectives where they are counted.
+  /// Adds the reshard's collectives to this thread's CommunicationScope, if there is one.
   void count() const {
     CommunicationScope* const scope = reshard_ == nullptr ? nullptr : CommunicationScope::innermost();
     if (scope == nullptr) return;
@@ -36152,12 +36181,12 @@ class SumInPlace {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Runs an einsum over all its shards, cut into items that write disjoint boxes. An operand that many items read is
-/// packed first, once for all places that hold the same shard. With an addend, each item first copies the addend's box,
-/// while it is about to be in the cache anyway.
+/// Runs an einsum on all shards, divided into items that write disjoint boxes of the result. An operand that many items
+/// read is packed first, once for all places that read the same shard. An addend's box is copied into the result just
+/// before the item accumulates onto it, so that it is in the cache.
 ///
-/// What the plan fuses with it is done item by item: an epilogue works on each box before it leaves the cache, a result
-/// is rounded as it is stored, parts are added to their sum.
+/// A step that the plan fuses with the einsum runs item by item: an epilogue on each box while it is in the cache, a
+/// rounding to bf16 as the result is stored, a sum of parts by accumulating into the summed result.
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   TESSERA_PLANNING explicit ContractionStep(const StepContext& c)
@@ -36169,7 +36198,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     const EinsumLabels labels = EinsumLabels::of(node);
     const WorkGrid work(layout, step);
     const int out = step.outputs[0], addend = has_addend_ ? step.inputs.back() : -1;
-    int operands[2] = {-1, -1};  // -1: a rank-0 operand, which is a host scalar
+    int operands[2] = {-1, -1};  // values of the plan; -1: a host scalar
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
       if (const int operand = c.units.input(c.step.unit, static_cast<int>(i)).operand; operand >= 0)
         operands[operand] = step.inputs[i];
@@ -36200,7 +36229,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
             shape.extents.push_back(local[d]);
           }
           std::int64_t& known = shape.extents[static_cast<std::size_t>(dense[label])];
-          // A dim of static extent 1 against one that is longer repeats.
+          // A singleton dim is broadcast against a longer dim with the same label: stride 0.
           const bool repeats = local[d] == 1 && known != 1;
           if (known == 1) known = local[d];
           to.push_back(dense[label]);
@@ -36211,7 +36240,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       add(a, labels.a, shape.a, shape.a_strides, place.a);
       add(b, labels.b, shape.b, shape.b_strides, place.b);
       add(out, labels.out, shape.out, shape.out_strides, place.out);
-      // What was met before its label grew repeats too.
+      // The operand a was added before the longer extent of b was known, so its singleton dims get stride 0 here.
       for (std::size_t d = 0; d < shape.a.size(); ++d)
         if (layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].end[d] -
                 layout[a].boxes[static_cast<std::size_t>(place.a - layout[a].first)].begin[d] ==
@@ -36256,18 +36285,18 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 
  private:
   struct Place {
-    int shape = 0, plan = 0;                             ///< places that are alike share them
-    std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a number, or no addend here
-    std::int32_t rounded = -1, bias = -1;  ///< where the result goes instead, rounded; and a row that is added first
+    int shape = 0, plan = 0;                             ///< indices in shapes_ and plans_, which equal places share
+    std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a host scalar, or no addend
+    std::int32_t rounded = -1, bias = -1;  ///< pointers of the bf16 result that replaces `out`, and of its bias row
     std::int64_t first_item = 0;
     int work = 0;
-    int destination = 0;       ///< the first place of those, one after another, whose sum is the result
-    bool joins = false;        ///< what an earlier turn made
-    std::int64_t packed = -1;  ///< bytes into the scratch; -1: items pack for themselves
-    std::int64_t first_part = 0, part_count = 0;  ///< of the packing; no parts where an earlier place does it
+    int destination = 0;       ///< the first of the consecutive places that accumulate into the same result
+    bool joins = false;        ///< accumulates onto what an earlier turn (see turns_) left in the result
+    std::int64_t packed = -1;  ///< offset in scratch of the packed operand; -1: each item packs its own panels
+    std::int64_t first_part = 0, part_count = 0;  ///< tasks of the packing; 0 if an earlier place packs the same shard
   };
-  /// Where a shard of what is passed to the epilogue is made: where the result goes, unless that is the memory of an
-  /// argument; else at an offset of the arena, or of the step's scratch where there is no result.
+  /// Memory for a shard of the product that an epilogue reads: the shard of the epilogue's result. If that is a donated
+  /// argument, which the epilogue may still read, the arena at `offset`; without a result, the scratch at `offset`.
   struct Passed {
     std::int32_t made, result = -1, argument = -1;
     std::int64_t offset = 0;
@@ -36277,20 +36306,20 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   std::vector<Passed> passed_;
   DType dtype_;
   bool has_addend_;
-  int numbers_[2];  // nodes of the operands that are host scalars, -1: a tensor
+  int numbers_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
   std::vector<Place> places_;
-  std::vector<kernels::Strides> addend_strides_;  // by place, of those with an addend
-  /// How the work of a shape is cut when so many places read its operands.
+  std::vector<kernels::Strides> addend_strides_;  // by place; empty for a place without addend
+  /// The plan of a product by shape and by how many places read each operand, which decides what is packed.
   struct Product {
     int shape, readers_of_a, readers_of_b;
     kernels::ContractionPlan plan;
   };
   std::vector<kernels::ContractionShape> shapes_;
   std::vector<Product> plans_;
-  std::vector<int> packers_;  // places with parts of the packing, in their order
+  std::vector<int> packers_;  // places with part_count > 0, in the order of first_part
   std::int64_t items_ = 0;
-  std::vector<std::int64_t> turns_;  // ends of ranges of items, each of which waits for the one before
-  bool by_columns_ = false;          // all places read the same packed operand: items take turns by place
+  std::vector<std::int64_t> turns_;  // ends of ranges of items; a range starts when the previous range is done
+  bool by_columns_ = false;          // all places read one packed operand: item k of all places runs before item k + 1
   std::int64_t packed_bytes_ = 0, pack_parts_ = 0, passed_bytes_ = 0;
   double flops_ = 0;
 
@@ -36312,7 +36341,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                          layout.value(made).offset + own.offsets[static_cast<std::size_t>(s)]});
   }
 
-  /// Each place rounds what it sums, and stores nothing else. What kernels can't round is passed to the epilogue.
+  /// Lets each place store its result rounded to bf16, without the f32 result. Where the kernel cannot round (strides
+  /// that differ, say), the f32 result goes to scratch and the epilogue rounds it.
   TESSERA_PLANNING void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
     const int bias = rounding.inputs.size() < 2 ? -1 : rounding.inputs[rounding.inputs[0] == made ? 1 : 0];
     const ValueLayout &own = layout[made], &target = layout[rounding.outputs[0]];
@@ -36348,7 +36378,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     }
   }
 
-  /// Each place adds its part to the sum where the places before it left theirs, item by item, so no part is stored.
+  /// Lets the places of one sum accumulate into its memory one after another, item by item, so that no part is stored.
   TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
     sum_ = SumInPlace(layout, reshard);
     for (Place& place : places_) place.out = sum_.target(place.out);
@@ -36361,7 +36391,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     }
     if (!make_items(sums)) take_turns(sums);
   }
-  /// Parts of a sum that are not cut alike are added one after another, each in items of its own.
+  /// If the places of a sum are divided into different items, runs them in turns: turn t runs the t-th place of each
+  /// sum.
   TESSERA_PLANNING void take_turns(int sums) {
     std::vector<std::vector<Place>> turns;
     for (std::size_t p = 0; p < places_.size(); ++p) {
@@ -36385,7 +36416,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     }
   }
 
-  /// Cuts the work of all places into items. False: places of one destination are not cut alike.
+  /// Divides the work of all places into items. Returns false if places of one destination have different items.
   TESSERA_PLANNING bool make_items(int destinations) {
     items_ = packed_bytes_ = pack_parts_ = 0;
     flops_ = 0;
@@ -36418,7 +36449,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   const kernels::ContractionPlan& plan_of(const Place& place) const {
     return plans_[static_cast<std::size_t>(place.plan)].plan;
   }
-  // Most places are like one of the last: those of other extents are few, however many devices there are.
+  // Shards have few distinct shapes, however many devices there are, so the last few entries contain most matches.
   static constexpr std::size_t looked_at = 16;
   TESSERA_PLANNING int shared(const kernels::ContractionShape& shape) {
     for (std::size_t s = shapes_.size(); s > 0 && s + looked_at > shapes_.size(); --s)
@@ -36439,7 +36470,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return static_cast<int>(plans_.size()) - 1;
   }
 
-  /// How many places read each shard of an operand, by pointer + 1.
+  /// By pointer + 1: how many places read the shard.
   std::vector<int> readers(std::int32_t Place::*operand) const {
     std::vector<int> count(1, 0);
     for (const Place& place : places_) {
@@ -36456,10 +36487,10 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   };
   ItemOf find_item(std::int64_t i) const {
     const auto count = static_cast<std::int64_t>(places_.size());
-    // Neighbours share their columns, and with them what the cache holds of the packed operand.
+    // Consecutive items belong to different places and read the same packed panel, which stays in the cache.
     if (by_columns_) return {static_cast<std::size_t>(i % count), i / count};
     std::size_t p = 0, high = places_.size();
-    while (high - p > 1) {  // the last place that begins at or before the item
+    while (high - p > 1) {  // finds the last place with first_item <= i
       const std::size_t middle = (p + high) / 2;
       (places_[middle].first_item <= i ? p : high) = middle;
     }
@@ -36467,11 +36498,12 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     return {p, i - places_[p].first_item};
   }
 
-  /// Gives room for packed operands to places, until a bound is reached; one room where the same shard is packed alike.
+  /// Allocates scratch for packed operands up to most_bytes. Places that pack the same shard in the same way share it.
   template <class T> void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
     packers_.clear();
-    std::vector<int> latest, before(places_.size(), -1);  // by shard and by place: who packs the shard, each in its way
+    // Linked lists of the places that pack a shard: `latest` by shard + 1, `before` by place.
+    std::vector<int> latest, before(places_.size(), -1);
     for (std::size_t p = 0; p < places_.size(); ++p) {
       Place& place = places_[p];
       const std::int32_t shard = plan_of(place).packs_first() ? place.a : place.b;
@@ -36514,12 +36546,12 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     });
   }
 
-  /// Null for an operand that is a number.
+  /// Null for a host scalar.
   template <class T> static T* operand(const Frame& frame, std::int32_t at) {
     return at < 0 ? nullptr : reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(at)]);
   }
 
-  /// An item of the result: of each place, one after another, that is added to it.
+  /// Runs item i for each place that accumulates into the same result, in the order of the places.
   void run_sum(Frame& frame, std::int64_t i) const {
     const auto [first, item] = find_item(i);
     dispatch<Types>(
@@ -36583,11 +36615,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 
 namespace tessera::kernels {
 
-/// Lines along one dim of an array: extents and strides of the other dims, and the steps along a line. A line that is
-/// walked from its end has negative steps.
+/// The lines of an operand and a result along one dim. `lines`: their shape, with extent 1 along that dim; `count`,
+/// `from_step`, `to_step`: the extent and strides along it, negative for a cumulative operation in reverse.
 struct CumulativeShape {
   Shape lines;
-  Strides from, to, sums;  ///< of operand, result, and the one number a line that it starts from or adds up to
+  Strides from, to, sums;  ///< of operand, result, and the array with one start value or total per line
   std::int64_t count = 0, from_step = 0, to_step = 0;
 };
 
@@ -36597,8 +36629,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// What a line is accumulated in. Of f32, sums are kept in runs; products in f64, which has room for those of which one
-/// factor is large and the next is small.
+/// The accumulator of a line: T for sums, which are split into runs. For f32 products f64, in which 1e30 * 1e30 * 1e-40
+/// does not overflow on the way.
 template <class M, class T>
 using cumulative_t = std::conditional_t<std::is_same_v<M, monoids::Product>, long_sum_t<T>, T>;
 
@@ -36606,8 +36638,8 @@ struct CumulativeSteps {
   std::int64_t count, from_step, to_step, from_lane, to_lane, sum_lane;
 };
 
-/// `Width` lines side by side, each in its order. Of f32, runs are summed up on their own: to the sum of those before,
-/// which is kept in f64.
+/// Accumulates `Width` lines side by side. An f32 sum is the f64 sum of all earlier runs plus the f32 sum of the
+/// current run of sum_run terms.
 template <class M, int Width, class T>
 void cumulative_side_by_side(const CumulativeSteps& s, const T* from, T* to, const T* start, T* total, bool exclusive) {
   using Wide = cumulative_t<M, T>;
@@ -36639,7 +36671,7 @@ void cumulative_side_by_side(const CumulativeSteps& s, const T* from, T* to, con
           sums[l] = first;
         }
     const T* const own = from + i * s.from_step;
-    Wide terms[Width];  // read before the result is written, which may be where the operand is
+    Wide terms[Width];  // read before the result is written, since the result may overwrite the operand
     if (s.from_lane == 1)
       for (int l = 0; l < Width; ++l) terms[l] = static_cast<Wide>(own[l]);
     else
@@ -36666,9 +36698,9 @@ void cumulative_lines(const CumulativeShape& shape, const T* from, T* to, const 
                               stride_of(shape.from, lanes),
                               stride_of(shape.to, lanes),
                               stride_of(shape.sums, lanes)};
-  // What is left out, or empty, stays a null pointer.
+  // Absent and empty arrays stay null: adding an offset to a null pointer is undefined behaviour.
   const auto past = [](auto* items, std::int64_t n) { return items == nullptr ? items : items + n; };
-  // Lines that are not contiguous each take a line of the cache.
+  // 32 lines side by side only if they are adjacent in memory: otherwise each needs a cache line of its own.
   const bool dense = steps.from_lane == 1 && steps.to_lane == 1;
   for_each_outer(loops, 1, [&](const std::int64_t* index) {
     const T* const own_from = past(from, offset_of(loops, 1, index, shape.from));
@@ -36689,14 +36721,14 @@ void cumulative_lines(const CumulativeShape& shape, const T* from, T* to, const 
 
 }  // namespace detail
 
-/// to[line, i] = start[line], from[line, 0], ..., from[line, i] combined in this order whatever the strides are;
-/// without from[line, i] if `exclusive`. No `start`: the identity. `to` may be `from` with equal strides.
+/// to[line, i] = start[line], from[line, 0], ..., from[line, i] combined in this order, for any strides; without
+/// from[line, i] if `exclusive`. A null `start` is the identity. `to` may be `from` if the strides are equal.
 template <class M, class T>
 void cumulative_lines(const CumulativeShape& shape, const T* from, T* to, const T* start, bool exclusive) {
   detail::cumulative_lines<M, T>(shape, from, to, start, nullptr, exclusive);
 }
 
-/// total[line] = from[line, 0], ..., from[line, count - 1] combined. Strides `to` say in which order lines are stored.
+/// total[line] = from[line, 0], ..., from[line, count - 1] combined. shape.to only determines the order of the loops.
 template <class M, class T> void combine_lines(const CumulativeShape& shape, const T* from, T* total) {
   detail::cumulative_lines<M, T>(shape, from, nullptr, nullptr, total, false);
 }
@@ -36712,8 +36744,8 @@ template <class M, class T> void combine_lines(const CumulativeShape& shape, con
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Sums or products along one dim. Where it is split, each chunk is reduced first; the totals of the chunks before it
-/// are what each then starts from.
+/// cumsum, cumprod and alike along a dim. If the dim is sharded, a first pass reduces each chunk to its total; in the
+/// second pass each chunk starts from the combined totals of the chunks before it.
 template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
  public:
   explicit CumulativeStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
@@ -36756,13 +36788,13 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   }
 
  private:
-  /// Some lines of one shard, from their first element in the order of the cumulative operation.
+  /// Some lines of one shard. Offsets are of the first element to accumulate: with `reverse`, the last of the line.
   struct Piece {
     kernels::CumulativeShape shape;
     std::int32_t from = 0, to = 0;
     std::int64_t from_offset = 0, to_offset = 0, totals = 0;  // in elements
   };
-  /// The chunks of the same lines, and where their totals are: by chunk, then by line.
+  /// The chunks of the same lines. `totals` is the offset in scratch of an array [chunks, lines].
   struct Group {
     std::int64_t totals, lines;
   };
@@ -36789,7 +36821,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     const std::int64_t lines = volume(lines_of(out.boxes[static_cast<std::size_t>(out.index(at))]));
     groups_.push_back({numbers_, lines});
     numbers_ += chunks_ * lines;
-    // The totals of each chunk go to the devices of all others, within each set of replicas.
+    // An all_gather: the totals of each chunk go to the devices of all other chunks, within each set of replicas.
     const int chunks = static_cast<int>(chunks_), replicas = layout_.mesh().size() / out.grid.count();
     moved_ += lines * static_cast<std::int64_t>(size_of(dtype_)) * replicas * chunks *
               sends(Holders::group(0, chunks), 1, [](int) { return Holders::member(0, 0); });
@@ -36810,7 +36842,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       piece.from = in.first + static_cast<int>(from);
       piece.to = out.first + static_cast<int>(to);
       piece.totals = totals + chunk * volume(whole);
-      if (in.layers > 1) {  // stored one by one
+      if (in.layers > 1) {  // the operand's layers are separate shards, the result's are one array
         piece.shape.lines[0] = 1;
         piece.to_offset = l * out.strides[to][0];
         piece.totals += l * sums[0];
@@ -36825,7 +36857,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     }
   }
 
-  /// Cuts lines apart along the dim with most of them, so that threads share them.
+  /// Divides the lines along their longest dim into tasks.
   void add_pieces(const Piece& piece) {
     const Shape& lines = piece.shape.lines;
     if (volume(lines) == 0) return;
@@ -36835,7 +36867,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     const std::int64_t whole = lines[dim];
     const std::int64_t bytes =
         std::max<std::int64_t>(1, volume(lines) * piece.shape.count * static_cast<std::int64_t>(size_of(dtype_)));
-    // No fewer lines than are accumulated side by side.
+    // At least the 32 lines that the kernel accumulates side by side.
     const std::int64_t step = std::max<std::int64_t>(32, whole * (1 << 17) / bytes);
     for (std::int64_t begin = 0; begin < whole; begin += step) {
       Piece part = piece;
@@ -36856,7 +36888,7 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     const auto operand = [&](const Piece& piece) {
       return reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset;
     };
-    if (chunks_ > 1) {  // also where nothing is there to add up: the plan counts what is sent
+    if (chunks_ > 1) {  // also if all shards are empty, since the plan counts the collective
       if (CommunicationScope* scope = CommunicationScope::innermost()) {
         for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
         scope->add_moved(moved_);
@@ -36892,8 +36924,8 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Copies elements into another arrangement: rearranges that no view can express, slices, pads, concats, permutations.
-/// Rows of shards of other places are read from there.
+/// Copies of data movement operations: rearranges that no view can express, slices, pads, concats, permutations along a
+/// dim. If the result needs rows that another device holds, they are copied from that device's shard.
 class DataMovementStep final : public PreparedStep {
  public:
   explicit DataMovementStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
@@ -36943,12 +36975,12 @@ class DataMovementStep final : public PreparedStep {
   std::int64_t element_;
   std::vector<Piece> pieces_, zeros_;
   double piece_bytes_ = 1;
-  CollectiveInfo sent_;  // of moved rows, as counted here, whatever the plan says
+  CollectiveInfo sent_;  // the rows sent between devices, counted from the copies, independently of the plan
   std::vector<std::int64_t> sent_by_;
   bool sends_ = false;
   std::int64_t moved_ = 0;
 
-  /// Counts a piece that the devices at its destination read.
+  /// Adds to moved_ the bytes of a piece, once for each destination device that does not hold the source shard.
   void count_moved(const PlanStep& step, int to, int input, int from, const Piece& piece) {
     moved_ += volume(piece.extent) * element_ *
               sends(layout_.holders(step.outputs[0], to), 1, [&](int) { return layout_.holders(input, from); });
@@ -36962,7 +36994,7 @@ class DataMovementStep final : public PreparedStep {
                           piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
   }
 
-  /// Cuts a copy along its longest dim, so that threads share it.
+  /// Divides a copy along its longest dim into tasks.
   void add_pieces(Piece piece) {
     constexpr std::int64_t most_bytes = 1 << 18;
     const std::int64_t bytes = volume(piece.extent) * element_;
@@ -36987,7 +37019,7 @@ class DataMovementStep final : public PreparedStep {
     }
   }
 
-  /// Each index of the permuted dim comes from another, in the same shard or in that of another place.
+  /// Adds a copy for each index of the permuted dim, whose source index may be in the shard of another place.
   void add_permuted(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
     const ValueLayout &out = layout_[step.outputs[0]], &in = layout_[step.inputs[0]];
     const auto dim = static_cast<std::size_t>(dim_of(graph[node]));
@@ -37021,8 +37053,8 @@ class DataMovementStep final : public PreparedStep {
     }
   }
 
-  /// Each operand's rows along one dim are copied to their places in the result, from the same shard or from those of
-  /// other places; zeros go where none do.
+  /// Slice, pad, concat along a dim: adds copies of each operand's rows into the result, from the shard of this or of
+  /// another place, and zeros for rows that no operand fills.
   void add_moved(const GraphView& graph, int node, const PlanStep& step, const Coordinates& at) {
     const ValueLayout& out = layout_[step.outputs[0]];
     const int dim_index = dim_of(graph[node]);
@@ -37054,7 +37086,7 @@ class DataMovementStep final : public PreparedStep {
           const std::int64_t shard = (row - offset) / chunk;
           last = std::min(end, (shard + 1) * chunk + offset);
           const int from = in.index(at_shard(at, value.sharding.dims[dim_index], shard), value.stacked ? l : 0);
-          if (part && from != own) continue;  // a part of a sum, which others add to
+          if (part && from != own) continue;  // the result is a partial value: each place contributes its own rows
           if (next < row) zeros_.push_back(piece_of(next, row));
           Piece piece = piece_of(row, last);
           piece.from = in.first + from;
@@ -37070,13 +37102,13 @@ class DataMovementStep final : public PreparedStep {
       if (next < box.end[dim]) zeros_.push_back(piece_of(next, box.end[dim]));
     }
   }
-  /// The place of a shard along a dim that these axes split, as far as others go at `at`.
+  /// `at` with the coordinates along `axes` replaced by those of shard `shard` of the dim that they split.
   Coordinates at_shard(Coordinates at, const AxisList& axes, std::int64_t shard) const {
     for (std::size_t a = axes.size(); a-- > 0; shard /= layout_.mesh().axis_size(axes[a]))
       at[axes[a]] = static_cast<int>(shard % layout_.mesh().axis_size(axes[a]));
     return at;
   }
-  /// Counts what leaves a shard. Of the devices that hold replicas of it, each sends to its own neighbours.
+  /// Counts bytes that leave a shard; the collective's wire_bytes are those of the shard that sends most.
   void send(std::size_t shard, std::int64_t bytes) {
     if (sent_by_.size() <= shard) sent_by_.resize(shard + 1);
     sent_by_[shard] += bytes;
@@ -37137,9 +37169,9 @@ class DataMovementStep final : public PreparedStep {
 
 namespace tessera::kernels {
 
-/// Runs that are added into a dim: extents of the other dims (that one counts as 1) and strides of both arrays along
-/// them; how many runs there are, of how many elements, and the steps from one to the next in the operand and along the
-/// dim.
+/// A fold: `runs` windows of `size` elements are added into a dim, element k of window r at r * stride + k * dilation.
+/// `lines`: extents of the result with 1 along the dim; `from`, `to`: strides along the lines of operand and result;
+/// `from_run`, `from_element`, `to_step`: strides between windows, within a window, and along the dim of the result.
 struct FoldShape {
   Shape lines;
   Strides from, to;
@@ -37151,7 +37183,7 @@ struct FoldShape {
 
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// to[line, i] = the sum of from[line, r, k] where r stride + k dilation = i, runs in their order.
+/// to[line, i] = sum of from[line, r, k] over r * stride + k * dilation == i, in the order of r.
 template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
   if (detail::is_empty(s.lines)) return;
   const detail::Loops loops = detail::make_loops(s.lines, s.to, s.from);
@@ -37185,7 +37217,7 @@ template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Adds runs of elements back into the dim that they are windows of. The dim is whole on every device.
+/// Adds windows back into the dim that they were taken from, as torch.nn.functional.fold. The dim is not sharded.
 template <DTypeSet Types> class FoldStep final : public PreparedStep {
  public:
   explicit FoldStep(const StepContext& c) : dtype_(c.graph[c.units[c.step.unit].root].dtype) {
@@ -37222,7 +37254,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
         piece.shape.lines[dim] = 1;
         piece.from = in.first + static_cast<int>(from);
         piece.to = out.first + static_cast<int>(to);
-        if (in.layers > 1) {  // stored one by one
+        if (in.layers > 1) {  // the operand's layers are separate shards, the result's are one array
           piece.shape.lines[0] = 1;
           piece.to_offset = l * out.strides[to][0];
         }
@@ -37289,7 +37321,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
 
 namespace tessera::kernels {
 
-/// The rows of a table in this shard: [offset, offset + count) of `global` rows.
+/// The rows of a table that a shard holds: [offset, offset + count) of `global` rows.
 struct RowWindow {
   std::int64_t global = 0, offset = 0, count = 0;
 };
@@ -37297,11 +37329,11 @@ struct RowWindow {
 /// Extents and strides of a lookup, rows[i..., j...] = table[index[i...], j...].
 struct IndexedShape {
   Shape index, inner;     ///< extents of i... and of j...
-  Strides index_strides;  ///< of the dims i...
-  Strides rows_strides;   ///< of the dims i..., then j...
-  Strides table_strides;  ///< of the dim of rows, then j...
+  Strides index_strides;  ///< along i...
+  Strides rows_strides;   ///< along i..., then j...
+  Strides table_strides;  ///< along the rows of the table, then j...
 
-  /// All three arrays row-major and dense.
+  /// All three arrays are contiguous and row-major.
   static constexpr IndexedShape contiguous(const Shape& index, const Shape& inner) {
     IndexedShape shape{index, inner, kernels::contiguous_strides(index), {}, {}};
     Shape rows = index, table{1};
@@ -37312,8 +37344,8 @@ struct IndexedShape {
   }
 };
 
-/// Whether some row of a table gets more additions than are added up in f32 alone; and whether to zeros, or to what
-/// others have added before.
+/// Whether a row of the table receives more than sum_run additions, hence needs f64 sums; and whether the table starts
+/// with zeros or with the additions of an earlier place.
 enum class LongSums : std::uint8_t { none, on_zeros, on_others };
 
 }  // namespace tessera::kernels
@@ -37328,15 +37360,15 @@ constexpr Strides slice(const Strides& strides, std::size_t begin, std::size_t e
   return out;
 }
 
-/// Visits index positions in row-major order of i..., and in each the parts of a row: part(rows offset, table offset,
-/// row in the window or -1). Returns the first index outside the table.
+/// For each index in row-major order of i..., calls part(offset in rows, offset in table, row of the window or -1) for
+/// each contiguous part of the row. Returns the first index outside the table.
 template <class I, class Part>
 std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape& shape, const RowWindow& window,
                                              const Loops& row, const Strides& row_strides, const Strides& table_strides,
                                              Part part) {
   if (is_empty(shape.index)) return std::nullopt;
   const Strides outer_strides = slice(shape.rows_strides, 0, shape.index.size());
-  // Sums must not depend on the strides of arrays: the order is that of the dims.
+  // The order is that of the dims, not of the strides, so that sums don't depend on the memory layout.
   const Loops outer = make_loops(shape.index, contiguous_strides(shape.index), [&](std::size_t o, std::size_t i) {
     return shape.index_strides[o] == shape.index_strides[i] * shape.index[i] &&
            outer_strides[o] == outer_strides[i] * shape.index[i];
@@ -37363,10 +37395,9 @@ std::optional<std::int64_t> for_each_indexed(const I* index, const IndexedShape&
 
 }  // namespace detail
 
-/// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset; indices of rows of other shards
-/// give zeros, so that the lookups of all shards of a table add up to the whole one. Returns an index outside
-/// [0, window.global) when there is one: its row is left as it was, for the caller to throw dim_range. To use several
-/// threads, cut any dim.
+/// rows[i..., j...] = table[index[i...], j...]. `table` points at row window.offset. Rows of other shards give zeros,
+/// so that the results of all shards of the table sum to the full lookup. Does not write rows whose index is not below
+/// window.global, and returns the first such index: the caller throws dim_range. Threads may divide any dim.
 template <class T, class I>
 std::optional<std::int64_t> gather_rows(T* rows, const T* table, const I* index, const IndexedShape& shape,
                                         const RowWindow& window) {
@@ -37395,7 +37426,7 @@ inline std::int64_t additions(const IndexedShape& shape) {
   return count;
 }
 
-/// Counts additions to each row of the window, and stops at one more than a run has: told(row) of each that gets there.
+/// Counts the additions to each row of the window up to sum_run + 1; calls told(row) for each row that reaches it.
 template <class I, class Told>
 void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
                      Told told) {
@@ -37413,11 +37444,11 @@ void count_additions(const I* index, const IndexedShape& shape, const RowWindow&
   });
 }
 
-/// Rows of a table that get more additions than a run has: after each run a row in f32 moves to sums in f64. All its
-/// memory is scratch of the thread.
+/// f64 sums for the rows of a table that receive more than sum_run additions: after each run of additions, the f32 row
+/// is added to its f64 sum and cleared. Uses the thread's scratch memory.
 class LongRowSums {
  public:
-  /// A row is moved after `run` additions at the least, so that of `additions` no more than a part can be.
+  /// Only rows with at least `run` additions get f64 sums, so that there are at most `additions` / `run` of them.
   LongRowSums(float* table, std::int64_t row_step, std::int64_t rows, std::int64_t count, std::int64_t step,
               std::int64_t additions, std::int64_t run)
       : table_(table), row_step_(row_step), rows_(rows), count_(count), step_(step) {
@@ -37428,20 +37459,20 @@ class LongRowSums {
     std::memset(terms_, 0, static_cast<std::size_t>(rows));
     std::fill_n(slot_, rows, -1);
   }
-  /// Additions to a row that is moved at the first one.
+  /// move_at_first() moves rows with more additions than this.
   static constexpr std::int64_t early_run = sum_run / 8;
 
-  /// Rows that get some additions are moved before the first one: what they hold is a long sum, too.
+  /// Lets rows with more than early_run additions move to f64 before the first: their f32 values may be long sums too.
   template <class I> void move_at_first(const I* index, const IndexedShape& shape, const RowWindow& window) {
     count_additions(index, shape, window, terms_, [](std::int64_t) {});
     for (std::int64_t row = 0; row < window.count; ++row)
       terms_[row] = terms_[row] > early_run ? static_cast<std::uint8_t>(sum_run) : std::uint8_t{0};
   }
-  /// Before one more addition to a row.
+  /// To be called before each addition to a row: ends the row's run after sum_run additions.
   void before_addition(std::int64_t row) {
     if (++terms_[row] > sum_run) move(row), terms_[row] = 1;
   }
-  /// Adds what was moved to the rows.
+  /// Adds the f64 sums to the rows.
   void finish() {
     for (std::int64_t row = 0; moved_ > 0 && row < rows_; ++row) {
       if (slot_[row] < 0) continue;
@@ -37456,9 +37487,9 @@ class LongRowSums {
  private:
   float* table_;
   std::int64_t row_step_, rows_, count_, step_;
-  std::uint8_t* terms_;  // by row, since it was moved
-  std::int32_t* slot_;   // by row: which of the rows that were moved; -1: it was not
-  double* sums_;         // of the rows that were moved
+  std::uint8_t* terms_;  // by row: additions in the current run
+  std::int32_t* slot_;   // by row: index of its f64 sums; -1: none
+  double* sums_;         // by slot: `count_` f64 sums
   std::int32_t moved_ = 0;
 
   void move(std::int64_t row) {
@@ -37476,7 +37507,7 @@ class LongRowSums {
 
 }  // namespace detail
 
-/// Whether some row of the window gets more additions than a run has.
+/// Whether some row of the window receives more than sum_run additions.
 template <class I> bool has_long_sums(const I* index, const IndexedShape& shape, const RowWindow& window) {
   if (detail::additions(shape) <= sum_run) return false;
   auto* const terms = thread_scratch<Scratch::row_counts, std::uint8_t>(static_cast<std::size_t>(window.count));
@@ -37485,9 +37516,9 @@ template <class I> bool has_long_sums(const I* index, const IndexedShape& shape,
   return found;
 }
 
-/// table[index[i...], j...] += rows[i..., j...], in row-major order of i..., so that equal indices always add up in the
-/// same order. Window and result as in gather_rows; rows of other shards are skipped. To use several threads, cut a dim
-/// of j..., which keeps the order.
+/// table[index[i...], j...] += rows[i..., j...], in row-major order of i..., so that sums are reproducible. Window and
+/// result as in gather_rows; rows of other shards are skipped. Only dims of j... may be divided among threads: dividing
+/// i... would change the order of additions.
 template <class T, class I>
 std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* index, const IndexedShape& shape,
                                              const RowWindow& window, LongSums long_sums = LongSums::none) {
@@ -37507,7 +37538,7 @@ std::optional<std::int64_t> scatter_add_rows(T* table, const T* rows, const I* i
   };
   if constexpr (std::is_same_v<T, float>)
     if (long_sums != LongSums::none) {
-      // One part of all rows after the other, so that each has its own sums.
+      // Part by part: for each contiguous part of the columns all rows, so that f64 sums are as long as one part.
       detail::Loops part;
       part.loops.push_back(inner);
       std::optional<std::int64_t> wrong;
@@ -37602,9 +37633,10 @@ inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Looks rows up in a table, or adds rows into one. A shard of the table answers for its own rows; the others are zeros
-/// there. Additions to one row happen in the order of the indices, whatever runs in parallel. Where the plan has parts
-/// summed in place, all places add their rows into the one table that holds the sum, place after place.
+/// embedding (rows looked up in a table) and index_add (rows added to a table). With the table sharded by rows, a
+/// lookup gives zeros for rows of other shards, so that the results are parts of a sum. Additions to a row are in the
+/// order of the indices, however many threads run. With Fusion::sum, all places add into one table, in the order of the
+/// places.
 class IndexedStep final : public PreparedStep {
  public:
   explicit IndexedStep(const StepContext& c)
@@ -37673,7 +37705,8 @@ class IndexedStep final : public PreparedStep {
     Shape table_extent;
     std::int32_t table = 0, rows = 0, index = 0;
   };
-  /// A range of one dim: of the indices when gathering, of the row when adding, which keeps the order of additions.
+  /// A task: a range of the indices for embedding. For index_add a range of columns, since a range of indices would not
+  /// keep the order of the additions to a row.
   struct DimRange {
     int place, dim;
     std::int64_t extent, rows_offset, table_offset, index_offset;
@@ -37683,13 +37716,13 @@ class IndexedStep final : public PreparedStep {
   DType dtype_{}, index_dtype_{};
   std::int64_t element_ = 4, index_element_ = 4;
   std::vector<Place> places_;
-  mutable std::vector<std::uint8_t> long_sums_;  // by place, so that a run allocates nothing
+  mutable std::vector<std::uint8_t> long_sums_;  // by place; a member so that run() does not allocate
   std::vector<DimRange> parts_;
   SumInPlace sum_;
-  std::int64_t terms_ = 1;  // parts one after another that add to the same elements
+  std::int64_t terms_ = 1;  // consecutive entries of parts_ that add to the same elements, so that one task runs them
   double part_bytes_ = 1;
 
-  /// By place: whether some row gets so many additions that they are not to be added up in f32 alone.
+  /// By place: whether some row of the table receives too many additions for f32 sums to be accurate.
   void find_long_sums(Frame& frame) const {
     if (dtype_ != DType::f32 || parts_.empty()) return;
     const double bytes = static_cast<double>(volume(places_[0].shape.index) * index_element_);
@@ -37733,13 +37766,10 @@ class IndexedStep final : public PreparedStep {
     places_.push_back(std::move(place));
   }
 
-  // ---- parts of places
-
   const Shape& cut_shape(const Place& place) const { return gathers_ ? place.shape.index : place.shape.inner; }
   std::int64_t bytes_of(const Place& place) const {
     return volume(place.shape.index) * volume(place.shape.inner) * element_;
   }
-  /// The longest dim of what is cut.
   std::size_t cut_dim(const Place& place) const {
     const Shape& cut = cut_shape(place);
     std::size_t dim = 0;
@@ -37750,7 +37780,7 @@ class IndexedStep final : public PreparedStep {
   std::int64_t cut_extent(const Place& place) const {
     return cut_shape(place).empty() ? 1 : cut_shape(place)[cut_dim(place)];
   }
-  /// How much of that dim a part has. A range of a row is no narrower than a cache line.
+  /// Extent of one task along cut_dim(): about 128 KiB, and for index_add at least 16 columns, a cache line of f32.
   std::int64_t range_of(const Place& place) const {
     const std::int64_t bytes = std::max<std::int64_t>(bytes_of(place), 1), least = gathers_ ? 1 : 16;
     return std::max<std::int64_t>(least, cut_extent(place) * (1 << 17) / bytes);
@@ -37777,8 +37807,8 @@ class IndexedStep final : public PreparedStep {
     part_bytes_ = std::max(part_bytes_, 2.0 * static_cast<double>(std::min(range, whole) * bytes / whole));
   }
 
-  /// Rows of all places are added into the one table that holds their sum. Places are cut alike, and what they add to
-  /// the same elements is added in their order.
+  /// Makes all places add into the table of their sum. Places have equal ranges of columns, and the tasks of one range
+  /// are consecutive, so that additions to an element are in the order of the places.
   void sum_in_place(const SumInPlace& sum) {
     sum_ = sum;
     std::int64_t range = std::numeric_limits<std::int64_t>::max();
@@ -37812,7 +37842,7 @@ class IndexedStep final : public PreparedStep {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Random numbers that follow from the key and the global index of an element, so that every mesh draws the same.
+/// Random values computed from the key and an element's global index, so that results don't depend on the mesh.
 class RandomStep final : public PreparedStep {
  public:
   explicit RandomStep(const StepContext& c)
@@ -37872,9 +37902,9 @@ class RandomStep final : public PreparedStep {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Runs a body once a layer. Stacked values are bound to the layer's slices, so nothing is copied; carried values
-/// alternate between two buffers, the last layer writing the result. Host scalars that go in or come out as tensors are
-/// written where tensors would be.
+/// Runs a body once per layer, as jax.lax.scan. Stacked operands are passed as pointers to the layer's slice, without
+/// copies; carried values alternate between two buffers, of which the last layer writes the result. A host scalar that
+/// the body takes or returns as a tensor is stored as a rank-0 tensor.
 class RepeatStep final : public PreparedStep {
  public:
   RepeatStep(const StepContext& c, const PreparedGraph& body)
@@ -37889,7 +37919,7 @@ class RepeatStep final : public PreparedStep {
       numbers_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
-    // Room for carried values between layers, and for results that nobody reads.
+    // Two buffers per result: for carried values between layers, and for results that no step reads.
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
       const int value = plan.outputs[k];
       const std::int64_t own = value < 0 ? block_alignment : plan.values[static_cast<std::size_t>(value)].stored_bytes;
@@ -37899,7 +37929,7 @@ class RepeatStep final : public PreparedStep {
     spare_bytes_ = bytes;
   }
 
-  /// Steps of the body have their scratch behind the buffers.
+  /// The scratch of the body's steps follows the buffers of this step.
   std::int64_t scratch_bytes() const override { return spare_bytes_ + body_.scratch_bytes(); }
 
   inline void run(Frame& frame) const override;
@@ -37916,7 +37946,7 @@ class RepeatStep final : public PreparedStep {
   };
   std::vector<Spare> spare_;
   struct Number {
-    std::int32_t value;  // of the outer graph
+    std::int32_t value;  // index in the outer graph's plan
     std::int64_t offset;
   };
   std::vector<Number> numbers_;
@@ -37925,7 +37955,7 @@ class RepeatStep final : public PreparedStep {
   bool carried(int k) const { return k < shape_.carried; }
   bool stacked_input(int i) const { return shape_.is_stacked(i); }
 
-  /// The body's value of operand i, -1: it does not read it.
+  /// The body's value for operand i, or -1 if the body does not read it.
   int argument(int i) const {
     const Growable<std::int32_t>& arguments = body_.layout().plan().arguments;
     return static_cast<std::size_t>(i) < arguments.size() ? arguments[static_cast<std::size_t>(i)] : -1;
@@ -37940,6 +37970,7 @@ class RepeatStep final : public PreparedStep {
       const kernels::Strides& a = inner.strides[static_cast<std::size_t>(s)];
       const kernels::Strides& b = outer.strides[static_cast<std::size_t>(s)];
       const Shape extent = extents(inner.boxes[static_cast<std::size_t>(s)]);
+      if (volume(extent) == 0) continue;  // the strides of an empty shard say nothing
       const std::size_t skip = b.size() - a.size();
       for (std::size_t d = 0; d < a.size(); ++d)
         if (a[d] != b[d + skip] && extent[d] > 1)
@@ -37952,12 +37983,12 @@ class RepeatStep final : public PreparedStep {
     return frame.scratch + (which == 0 ? at.first : at.second);
   }
 
-  /// How the body makes result k; null: it is a number.
+  /// The layout of the body's result k, or null if it is a host scalar.
   const ValueLayout* result(int k) const {
     const std::int32_t value = body_.layout().plan().outputs[static_cast<std::size_t>(k)];
     return value < 0 ? nullptr : &body_.layout()[value];
   }
-  /// Where result k of iteration `it` goes.
+  /// The address of result k of iteration `it`.
   char* destination(const Frame& frame, int k, int it, int layer, int shard) const {
     const std::int32_t outer = outputs_[static_cast<std::size_t>(k)];
     const ValueLayout* own = result(k);
@@ -38017,7 +38048,7 @@ inline void RepeatStep::run(Frame& frame) const {
     }
     layout.place_views(inner);
     body_.run_steps(inner);
-    // Results that no step of the body writes: arguments passed on, views, values listed twice.
+    // Copies results that no step of the body wrote: arguments returned as they are, views, values returned twice.
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
       if (result(static_cast<int>(k)) == nullptr) {
         const int node = body_.graph().outputs[k];
@@ -38049,7 +38080,7 @@ inline void RepeatStep::run(Frame& frame) const {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Finds the order along a dim of operands of `Types`.
+/// argsort along a dim.
 template <DTypeSet Types> class SortStep final : public LineStep {
  public:
   explicit SortStep(const StepContext& c) : LineStep(c, {c.step.inputs[0], c.step.outputs[0]}, true) {}
@@ -38095,10 +38126,10 @@ template <DTypeSet Types> class SortStep final : public LineStep {
 
 namespace tessera::runtime {
 
-/// What steps are compiled for: the kinds of unit that a program has, each with the element types of first operands.
+/// The unit kinds of a program, each with the element types of the first operands: only their code is instantiated.
 struct StepNeeds {
   DTypeSet types[unit_kinds]{};      ///< by UnitKind; 0: the program has no such unit
-  ReducedTypes cumulative, partial;  ///< of cumulative operations, and by how partial values combine
+  ReducedTypes cumulative, partial;  ///< by reduction: element types of cumulative operations, of partial values
 
   constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
   constexpr void add(UnitKind kind, DType type) {
@@ -38161,14 +38192,14 @@ inline constexpr StepCode code_for = []<std::size_t... K>(std::index_sequence<K.
 #endif
 
 #ifdef TESSERA_COMPILED
-/// Compiled once for all programs, whatever they need.
+/// The code of all steps for all types, compiled once in tessera::compiled.
 const StepCode& every_step_code();
 template <StepNeeds> const StepCode& step_code() { return every_step_code(); }
 #if TESSERA_HAS_DEFINITIONS
 const StepCode& every_step_code() { return detail::code_for<StepNeeds::everything()>; }
 #endif
 #else
-/// What a program does not need, no code is generated for.
+/// Header-only: instantiates only the steps that the program needs.
 template <StepNeeds Needs> const StepCode& step_code() { return detail::code_for<Needs>; }
 #endif
 
@@ -38187,16 +38218,15 @@ namespace tessera {
 
 namespace detail {
 
-/// Whether every device has as much of a value as every other.
+/// Whether all shards of a value have the same size.
 inline bool is_even(const PlanValue& value, const Mesh& mesh) {
   for (int d = 0; d < value.sharding.rank; ++d)
     if (value.shape[static_cast<std::size_t>(d)] % shard_count(value.sharding, mesh, d) != 0) return false;
   return value.parts.entries.empty();
 }
 
-/// Whether the pieces of each dim are parts of those that fewer of its axes make. Of 12 rows an axis of size 4 makes
-/// pieces of 3, and two of them pieces of 1: device (1, 3) holds rows 3 to 5, or row 7. To exchange rows along the
-/// second axis then crosses the first as well, which plans do not count.
+/// Whether sharding a dim by one more axis only subdivides its shards. Counterexample: 12 rows sharded by {x} = 4 give
+/// device (1, 3) rows 3 to 5, by {x,y} = 4 x 4 row 7: a gather along y moves rows along x too, which plans don't count.
 inline bool is_nested(const PlanValue& value, const Mesh& mesh) {
   for (int d = 0; d < value.sharding.rank; ++d)
     if (value.sharding.dims[d].size() > 1 &&
@@ -38205,7 +38235,7 @@ inline bool is_nested(const PlanValue& value, const Mesh& mesh) {
   return true;
 }
 
-/// Whether each device sends exactly what a ring does: one collective, between even shards.
+/// Whether the bytes moved equal those of a ring algorithm: true of one collective between evenly sharded values.
 inline bool is_ring(const runtime::FrameLayout& layout, const PlanStep& step) {
   if (step.kind != StepKind::reshard || step.collectives.size() != 1) return false;
   const Collective kind = step.collectives[0].kind;
@@ -38215,10 +38245,9 @@ inline bool is_ring(const runtime::FrameLayout& layout, const PlanStep& step) {
 
 }  // namespace detail
 
-/// Holds each step of a prepared program to its plan: the bytes that its moves take from device to device, which are
-/// found from the shards alone, are at most what its collectives send on a ring where pieces are nested, and as many
-/// where shards are even and the collective is one.
-/// Errors: `graph_invalid`, which is always a defect of the library, or of a plan that somebody changed.
+/// Compares the bytes that each prepared step moves between devices, computed from shard boxes alone, with its planned
+/// collectives: at most their ring traffic where shards are nested; equal to it for one collective of even shards.
+/// Errors: `graph_invalid`, which means a defect of the library, or a plan that was modified.
 inline void verify_moves(const runtime::Executable& executable) {
   executable.for_each_step([](const runtime::FrameLayout& layout, const runtime::RanSteps& ran, std::int64_t moved) {
     const std::int64_t devices = layout.mesh().size();
@@ -38233,7 +38262,7 @@ inline void verify_moves(const runtime::Executable& executable) {
         for (const std::int32_t v : *values)
           nested = nested && (v < 0 || detail::is_nested(layout.value(v), layout.mesh()));
     }
-    // What a device sends is rounded up.
+    // A collective's wire_bytes is per device and rounded up, so the sum may exceed `moved` by less than 1 B a device.
     if ((moved <= planned || !nested) && (!exact || planned - moved < devices)) return;
     const PlanStep& step = layout.plan().steps[static_cast<std::size_t>(ran.first)];
     fail(errc::graph_invalid, "[verify_moves] bytes between devices: step ", ran.first, " moves ", moved,
@@ -38247,10 +38276,10 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/tensor/plan_cache.hpp
+// ---- tessera/tensor/program/plan_cache.hpp
 
-#ifndef TESSERA_TENSOR_PLAN_CACHE_HPP
-#define TESSERA_TENSOR_PLAN_CACHE_HPP
+#ifndef TESSERA_TENSOR_PROGRAM_PLAN_CACHE_HPP
+#define TESSERA_TENSOR_PROGRAM_PLAN_CACHE_HPP
 
 #if TESSERA_HAS_DEFINITIONS
 #if TESSERA_HAS_DEFINITIONS && defined(TESSERA_VERIFY)
@@ -38263,15 +38292,15 @@ namespace runtime {
 class Executable;
 }
 
-/// What the cache of plans was of use for, and what it holds.
+/// Hits and misses of the plan cache, and its present size.
 struct CacheStatistics {
-  std::int64_t hits = 0, misses = 0;  ///< calls that found their plan, and calls that had to make it
-  std::int64_t evictions = 0;         ///< plans that made room for others, or were cleared
-  std::int64_t entries = 0;           ///< plans that it holds
-  std::int64_t bytes = 0;             ///< about what they take; the memory that they run in is shared, and not counted
+  std::int64_t hits = 0, misses = 0;  ///< calls that found a cached plan, and calls that made a new one
+  std::int64_t evictions = 0;         ///< plans removed to keep the limit, or by clear_plan_cache
+  std::int64_t entries = 0;           ///< plans in the cache
+  std::int64_t bytes = 0;             ///< their approximate size, without the memory in which programs run (shared)
 };
 
-/// What the plans of a process may take together. Beyond it the ones that were used least recently go.
+/// The largest size of the plan cache of a process. Beyond it, the least recently used plans are removed.
 struct PlanCacheLimit {
   std::int64_t entries = 2048;
   std::int64_t bytes = std::int64_t{256} << 20;
@@ -38280,7 +38309,7 @@ struct PlanCacheLimit {
 namespace detail {
 
 TESSERA_ONCE void destroy_executable(runtime::Executable* executable);
-/// Where the executor is compiled, its destructor is.
+/// Calls a function, since this header only declares the executor: its destructor is compiled with its definition.
 struct DestroyExecutable {
   void operator()(runtime::Executable* executable) const { destroy_executable(executable); }
 };
@@ -38290,7 +38319,7 @@ using ExecutablePtr = std::unique_ptr<runtime::Executable, DestroyExecutable>;
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
                                            std::span<const ArgumentInfo> arguments, const PlanOptions& options);
 TESSERA_ONCE const Plan& plan_of(const runtime::Executable& executable);
-/// Whether no argument has layers, and the one result is a tensor that a step makes.
+/// Whether no argument is a Stack, and the only result is a tensor that a step computes.
 TESSERA_ONCE bool is_plain(const runtime::Executable& executable);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE ExecutablePtr make_executable(const CompiledProgram& compiled, const Mesh& mesh,
@@ -38315,15 +38344,15 @@ TESSERA_ONCE bool is_plain(const runtime::Executable& executable) { return execu
 class ProgramCache;
 class PlanLease;
 
-/// Where a plan is kept. Its memory outlives the plan and is used for another one: whoever remembers a slot and the
-/// serial number of the plan in it finds out that the plan is gone.
+/// Holds one plan. A slot is never freed but reused for other plans: a thread that remembers a slot and a serial number
+/// compares the number to learn whether its plan is still there.
 struct PlanSlot {
-  std::mutex mutex;          // of whom the plan is leased to
-  std::uint64_t serial = 0;  // never given to another plan; 0: none. Written under both locks
+  std::mutex mutex;          // held by the PlanLease of the plan
+  std::uint64_t serial = 0;  // unique to the plan; 0: no plan. Written under this mutex and the table's
   std::atomic<std::uint64_t> last_use{0};
   ExecutablePtr executable;
 
-  // All else is under the lock of the table. What the plan was made for is a copy: options only refer to it.
+  // PlanCache::mutex_ guards the fields below. They copy the request, because PlanOptions only points to its parts.
   ProgramCache* program = nullptr;
   std::uint64_t hash = 0;
   Mesh mesh{}, sizes{};
@@ -38331,14 +38360,14 @@ struct PlanSlot {
   std::vector<OutputRequest> outputs;
   PlanOptions options;
   std::int64_t bytes = 0;
-  PlanSlot* next = nullptr;  // of those with hashes alike, or of those that are free
+  PlanSlot* next = nullptr;  // in the list of a hash bucket, or in the list of free slots
 };
 
-/// A plan for the use of one thread: nobody else runs it, or takes it away.
+/// Exclusive use of a plan by one thread: while the lease exists, no other thread runs or removes the plan.
 class PlanLease {
  public:
   PlanLease() = default;
-  /// Waits for whoever has it. Empty when the slot has another plan by then.
+  /// Waits until no other thread has a lease of the slot. Empty if the slot then holds another plan.
   PlanLease(PlanSlot& slot, std::uint64_t serial) : slot_(&slot), serial_(serial) {
     slot.mutex.lock();
     if (slot.serial == serial)
@@ -38364,36 +38393,36 @@ class PlanLease {
 
  private:
   friend class PlanCache;
-  // Counts plans that were made: those used since the last one are equally recent.
+  // Ticks once per plan that is made; plans used within one tick count as equally recent.
   static inline constinit std::atomic<std::uint64_t> clock{1};
 
   PlanSlot* slot_ = nullptr;
   std::uint64_t serial_ = 0;
 
-  /// Of a slot that this thread has locked.
+  /// A lease of a slot whose mutex this thread already holds.
   explicit PlanLease(PlanSlot& slot) : slot_(&slot), serial_(slot.serial) { mark_used(); }
   void mark_used() { slot_->last_use.store(clock.load(std::memory_order_relaxed), std::memory_order_relaxed); }
   void give_back() { std::exchange(slot_, nullptr)->mutex.unlock(); }
 };
 
-/// What a call asks of the cache of plans. It refers to all of it.
+/// The key of a plan in the cache, together with its program. Holds references only.
 struct PlanRequest {
   const Mesh& mesh;
   std::span<const ArgumentInfo> arguments;
   const PlanOptions& options;
 };
 
-/// The plans of one program, among those of the process. Never destroyed: what runs at exit finds it.
+/// The plans of one program in the PlanCache. Never destroyed, since destructors of static objects may run programs.
 class ProgramCache {
  public:
   explicit ProgramCache(const CompiledProgram& compiled);
   ProgramCache(const ProgramCache&) = delete;
   ProgramCache& operator=(const ProgramCache&) = delete;
 
-  /// The plan for these arguments, which is made where there is none.
+  /// The plan of a request, from the cache if it has one, otherwise a new one.
   PlanLease find(const PlanRequest& request);
   CacheStatistics statistics() const;
-  /// Of a call that found its plan without asking.
+  /// Counts a call that found its plan in RecentCalls, without find().
   void count_hit() { hits_.fetch_add(1, std::memory_order_relaxed); }
   const CompiledProgram& compiled() const { return compiled_; }
 
@@ -38401,13 +38430,13 @@ class ProgramCache {
   friend class PlanCache;
   CompiledProgram compiled_;
   std::atomic<std::int64_t> hits_{0}, misses_{0};
-  std::mutex planning_;  // of the one thread that plans this program; others wait, and find what it made
-  // Under the lock of the table:
+  std::mutex planning_;  // held by the thread that plans this program; other threads wait and use its plan
+  // Guarded by PlanCache::mutex_:
   std::int64_t evictions_ = 0, entries_ = 0, bytes_ = 0;
   ProgramCache* next_ = nullptr;
 };
 
-/// All plans of the process: one table, found by hash, with one bound. Never destroyed.
+/// All plans of the process: one hash table with one limit. Never destroyed.
 class PlanCache {
  public:
   static PlanCache& instance() {
@@ -38417,15 +38446,15 @@ class PlanCache {
 
   CacheStatistics statistics() const;
   void set_limit(const PlanCacheLimit& limit);
-  /// Drops what is not running: of one program, or all.
+  /// Removes the plans of one program, or of all, except plans that are running.
   void clear(const ProgramCache* only = nullptr);
 
  private:
   friend class ProgramCache;
 
   mutable std::shared_mutex mutex_;
-  std::vector<PlanSlot*> slots_;  // all there are
-  std::vector<PlanSlot*> table_;  // by hash; a power of two
+  std::vector<PlanSlot*> slots_;  // all slots, used and free
+  std::vector<PlanSlot*> table_;  // the first slot of each hash bucket; its size is a power of two
   PlanSlot* free_ = nullptr;
   ProgramCache* programs_ = nullptr;
   PlanCacheLimit limit_;
@@ -38454,9 +38483,10 @@ TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
   ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] { instance().after_fork(); });
 }
-/// What other threads had at that moment is theirs for good, since the child has no other threads.
+/// Runs in the child of a fork, which has no other threads: a mutex that another thread held is never unlocked, so it
+/// is made anew, and the plan that it guarded is abandoned.
 TESSERA_ONCE void PlanCache::after_fork() {
-  new (&mutex_) std::shared_mutex;  // glibc knows a writer by the id of its thread, which the fork changed
+  new (&mutex_) std::shared_mutex;  // glibc identifies the writer by its thread id, which differs in the child
   for (PlanSlot* slot : slots_) {
     if (slot->mutex.try_lock()) {
       slot->mutex.unlock();
@@ -38465,7 +38495,7 @@ TESSERA_ONCE void PlanCache::after_fork() {
     new (&slot->mutex) std::mutex;
     if (slot->program == nullptr) continue;
     slot->serial = 0;
-    (void)slot->executable.release();  // in the middle of a run
+    (void)slot->executable.release();  // another thread was running it, so its state is inconsistent: leak it
     unlink(*slot);
     slot->next = std::exchange(free_, slot);
   }
@@ -38523,7 +38553,7 @@ TESSERA_ONCE std::pair<PlanSlot*, std::uint64_t> PlanCache::look_up(const Progra
 
 TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash,
                                          ExecutablePtr executable) {
-  // All that can fail comes first.
+  // Allocations that may throw come first, before the table changes.
   std::vector<ArgumentInfo> arguments(request.arguments.begin(), request.arguments.end());
   std::vector<OutputRequest> outputs;
   if (const OutputRequest* given = request.options.outputs)
@@ -38535,7 +38565,8 @@ TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanReques
     make_room();
     slot = std::exchange(free_, free_->next);
   }
-  // Whoever holds a slot may wait for the table, so nobody who holds the table waits for a slot.
+  // Lock order: a thread that holds a slot may wait for the table, so a thread that holds the table never waits for
+  // a slot.
   slot->mutex.lock();
   PlanLease lease;
   {
@@ -38562,7 +38593,7 @@ TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanReques
   recycle(dropped);
   return lease;
 }
-/// A free slot, and a table that is not too full.
+/// Makes sure that there is a free slot, and that the table has at least as many buckets as plans.
 TESSERA_ONCE void PlanCache::make_room() {
   if (free_ == nullptr) {
     slots_.reserve(slots_.size() + 1);
@@ -38575,9 +38606,9 @@ TESSERA_ONCE void PlanCache::make_room() {
   for (PlanSlot* slot : slots_)
     if (slot->program != nullptr) slot->next = std::exchange(bucket(slot->hash), slot);
 }
-/// Each plan that is made may cost a look at all of them: a hundredth of planning.
+/// Searches all slots for each plan that is removed, which costs about a hundredth of making a plan.
 TESSERA_ONCE void PlanCache::keep_within_limit(const PlanSlot* added, PlanSlot*& dropped) {
-  std::uint64_t before = 0;  // those that are running stay
+  std::uint64_t before = 0;  // plans last used before this tick are running, and stay
   while (entries_ > limit_.entries || bytes_ > limit_.bytes) {
     PlanSlot* oldest = nullptr;
     std::uint64_t least = UINT64_MAX;
@@ -38610,7 +38641,7 @@ TESSERA_ONCE void PlanCache::unlink(PlanSlot& slot) {
   bytes_ -= slot.bytes;
   slot.program = nullptr;
 }
-/// Destroys plans that nobody can find any more, outside of the lock.
+/// Destroys plans that are no longer in the table. Called without the lock, since destruction takes long.
 TESSERA_ONCE void PlanCache::recycle(PlanSlot* dropped) {
   PlanSlot* last = nullptr;
   for (PlanSlot* slot = dropped; slot != nullptr; slot = slot->next) {
@@ -38665,7 +38696,7 @@ TESSERA_ONCE PlanLease ProgramCache::find(const PlanRequest& request) {
   PlanCache& all = PlanCache::instance();
   const std::uint64_t hash = PlanCache::hash_of(*this, request);
   const auto found = [&] {
-    // The plan may go between finding and leasing it.
+    // Another thread may remove the plan between look_up and the lease.
     for (;;) {
       const auto [slot, serial] = all.look_up(*this, request, hash);
       if (slot == nullptr) return PlanLease();
@@ -38689,13 +38720,13 @@ TESSERA_ONCE CacheStatistics ProgramCache::statistics() const {
 
 }  // namespace detail
 
-/// Of all programs of this process: compiled functions, expressions, and what the library runs itself.
+/// Statistics of all programs of this process: compiled functions, expressions, and programs of the library itself.
 TESSERA_ONCE CacheStatistics plan_cache_statistics();
 
-/// Drops all plans but those that are running, and the memory that programs run in. Later calls plan again.
+/// Removes all plans that are not running, and frees the memory in which programs run. Later calls plan again.
 TESSERA_ONCE void clear_plan_cache();
 
-/// Bounds what plans take from now on. Errors: `option` for less than one plan, or a negative number of bytes.
+/// Sets the limit of the plan cache. Errors: `option` for less than one plan, or a negative number of bytes.
 TESSERA_ONCE void set_plan_cache_limit(const PlanCacheLimit& limit);
 
 #if TESSERA_HAS_DEFINITIONS
@@ -38718,24 +38749,24 @@ TESSERA_ONCE void set_plan_cache_limit(const PlanCacheLimit& limit) { detail::Pl
 
 namespace tessera {
 
-/// One element that differs.
+/// One element that differs between the mesh and one device.
 struct OracleElement {
-  Shape index;         ///< in the whole tensor
-  int device = -1;     ///< one that holds it; -1: a part of it is on several
-  double sharded = 0;  ///< of a partial value, all parts together
+  Shape index;         ///< in the global tensor
+  int device = -1;     ///< a device that holds the element; -1 for a partial value, whose parts are on several
+  double sharded = 0;  ///< the value on the mesh; of a partial value, the combined parts
   double one_device = 0;
-  double allowed = 0;  ///< how far apart rounding can take the two
+  double allowed = 0;  ///< the difference that rounding can cause
 };
 
 /// A value that differs between a program on its mesh and the same program on one device.
 struct OracleDifference {
   std::string what;   ///< "sum f32[64]{model}, layer 3": operation, shape, sharding
-  std::string after;  ///< what it came out of wrong, when not out of the operation: "all_reduce over data"
-  Source source{};    ///< the line that made it
-  std::int64_t count = 0, elements = 0;  ///< that differ, of all
+  std::string after;  ///< the collective after which it first differs, "all_reduce over data"; empty: the operation
+  Source source{};    ///< the source line of the operation
+  std::int64_t count = 0, elements = 0;  ///< elements that differ, and all elements
   OracleElement first, largest;
 
-  /// What is known of it, in a few lines.
+  /// A description of a few lines.
   std::string text() const;
 };
 
@@ -38746,9 +38777,11 @@ class Executable;
 
 namespace detail {
 
-/// Where comparisons leave what they find. With one, programs of this thread are compared as they run.
+/// Collects the differences found in this thread. While a sink is alive, programs of its thread are compared as they
+/// run.
 struct OracleSink {
-  /// Runs a program and compares. Known only in units that use oracle mode, so that no other unit has its code.
+  /// Runs a program and compares it. A pointer, so that only translation units that use oracle mode instantiate its
+  /// code.
   using Run = std::vector<Leaf> (*)(runtime::Executable&, std::span<const Leaf>);
 
   bool throws = true;
@@ -38760,7 +38793,7 @@ struct OracleSink {
     static thread_local OracleSink* sink = nullptr;
     return sink;
   }
-  /// What compares programs of threads without a sink; null: nothing.
+  /// The comparison for threads without a sink, or null for none.
   static std::atomic<Run>& everywhere() {
     static std::atomic<Run> run{nullptr};
     return run;
@@ -38773,7 +38806,7 @@ struct OracleSink {
 
 inline bool oracle_is_on() { return OracleSink::running() != nullptr; }
 
-/// Takes what a comparison found. Errors: `oracle`.
+/// Reports differences to the sink; without a sink, or if it throws, fails. Errors: `oracle`.
 inline void add_differences(std::int64_t compared, std::vector<OracleDifference> found) {
   OracleSink* const sink = OracleSink::innermost();
   if (sink != nullptr) sink->compared += compared;
@@ -38802,10 +38835,10 @@ inline std::string OracleDifference::text() const {
 
 #endif
 
-// ---- tessera/tensor/program.hpp
+// ---- tessera/tensor/program/program.hpp
 
-#ifndef TESSERA_TENSOR_PROGRAM_HPP
-#define TESSERA_TENSOR_PROGRAM_HPP
+#ifndef TESSERA_TENSOR_PROGRAM_PROGRAM_HPP
+#define TESSERA_TENSOR_PROGRAM_PROGRAM_HPP
 
 #if TESSERA_HAS_DEFINITIONS
 #endif
@@ -38814,7 +38847,7 @@ namespace tessera {
 
 namespace detail {
 
-/// A traced program with its kernels, and the steps that it needs, as code.
+/// A traced program with the compiled code of its fused kernels and of the steps that it needs.
 template <class Traced> struct ProgramCode : TracedUnits<Traced> {
   using TracedUnits<Traced>::kernels;
   using TracedUnits<Traced>::kernel_count;
@@ -38830,7 +38863,7 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       for (int id = 0; id < graph.size; ++id) {
         const DTypeSet type = set_of(graph[id].dtype);
         if (row_of(graph[id]).unit == UnitKind::cumulative) own.cumulative.add(row_of(graph[id]).reduction, type);
-        // What is linear passes partial values on in the element type that it takes them in.
+        // A linear operation on partial values gives partial values of the same element type.
         if (can_be_partial(graph, id)) own.partial.add(combined_by(graph[id]), type);
       }
     }
@@ -38879,13 +38912,13 @@ TESSERA_ONCE StoragePtr run_plain(runtime::Executable& executable, TensorStorage
 }
 #endif
 
-// Never destroyed: destructors of static objects may still run programs.
+// Never destroyed, since destructors of static objects may run programs.
 template <class Traced> ProgramCache& cache_of() {
   static ProgramCache& cache = *new ProgramCache(ProgramCode<Traced>::compiled());
   return cache;
 }
 
-/// The leaves of run-time arguments, as the trace numbered them; layers of a stack are collected leaf by leaf.
+/// Collects the leaves of run-time arguments in the order of the trace. A leaf of a Stack has one tensor per layer.
 struct CollectLeaves {
   std::vector<Leaf> leaves;
   std::size_t cursor = 0, base = 0;
@@ -38922,7 +38955,7 @@ struct CollectLeaves {
   void leave_stack() { layer = -1; }
 };
 
-/// Gives each Stack of a result as many layers as the plan says, and Dims their values, before the program runs.
+/// Resizes each Stack of a result to the plan's number of layers, and sets Dims, before the program runs.
 struct SizeStacks {
   const runtime::Executable& executable;
   std::size_t leaves;
@@ -38942,7 +38975,7 @@ struct SizeStacks {
   void leave_stack() {}
 };
 
-/// Fills the leaves of a result that has its Stacks' layers. Nothing in it fails.
+/// Moves results into the leaves of a structure whose Stacks SizeStacks has resized. Does not throw.
 struct FillLeaves {
   std::vector<Leaf>& leaves;
   std::size_t cursor = 0, base = 0;
@@ -39000,7 +39033,7 @@ struct RestoreLeaves {
   void leave_stack() { layer = 0; }
 };
 
-/// What a plan needs to know of the leaves, checked: one mesh, and layers of one structure.
+/// Shape, sharding and Dim value of each leaf. Checks that all are on one mesh, and that the layers of a Stack agree.
 TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled, const std::vector<Leaf>& leaves,
                                                 Mesh& mesh);
 #if TESSERA_HAS_DEFINITIONS
@@ -39055,7 +39088,7 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
 }
 #endif
 
-/// The plan for these leaves, leased.
+/// A lease of the plan for these leaves.
 TESSERA_ONCE PlanLease executable_in(ProgramCache& cache, const std::vector<Leaf>& leaves,
                                      const PlanOptions& options = {});
 #if TESSERA_HAS_DEFINITIONS
@@ -39069,8 +39102,8 @@ template <class Traced> PlanLease executable_for(const std::vector<Leaf>& leaves
   return executable_in(cache_of<Traced>(), leaves, options);
 }
 
-/// Runs a program. What the result needs besides tensors is there before it begins, so that nothing is lost after it
-/// has ended. `give_up()` is called in between: what throws before left everything as it was.
+/// Runs a program. All that may throw besides the run itself comes first: `give_up()`, which releases donated
+/// arguments, is called after the result was allocated, so an earlier error leaves the arguments unchanged.
 template <class Result, class GiveUp>
 Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves, GiveUp give_up) {
   Result result{};
@@ -39088,14 +39121,14 @@ Result run_into(runtime::Executable& executable, const std::vector<Leaf>& leaves
 
 #endif
 
-// ---- tessera/tensor/expression_program.hpp
+// ---- tessera/tensor/program/expression_program.hpp
 
-#ifndef TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
-#define TESSERA_TENSOR_EXPRESSION_PROGRAM_HPP
+#ifndef TESSERA_TENSOR_PROGRAM_EXPRESSION_PROGRAM_HPP
+#define TESSERA_TENSOR_PROGRAM_EXPRESSION_PROGRAM_HPP
 
 namespace tessera::detail {
 
-/// Leaves of an expression type, in order. A C++ number becomes a Scalar, so that one program serves all its values.
+/// Leaves of an expression type, in order. A C++ number becomes a Scalar, so that `x * 2` and `x * 3` share a program.
 template <class X> struct ExpressionLeaves {
   using type = std::tuple<X>;
 };
@@ -39108,7 +39141,8 @@ template <class Tag, class... Operands> struct ExpressionLeaves<Expr<Tag, Operan
   using type = decltype(std::tuple_cat(std::declval<typename ExpressionLeaves<Operands>::type>()...));
 };
 
-/// Of an operation that gives a dim the extent of one operand, a size: which operand. -1: of none.
+/// The index of the operand that is the extent of a dim of the result, as `size` of slice<0>(x, start, size) is. -1:
+/// the operation has no such operand.
 template <class Tag, std::size_t Operands> constexpr int size_operand() {
   if constexpr (requires { Tag::size_operand; })
     return Tag::size_operand < static_cast<int>(Operands) ? Tag::size_operand : -1;
@@ -39116,15 +39150,15 @@ template <class Tag, std::size_t Operands> constexpr int size_operand() {
     return -1;
 }
 
-/// The sizes of an expression that decide whether a dim has static extent 1, and so what the operations around them
-/// do with it. They are numbered, operations before their operands.
+/// The size operands of an expression whose dims other operations use: a size of 1 makes a singleton dim, which they
+/// broadcast. They are numbered from 0 in preorder, an operation before its operands.
 template <class X> struct ExpressionSizes {
   static constexpr int count(bool) { return 0; }
   static void find_ones(const X&, bool, int&, unsigned&) {}
 };
 template <class Tag, class... Operands> struct ExpressionSizes<Expr<Tag, Operands...>> {
   static constexpr int own = size_operand<Tag, sizeof...(Operands)>();
-  /// `inner`: another operation works on the result.
+  /// `inner`: the result is an operand of another operation of the expression.
   static constexpr int count(bool inner) {
     return ((inner && own >= 0 ? 1 : 0) + ... + ExpressionSizes<Operands>::count(true));
   }
@@ -39137,7 +39171,7 @@ template <class Tag, class... Operands> struct ExpressionSizes<Expr<Tag, Operand
   }
 };
 
-/// Emits an expression type on values for its leaves. Bit n of `ones`: size n is the constant 1.
+/// Emits the nodes of an expression type, given the values of its leaves. Bit n of `ones`: size n is the constant 1.
 template <class X> struct ExpressionEmitter {
   static constexpr Value emit(Value, const Value* leaves, int& next, unsigned, int&, bool) { return leaves[next++]; }
 };
@@ -39162,7 +39196,7 @@ template <class Tag, class... Operands> struct ExpressionEmitter<Expr<Tag, Opera
   }
 };
 
-/// The traced function that an expression type is.
+/// An expression type as a function of its leaves, to be traced like a function of ts::compile.
 template <class E, unsigned Ones> struct ExpressionFunction {
   template <class... Leaves> constexpr auto operator()(const Leaves&... list) const {
     const Value leaves[] = {trace_of(list)...};
@@ -39176,17 +39210,16 @@ template <class E, unsigned Ones, class... Leaves> struct TracedExpressionOf<E, 
   using type = Traced<ExpressionFunction<E, Ones>, Leaves...>;
 };
 
-/// The programs that an expression type is. A traced function knows a size that is written as 1, and that its dim has
-/// static extent 1; an expression learns its sizes when it runs. So there is a program for each choice of the first
-/// few that are 1, and a dim broadcasts or is dropped in an expression where it does in a traced function.
+/// The programs of an expression type. A trace sees that slice<0>(x, 0, 1) has a singleton dim; an expression type
+/// doesn't, since its sizes are run-time values. So it has one program for each subset of its first sizes that are 1.
 template <class E> class ExpressionPrograms {
  public:
-  /// Sizes after these many are taken for larger ones.
+  /// Three sizes make eight programs. All later sizes are treated as above 1.
   static constexpr int most_sizes = 3;
 
   static ProgramCache& find(const E& expression) {
     if constexpr (sizes == 0 || !any) {
-      return cache_of<Of<0>>();  // where no choice can be traced, the compiler says why
+      return cache_of<Of<0>>();  // if no subset can be traced, this gives the compile error with the reason
     } else {
       unsigned ones = 0;
       int next = 0;
@@ -39228,10 +39261,10 @@ template <class E> class ExpressionPrograms {
 
 #endif
 
-// ---- tessera/tensor/recent_calls.hpp
+// ---- tessera/tensor/program/recent_calls.hpp
 
-#ifndef TESSERA_TENSOR_RECENT_CALLS_HPP
-#define TESSERA_TENSOR_RECENT_CALLS_HPP
+#ifndef TESSERA_TENSOR_PROGRAM_RECENT_CALLS_HPP
+#define TESSERA_TENSOR_PROGRAM_RECENT_CALLS_HPP
 
 namespace tessera::detail {
 
@@ -39239,7 +39272,7 @@ namespace tessera::detail {
 template <std::size_t Count> struct PlainArguments {
   TensorStorage* tensors[Count];
   HostNumber numbers[Count];
-  std::uint64_t keys[Count];  ///< layout id or Dim value, on which the plan depends; 0 for a tensor without data
+  std::uint64_t keys[Count];  ///< sharded type id or Dim value, on which the plan depends; 0 for a tensor without data
   std::size_t cursor = 0;
 
   template <class L> void leaf(const L& x) {
@@ -39256,8 +39289,8 @@ template <std::size_t Count> struct PlainArguments {
   }
 };
 
-/// The plans of a thread's last calls of one program, found by comparing a word for each argument: equal words mean
-/// arguments that were checked and planned for before. The cache of plans stays what decides, and may drop them.
+/// A thread's last calls of one program with their plans, found by comparing one 64-bit key per argument. Equal keys
+/// mean that the arguments were checked before. The PlanCache owns the plans and may remove them.
 template <std::size_t Count> class RecentCalls {
  public:
   PlanLease find(const PlainArguments<Count>& arguments) const {
@@ -39268,14 +39301,14 @@ template <std::size_t Count> class RecentCalls {
     }
     return {};
   }
-  /// Takes the place of the oldest call. Programs that are not plain are not kept.
+  /// Replaces the oldest call. Remembers only plans for which is_plain is true.
   void add(const PlainArguments<Count>& arguments, const PlanLease& plan) {
     if (!is_plain(*plan)) return;
     Call* call = nullptr;
     for (Call& known : calls_) {
       bool same = known.slot != nullptr;
       for (std::size_t i = 0; i < Count; ++i) same = same && known.keys[i] == arguments.keys[i];
-      if (same) call = &known;  // whose plan was dropped
+      if (same) call = &known;  // its plan was removed from the cache
     }
     if (call == nullptr) call = &calls_[next_++ % most];
     for (std::size_t i = 0; i < Count; ++i) call->keys[i] = arguments.keys[i];
@@ -39320,7 +39353,8 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
     collect.leaf(x);
 }
 
-/// Throws the error once more. Where it names no line, the message goes on with `before` and this one.
+/// Rethrows the error that is being handled. If it names no source line, throws the same error with `before` and
+/// `source` appended to its message.
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source);
 #if TESSERA_HAS_DEFINITIONS
 [[noreturn]] TESSERA_ONCE void rethrow_with_line(const error& e, std::string_view before, Source source) {
@@ -39329,7 +39363,8 @@ template <Operand X, class Collect> void collect_expression(const X& x, Collect&
 }
 #endif
 
-/// The program of an expression depends on its type alone, so the source line is added to its errors here.
+/// Runs f, and adds the line of an expression to its errors: two expressions of equal type on different lines share
+/// one program, which therefore cannot know the line.
 template <class F> decltype(auto) with_line(Source source, F&& f) {
   try {
     return f();
@@ -39357,7 +39392,7 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
   });
 }
 
-/// A plan as text, with the matrix product library in use.
+/// A plan as text, with the library that computes matrix products on this machine.
 TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
@@ -39383,11 +39418,11 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
 
 }  // namespace detail
 
-/// Runs an expression: fused, partitioned over the mesh of its tensors, with the sharding that follows from theirs.
-/// Errors: those of its operations, with the line that wrote it. Communication: see explain(expression).
+/// Runs an expression, fused and partitioned over the mesh of its tensors; the sharding of the result is propagated
+/// from theirs. Errors: those of its operations, with the expression's line. Communication: see explain(expression).
 template <ExprOperand E> ShardedTensor<typename E::element, E::rank> eval(const E& expression) { return expression; }
 
-/// The plan of an expression, without running it, and the same as text.
+/// The plan of an expression, and the plan as text. Neither runs the expression.
 template <ExprOperand E> Plan plan(const E& expression) {
   return detail::with_line(expression.source, [&] {
     detail::CollectLeaves collect;
@@ -39433,11 +39468,11 @@ template <class F> class Compiled {
 
   template <class... Args> using traced = Traced<F, detail::argument_t<Args>...>;
 
-  /// Outside of a trace, runs the function. In a function that is traced it becomes part of that program, as if it had
-  /// not been compiled: it is differentiated and fused with the code around it. The outermost function's options apply.
+  /// Outside a trace, runs the function. A call inside another function's trace is inlined, as of a nested jax.jit: it
+  /// is differentiated and fused with the code around it, and the options of the outermost function apply.
   template <class... Args> constexpr auto operator()(Args&&... args) const {
     if constexpr (!(Model<detail::argument_t<Args>> && ...)) {
-      // Said here, where the list of what was being instantiated is shortest.
+      // Instantiated here because the compiler's list of nested instantiations is shortest here.
       (void)(sizeof(detail::ExplainField<typename detail::FaultyField<detail::argument_t<Args>>::type>) + ...);
       return detail::NoResult{};
     } else if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
@@ -39445,14 +39480,14 @@ template <class F> class Compiled {
     } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
       return detail::call_in_trace<F>(args...);
     } else {
-      // As in Traced, but here compilers list less around what is wrong in the function.
+      // The same check as in Traced, repeated here so that compilers list fewer instantiations with the user's error.
       using Returned [[maybe_unused]] =
           decltype(std::declval<detail::Callable<detail::TraceableFunction<F>, F, sizeof...(Args)>>()(
               std::declval<typename detail::TracedArgument<detail::argument_t<Args>>::type&>()...));
       if constexpr (!traced<Args...>::valid) {
-        return detail::NoResult{};  // the compiler has said why
+        return detail::NoResult{};  // the declaration above gave the compile error
       } else {
-        // Traces run in the compiler alone: a call that runs pays nothing for this.
+        // Traces run only during constant evaluation, so a call at run time pays nothing for this branch.
         if (std::is_constant_evaluated())
           if ((detail::holds_placeholders(args) || ...))
             return detail::as_final<typename traced<Args...>::result>(detail::call_in_trace<F>(args...));
@@ -39461,8 +39496,8 @@ template <class F> class Compiled {
     }
   }
 
-  /// Runs the function. The first call with new shapes, shardings, Dims or mesh plans it; later ones find the plan.
-  /// Arguments passed by std::move are donated (JAX: donate_argnums): results reuse their memory where they can, so
+  /// Runs the function. The first call with new shapes, shardings, Dims or mesh makes a plan; later calls use it.
+  /// Arguments passed by std::move are donated (JAX: donate_argnums): results reuse their memory where possible, so
   /// that a training step updates parameters in place. If the call throws before it writes into donated memory, all
   /// arguments are unchanged; if it throws later, all donated tensors are empty.
   template <class... Args> typename traced<Args...>::result run(Args&&... args) const {
@@ -39513,7 +39548,7 @@ template <class F> class Compiled {
     std::vector<Leaf> leaves;
     return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
-  /// The plan as text: kernels, collectives, bytes, source lines, and the matrix product library in use.
+  /// The plan as text: kernels, collectives, bytes, source lines, and the library that computes matrix products.
   template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
     return detail::explain_here(plan(args...), compiled);
@@ -39531,7 +39566,8 @@ template <class F> class Compiled {
   Source source_;
   PlanOptions options_;
 
-  /// operator() cannot record its caller's line: errors without a source line name the line of ts::compile.
+  /// operator() takes a parameter pack, so it cannot record its caller's line: errors without a source line name the
+  /// line of ts::compile.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled";
 
   template <class A> static constexpr decltype(auto) as_scalar(A&& argument) {
@@ -39548,7 +39584,7 @@ template <class F> class Compiled {
                                           NumberOperand<std::remove_cvref_t<Args>>)&&...) &&
                                         !((StoredOperand<std::remove_cvref_t<Args>> && moved_in<Args>) || ...);
 
-  /// Calls are recognised by their arguments alone only without options.
+  /// RecentCalls compares only arguments, so a function with options doesn't use it.
   bool asks_nothing() const {
     return options_.outputs == nullptr && !options_.forbid_implicit_reshards && options_.explicit_axes.empty() &&
            !options_.deterministic && options_.fuse_steps && options_.sizes == nullptr;
@@ -39573,7 +39609,7 @@ template <class F> class Compiled {
   }
   template <class A> static void give_back(auto& argument, detail::RestoreLeaves& restore) {
     if constexpr (ExprOperand<std::remove_cvref_t<A>>)
-      ++restore.cursor;  // one leaf: what it was evaluated to
+      ++restore.cursor;  // an expression argument is one leaf, its value
     else
       for_each_leaf(argument, restore.passing(!moved_in<A>));
   }
@@ -39590,9 +39626,9 @@ template <class F> struct PlannedFunction<Compiled<F>> {
 };
 }  // namespace detail
 
-/// Makes a function of tensors, models, Dims and Scalars into a program. The function captures nothing; it is run once,
-/// by the C++ compiler, to record what it computes.
-/// `options` restrict its plans, for instance to those without implicit reshards.
+/// Compiles a function of tensors, models, Dims and Scalars, as jax.jit does. The function captures nothing: the C++
+/// compiler traces it once, at compile time. `options` restrict its plans, for instance to those without implicit
+/// reshards.
 template <class F> constexpr Compiled<F> compile(F, const PlanOptions& options, Here at = Here::current()) {
   (void)sizeof(detail::ExplainFunction<F>);
   return Compiled<F>(Source::from(at), options);
@@ -39637,7 +39673,7 @@ inline bool has_global_mesh() {
   const std::lock_guard lock(global.mutex);
   return global.mesh.has_value();
 }
-/// The mesh that was set last; `mesh_devices` where there is none.
+/// The mesh that was set last. Errors: `mesh_devices` if no mesh is set.
 inline Mesh global_mesh() {
   auto& global = detail::GlobalMesh::instance();
   const std::lock_guard lock(global.mutex);
@@ -39646,7 +39682,7 @@ inline Mesh global_mesh() {
   return *global.mesh;
 }
 
-/// Sets the mesh of this process until the end of a scope, then what was there before.
+/// Sets the mesh of this process; its destructor restores the previous mesh.
 class GlobalMeshScope {
  public:
   explicit GlobalMeshScope(const Mesh& mesh) : before_(detail::GlobalMesh::instance().exchange(mesh)) {}
@@ -39671,11 +39707,11 @@ namespace tessera {
 
 namespace detail {
 
-/// Writes a whole tensor to an array of its shape and any strides, in parallel.
+/// Writes a whole tensor to a host array of the same shape and any strides, in parallel.
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides);
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE void copy_to_host(const TensorStorage& from, void* out, const kernels::Strides& strides) {
-  const Uncounted uncounted;  // nothing moves between devices
+  const Uncounted uncounted;  // a copy to the host is no communication between devices
   const runtime::ShardRef host{out, {Shape(from.shape().size(), 0), from.shape()}, strides};
   runtime::reshard(from.dtype(), Reduction::sum, {&host, 1}, shard_refs(from));
 }
@@ -39688,7 +39724,7 @@ inline void copy_to_host(const TensorStorage& from, void* out) {
 }  // namespace detail
 
 /// Writes all elements, row-major, to memory on the host.
-/// Errors: `host_data` when the span has another size, `empty_tensor` for a tensor without data.
+/// Errors: `host_data` if the span and the tensor differ in size, `empty_tensor` for a tensor without data.
 template <class T, int Rank>
 void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -39718,7 +39754,8 @@ template <ExprOperand E> auto to_host(const E& expression) {
   return to_host(ShardedTensor<typename E::element, E::rank>(expression));
 }
 
-/// The value of a tensor with exactly one element, such as a loss. Errors: `shape_mismatch` for other sizes.
+/// The value of a tensor with exactly one element, such as a loss, as torch.Tensor.item.
+/// Errors: `shape_mismatch` for a tensor with no or several elements.
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)
@@ -39755,9 +39792,9 @@ namespace tessera {
 
 /// How tensors print. The defaults are NumPy's.
 struct PrintOptions {
-  std::int64_t threshold = 1000;  ///< tensors of more elements are abbreviated
-  std::int64_t edge_items = 3;    ///< what is left of a long dim at either end
-  int precision = 8;              ///< most digits after the point; fewer where they tell a number from all others
+  std::int64_t threshold = 1000;  ///< tensors with more elements are abbreviated
+  std::int64_t edge_items = 3;    ///< elements shown at either end of an abbreviated dim
+  int precision = 8;              ///< most digits after the point; fewer if they already identify the number
   int line_width = 75;
 };
 
@@ -39776,7 +39813,8 @@ inline void align_right(std::vector<std::string>& words) {
   for (std::string& word : words) pad_left(word, width);
 }
 
-/// A number in decimal, taken apart: as few digits as tell it from its neighbours, rounded to `precision` of them.
+/// The parts of a decimal number, with the fewest digits that read back as the same number and at most `precision`
+/// of them after the point.
 struct Decimal {
   std::string whole, fraction, exponent;
 
@@ -39800,7 +39838,7 @@ struct Decimal {
   }
 };
 
-/// One word a number, all with their points in one column; with exponents where the magnitudes differ much.
+/// The text of each number, with decimal points aligned; with exponents if magnitudes differ by more than 1000.
 template <class T> std::vector<std::string> real_words(const std::vector<T>& values, int precision) {
   T largest = 0, smallest = 0;
   bool finite = false, infinite = false, negative_infinity = false;
@@ -39848,7 +39886,7 @@ template <class T> std::vector<std::string> real_words(const std::vector<T>& val
   return words;
 }
 
-/// The elements at some indices of each dim, one word each, all of one width.
+/// The elements at the given indices of each dim, as words of one width.
 class PrintedElements {
  public:
   PrintedElements(const TensorStorage& storage, std::vector<std::vector<std::int64_t>> shown)
@@ -39908,7 +39946,7 @@ class PrintedElements {
 /// Sets words in nested brackets, broken into lines, dim by dim.
 class BracketedText {
  public:
-  /// `sizes`: words along each dim. `gaps`: after how many of them something was left out, or 0.
+  /// `sizes`: words along each dim. `gaps`: the index along each dim before which "..." stands, or 0.
   BracketedText(std::vector<std::string> words, std::vector<std::size_t> sizes, std::vector<std::size_t> gaps,
                 int width)
       : words_(std::move(words)), sizes_(std::move(sizes)), gaps_(std::move(gaps)),
@@ -39936,7 +39974,7 @@ class BracketedText {
     out_ += "]";
   }
   void append_row(std::size_t dim) {
-    // The brackets that close here stay on the last line with its words.
+    // Closing brackets follow the last word, even past the line width.
     const std::size_t indent = dim + 1, most = width_ > indent ? width_ - indent : 0;
     std::size_t column = indent;
     const auto append_word = [&](std::string_view word) {
@@ -40002,12 +40040,12 @@ template <class T, int Rank> std::string to_string(const ShardedTensor<T, Rank>&
   return detail::tensor_text(storage_of(x), options);
 }
 
-/// The same of an expression, which is run first.
+/// Runs an expression and prints its result.
 template <ExprOperand E> std::string to_string(const E& expression, const PrintOptions& options = {}) {
   return to_string(ShardedTensor<typename E::element, E::rank>(expression), options);
 }
 
-/// As to_string. This header does not include <ostream>; who has a stream has.
+/// Prints to_string(x). This header includes only <iosfwd>, since code that has a stream includes <ostream> itself.
 template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const ShardedTensor<T, Rank>& x) {
   return out << to_string(x);
 }
@@ -40032,8 +40070,8 @@ TESSERA_PLANNING_END
 #ifndef TESSERA_TENSOR_SHARDED_TENSOR_HPP
 #define TESSERA_TENSOR_SHARDED_TENSOR_HPP
 
-/// ts::ShardedTensor, with what runs the expressions that are assigned to one. The class itself stands in graph/trace/,
-/// so that programs that only plan, with tessera/static.hpp, can have it in their models.
+/// ts::ShardedTensor, and the code that runs an expression assigned to it. The class itself is in graph/trace/, so that
+/// models can have it in programs that include only tessera/static.hpp.
 
 #endif
 
@@ -40044,8 +40082,8 @@ TESSERA_PLANNING_END
 
 namespace tessera {
 
-/// Writes to a tensor in place: f(box, values) for each distinct shard, with its row-major elements as a span of T.
-/// Copies of the tensor keep what they have: memory that they share is copied first. Otherwise nothing is copied.
+/// Writes to a tensor in place: calls f(box, values) for each distinct shard, with its row-major elements as a span.
+/// Copies of the tensor keep their values: memory that is shared with them is copied before it is written.
 ///
 ///     ts::update_shards(x, [](const ts::Box& box, std::span<float> values) { ... });
 template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>& x, F&& f) {
@@ -40064,9 +40102,9 @@ template <class T, int Rank, class F> void update_shards(ShardedTensor<T, Rank>&
   }
 }
 
-/// Replaces the elements of a tensor by what each device is given: one shard a device, in any order, as local_shards
-/// gives them. The sharding stays. Copies of the tensor keep what they have.
-/// Errors: `host_data` for a device without a shard or with two, for data of another size or box, for unequal replicas.
+/// Replaces the elements of a tensor by one shard per device, in any order, as local_shards returns them. The sharding
+/// stays; copies of the tensor keep their values.
+/// Errors: `host_data` for a device without a shard or with two, for a wrong size or box, for unequal replicas.
 template <class T, int Rank, class Shards>
 void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
@@ -40084,13 +40122,13 @@ void load_local_shards(ShardedTensor<T, Rank>& x, const Shards& shards, Here at 
 
 namespace tessera {
 
-/// Draws which devices hold which part of a tensor, as visualize_sharding does.
+/// Draws which devices hold which shard of a tensor, as jax.debug.visualize_array_sharding.
 template <class T, int Rank>
 std::string visualize_tensor_sharding(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
   return visualize_sharding(sharding(x), mesh(x), options);
 }
 
-/// The same as an SVG document, with the indices of each shard.
+/// The same picture as an SVG document, with the indices of each shard.
 template <class T, int Rank>
 std::string tensor_sharding_svg(const ShardedTensor<T, Rank>& x, const PictureOptions& options = {}) {
   return sharding_svg(shape(x), sharding(x), mesh(x), options);
