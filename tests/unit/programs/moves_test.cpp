@@ -152,7 +152,8 @@ TEST(Programs, RepeatsDiagonalsAndStatistics) {
     const auto [low, high] = ts::chunk<2, 1>(x);
     const auto chosen = ts::index_select<1>(y, i);
     const auto off = ts::var<1>(x * x + 1, ts::keepdims, 0) + ts::norm<0>(y * y + 1) + ts::std<0>(x * y + x, 0);
-    const auto across = ts::diagonal(ts::matmul(x, ts::transpose<1, 0>(y))), made = ts::diag(ts::sum<1>(x));
+    const auto across = ts::diagonal(ts::matmul(x, ts::transpose<1, 0>(y)));
+    const auto made = ts::diag(ts::sum<1>(x));
     return std::tuple(energy(wide, turned, parts, low, high, chosen, across, made), wide, turned, parts, low, high,
                       chosen, across, made, off, ts::one_hot<std::int32_t>(i, n), ts::nansum<0>(ts::log(x)),
                       ts::masked_fill(x, x < y, 0.5));
