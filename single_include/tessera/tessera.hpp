@@ -14319,7 +14319,7 @@ class InProcessTransport final : public Transport {
 };
 
 inline const Transport& Transport::current() {
-  static const InProcessTransport in_process;
+  static const Transport& in_process = *new InProcessTransport;  // never destroyed: programs may still run at exit
   return chosen() != nullptr ? *chosen() : in_process;
 }
 
