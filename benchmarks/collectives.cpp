@@ -114,7 +114,7 @@ void all_reduce(benchmark::State& state) {
 void all_reduce_private(benchmark::State& state) {
   const std::int64_t devices = state.range(0), bytes = state.range(1);
   Shards in, out;
-  std::vector<Part> in_parts, out_parts;
+  std::vector<MemberArray> in_parts, out_parts;
   for (int i = 0; i < devices; ++i) {
     in.add(0, bytes / 4);
     out.add(0, bytes / 4);

@@ -484,7 +484,7 @@ TEST(RandomPrograms, GiveWhatTheGraphSays) {
     expect_runs(static_cast<unsigned>(one), one % 3 == 0, false, seen);
     return;
   }
-  const int first = environment("TESSERA_FIRST_CASE", 0), count = environment("TESSERA_CASES", 15000);
+  const int first = environment("TESSERA_FIRST_CASE", 0), count = environment("TESSERA_CASES", 3000);
   for (int i = first; i < first + count && !HasFailure(); ++i)
     expect_runs(static_cast<unsigned>(i), i % 3 == 0, false, seen);
   std::cout << seen.programs << " programs: " << seen.refused << " refused, " << seen.ill_conditioned
@@ -530,7 +530,7 @@ TEST(RandomPrograms, FindMistakes) {
 // The gradient in a random direction against central differences of the dense evaluation, and the run against both.
 TEST(RandomPrograms, GradientsAreThoseOfDifferences) {
   Seen seen;
-  const int first = environment("TESSERA_FIRST_CASE", 0), count = environment("TESSERA_CASES", 15000) / 8;
+  const int first = environment("TESSERA_FIRST_CASE", 0), count = environment("TESSERA_CASES", 3000) / 8;
   for (int i = first; i < first + count && !HasFailure(); ++i) {
     const auto seed = static_cast<unsigned>(i) + 1000000u;
     expect_runs(seed, true, true, seen);

@@ -61,7 +61,7 @@ struct SoftplusOp : FloatingFunction {
     if constexpr (std::is_same_v<V, double>)
       return maximum(x, 0) + log1p(exp(-abs(x)));
     else
-      return V(max(x, V(0.0f)) + log1p(exp(V(V(0.0f) - abs(x)))));
+      return unless_nan(x, V(max(x, V(0.0f)) + log1p(exp(V(V(0.0f) - bounded_exponent(V(abs(x)), 800.0f))))));
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::unary(Op::sigmoid, r.x(0))); }
 };

@@ -103,6 +103,14 @@ struct FloatingFunction : ElementwiseOperation<1> {
   static constexpr bool fractional = true, by_part = true;
 };
 
+/// x within [-bound, bound], and 0 for NaN: xsimd converts exponents to integers, which infinities and NaN don't have.
+template <class V> TESSERA_INLINE V bounded_exponent(const V& x, float bound) {
+  const V most(bound), least(-bound);
+  return V(select(x >= least, V(select(x <= most, x, most)), V(select(x < least, least, V(0.0f)))));
+}
+/// The function of a bounded exponent, or NaN where x is.
+template <class V> TESSERA_INLINE V unless_nan(const V& x, const V& result) { return V(select(x == x, result, x)); }
+
 struct Expm1Op : FloatingFunction {
   static constexpr std::string_view name = "expm1";
   static TESSERA_INLINE auto value(const auto& x) {
@@ -111,8 +119,8 @@ struct Expm1Op : FloatingFunction {
       return expm1(x);
     } else {
       // xsimd's is infinite from 88.4 on, and gives 0 for -0.
-      const V root = exp(V(x * V(0.5f)));
-      return V(select(x > V(40.0f), V(root * root), select(x == V(0.0f), x, expm1(x))));
+      const V y = bounded_exponent(x, 800.0f), root = exp(V(y * V(0.5f)));
+      return unless_nan(x, V(select(x > V(40.0f), V(root * root), V(select(x == V(0.0f), x, expm1(y))))));
     }
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * (r.y() + 1.0)); }
@@ -140,7 +148,8 @@ struct Exp2Op : FloatingFunction {
       // xsimd's is infinite from 127 on, and 0 where the result is denormal.
       const auto large = x > V(100.0f), small = x < V(-100.0f);
       const V zero(0.0f), hundred(100.0f), step(select(large, V(1.0f), V(select(small, V(-hundred), zero))));
-      return V(exp2(V(x - step)) * select(large, V(2.0f), V(select(small, V(0x1p-100f), V(1.0f)))));
+      const V power = exp2(V(bounded_exponent(x, 1200.0f) - step));
+      return unless_nan(x, V(power * select(large, V(2.0f), V(select(small, V(0x1p-100f), V(1.0f))))));
     }
   }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * r.y() * 0.69314718055994530942); }

@@ -7,6 +7,7 @@
 
 #include <tessera/ops/elementwise/arithmetic.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
+#include <tessera/ops/elementwise/exponential.hpp>
 
 namespace tessera::ops {
 
@@ -74,13 +75,25 @@ struct AtanOp : FloatingFunction {
 
 struct SinhOp : FloatingFunction {
   static constexpr std::string_view name = "sinh";
-  static TESSERA_INLINE auto value(const auto& x) { return sinh(x); }
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>)
+      return sinh(x);
+    else
+      return unless_nan(x, V(sinh(bounded_exponent(x, 800.0f))));
+  }
   static constexpr void gradient(Gradient& r);
 };
 
 struct CoshOp : FloatingFunction {
   static constexpr std::string_view name = "cosh";
-  static TESSERA_INLINE auto value(const auto& x) { return cosh(x); }
+  static TESSERA_INLINE auto value(const auto& x) {
+    using V = std::remove_cvref_t<decltype(x)>;
+    if constexpr (std::is_same_v<V, double>)
+      return cosh(x);
+    else
+      return unless_nan(x, V(cosh(bounded_exponent(x, 800.0f))));
+  }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::apply<SinhOp>(r.x(0))); }
 };
 constexpr void SinhOp::gradient(Gradient& r) { r.add(0, r.g() * build::apply<CoshOp>(r.x(0))); }
