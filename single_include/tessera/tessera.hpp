@@ -8916,6 +8916,8 @@ constexpr Value extent(Value x, int dim) {
   return x.make({.op = Op::extent, .dtype = DType::i64, .labels = pack_dim(dim)}, {x.id});
 }
 constexpr Value iota(Value like, int dim, DType type) {
+  // Broadcast within a fused kernel, it would count along the dim of the kernel.
+  if (like.is_singleton(dim)) return broadcast(like.number(0, type), like);
   like = shape_source(like).at(like.source);
   return like.make({.op = Op::iota,
                     .dtype = type,

@@ -18,6 +18,14 @@ template <class... Args, class F> Array apply(F, const std::vector<Array>& argum
   return run(trace<F, Args...>().view(), arguments).at(0);
 }
 
+// Fused with a matrix, the column would count along the columns of the matrix.
+TEST(Shape, IotaAlongASingletonDimIsZero) {
+  const auto f = [](const auto& v) { return v + ts::cast<float>(ts::iota<1, int>(ts::sum<1>(v, ts::keepdims))); };
+  EXPECT_EQ((trace<decltype(f), Float<2>>().count(ts::Op::iota)), 0);
+  const Array v = random_array({3, 3}, 1);
+  EXPECT_EQ((apply<Float<2>>(f, {v}).data), v.data);
+}
+
 TEST(Shape, SizesCompute) {
   const auto f = [](const auto& v, const ts::Dim& n) {
     return v * ((ts::extent<-1>(v) * n + 7 - ts::extent<0>(v)) / 2 + 1);  // (3 * 4 + 7 - 2) / 2 + 1 = 9

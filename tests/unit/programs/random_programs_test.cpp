@@ -420,6 +420,10 @@ class Shrinker {
       } catch (const std::exception&) {
         continue;
       }
+      // An argument has values of its type; others would differ from the argument itself.
+      with_type(node.dtype, [&]<class T>() {
+        for (double& v : value[0].data) v = static_cast<double>(static_cast<T>(v));
+      });
       std::vector<bool> everything(static_cast<std::size_t>(best_.module.main().size()), true);
       take(without_dead_nodes(rebuilt(best_, everything, id, value[0])));
     }
