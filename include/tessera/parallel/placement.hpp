@@ -62,13 +62,13 @@ inline std::string text(const Placements& placements) {
 /// split_factor is not the number of chunks that axes to its right make, and for Partial placements that don't commute.
 constexpr Placements normalized(Placements placements, const Mesh& mesh, int rank, std::string_view op) {
   if (static_cast<int>(placements.size()) != mesh.rank())
-    fail(errc::structure, "[", op, "] one placement an axis: ", placements.size(), " for ", mesh.text());
+    fail(errc::structure, "[", op, "] number of placements: ", placements.size(), " for ", mesh.text());
   const Placement* partial = nullptr;
   for (Placement& p : placements) {
     if (p.is_shard()) {
       const int dim = p.dim < 0 ? p.dim + rank : p.dim;
       if (dim < 0 || dim >= rank)
-        fail(errc::dim_range, "[", op, "] dim of a placement: ", p.dim, " in ", text(placements),
+        fail(errc::dim_range, "[", op, "] placement dim: dim ", p.dim, " in ", text(placements),
              " for a tensor of rank ", rank);
       p.dim = dim;
     }

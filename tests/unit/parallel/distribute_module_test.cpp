@@ -54,7 +54,7 @@ TEST(distribute_module, mistakes_are_named) {
     ts::distribute_module(layer, mesh, [&](int, const ts::Shape&) { return ts::Placements{p}; });
   };
   expect_error(
-      ts::errc::dim_range, [&] { with(ts::Shard(1)); }, "[distribute_module] dim of a placement: 1 in (S(1))");
+      ts::errc::dim_range, [&] { with(ts::Shard(1)); }, "[distribute_module] placement dim: dim 1 in (S(1))");
   expect_error(
       ts::errc::unsupported, [&] { with(ts::Partial()); }, "would leave tensor 0 partial");
   expect_error(
@@ -62,7 +62,7 @@ TEST(distribute_module, mistakes_are_named) {
       [&] {
         ts::distribute_module(Layer{}, mesh, [](int, const ts::Shape&) { return ts::Placements{ts::Replicate()}; });
       },
-      "tensor 0 of the model holds nothing");
+      "tensor 0 of the model was never assigned");
 }
 
 }  // namespace

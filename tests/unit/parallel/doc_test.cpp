@@ -76,7 +76,7 @@ TEST(dtensor_page, runs) {
 
   tessera_test::expect_error(
       ts::errc::structure, [&] { ts::redistribute(rows, {ts::Shard(0)}); },
-      "[redistribute] one placement an axis: 1 for mesh(data=2,model=2)");
+      "[redistribute] number of placements: 1 for mesh(data=2,model=2)");
 }
 
 TEST(dtensor_page, holds_the_lines_of_this_file) {

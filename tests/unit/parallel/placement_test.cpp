@@ -100,13 +100,13 @@ TEST(placement, mistakes_are_named) {
   EXPECT_EQ(check({ts::Shard(-1), ts::Replicate()})[0], ts::Shard(1));
   expect_error(
       ts::errc::structure, [&] { check({ts::Shard(0)}); },
-      "[redistribute] one placement an axis: 1 for mesh(dp=2,tp=2)");
+      "[redistribute] number of placements: 1 for mesh(dp=2,tp=2)");
   expect_error(
       ts::errc::dim_range,
       [&] {
         check({ts::Shard(2), ts::Replicate()});
       },
-      "[redistribute] dim of a placement: 2 in (S(2), R) for a tensor of rank 2");
+      "[redistribute] placement dim: dim 2 in (S(2), R) for a tensor of rank 2");
   for (const int dim : {-3, 256, -256, 1 << 16})
     expect_error(
         ts::errc::dim_range,

@@ -31,7 +31,7 @@ namespace detail {
 
 /// The axes of the refined mesh that a named axis or sub-axis consists of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("unknown axis", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
@@ -63,21 +63,22 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 }
 
 [[noreturn]] inline void fail_program(const ShapeContext& c) {
-  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+  fail_operation(errc::capacity, c, "the values of the program up to here have more than 2^55 elements", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       node.source);
+  fail(errc::structure, "[stack] number of layers: a stacked operand has ", found, " layers, another operand has ",
+       expected, node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
-  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+  fail(errc::structure, "[stack] number of layers: ", layers, " is below 1");
 }
 /// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
                                                                              const Shape& given,
                                                                              const Shape& returned) {
-  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
+  fail(errc::shape_mismatch,
+       "[stack] shape of a layer: a layer must return the shape of its argument: ", shape_text(result.dtype, given),
        " becomes ", shape_text(result.dtype, returned), result.source.line != 0 ? result.source : repeat.source);
 }
 
