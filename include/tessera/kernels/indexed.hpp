@@ -124,10 +124,10 @@ inline std::int64_t additions(const IndexedShape& shape) {
   return count;
 }
 
-/// Counts the additions to each row of the window up to sum_run + 1; calls told(row) for each row that reaches it.
-template <class I, class Told>
+/// Counts the additions to each row of the window up to sum_run + 1; calls report(row) for each row that reaches it.
+template <class I, class Report>
 void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
-                     Told told) {
+                     Report report) {
   std::memset(terms, 0, static_cast<std::size_t>(window.count));
   const Loops loops = make_loops(shape.index, shape.index_strides, shape.index_strides);
   const auto inner = loops.from_inside(0);
@@ -137,7 +137,7 @@ void count_additions(const I* index, const IndexedShape& shape, const RowWindow&
     for (std::int64_t i = 0; i < inner.extent; ++i) {
       const std::int64_t row = static_cast<std::int64_t>(own[i * step]) - window.offset;
       if (row < 0 || row >= window.count || terms[row] > sum_run) continue;
-      if (++terms[row] > sum_run) told(row);
+      if (++terms[row] > sum_run) report(row);
     }
   });
 }

@@ -99,22 +99,22 @@ void naive(const ContractionShape& shape, const T* a, const T* b, double* out, b
   }
 }
 
-/// Counts how often an item told of each element of its region.
-struct Told {
+/// Counts how often an item reports each element of its region.
+struct Reports {
   OutputRegion region;
   std::vector<int> times;
 
   FinishedBox hook() {
     return {[](const void* context, const OutputRegion& box) {
-              Told& told = *static_cast<Told*>(const_cast<void*>(context));
+              Reports& reports = *static_cast<Reports*>(const_cast<void*>(context));
               for_each_index(box.extent, [&](const Shape& i) {
                 std::int64_t at = 0;
                 for (std::size_t d = 0; d < i.size(); ++d) {
-                  const std::int64_t index = box.begin[d] + i[d] - told.region.begin[d];
-                  ASSERT_TRUE(index >= 0 && index < told.region.extent[d]);
-                  at = at * told.region.extent[d] + index;
+                  const std::int64_t index = box.begin[d] + i[d] - reports.region.begin[d];
+                  ASSERT_TRUE(index >= 0 && index < reports.region.extent[d]);
+                  at = at * reports.region.extent[d] + index;
                 }
-                ++told.times[static_cast<std::size_t>(at)];
+                ++reports.times[static_cast<std::size_t>(at)];
               });
             },
             this};
@@ -148,10 +148,10 @@ void check(const ContractionShape& shape, ContractionOptions options, std::mt199
         ASSERT_EQ(region.extent.back(), out_extents.back()) << what;
       }
       const std::vector<T> before = out;
-      Told told{region, std::vector<int>(static_cast<std::size_t>(volume(region.extent)), 0)};
+      Reports reports{region, std::vector<int>(static_cast<std::size_t>(volume(region.extent)), 0)};
       plan.run(item, a.data(), b.data(), out.data() + guard, accumulate, alpha,
-               packed.empty() ? nullptr : packed.data(), told.hook());
-      ASSERT_EQ(told.times, std::vector<int>(told.times.size(), 1)) << what << " item " << item;
+               packed.empty() ? nullptr : packed.data(), reports.hook());
+      ASSERT_EQ(reports.times, std::vector<int>(reports.times.size(), 1)) << what << " item " << item;
       std::vector<bool> mine(out.size(), false);
       for_each_index(region.extent, [&](const Shape& i) {
         std::int64_t at = static_cast<std::int64_t>(guard);

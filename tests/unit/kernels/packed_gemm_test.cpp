@@ -28,19 +28,19 @@ std::vector<CpuLevel> levels(CpuLevel most = std::min(kernels::detail::detect_cp
   return all;
 }
 
-/// Counts how often it is told of each row, and checks that rows come in order.
-struct Told {
+/// Counts how often each row is reported, and checks that rows come in order.
+struct Reports {
   std::vector<int> times;
   std::int64_t next = 0;
   bool in_order = true;
 
-  explicit Told(std::int64_t rows) : times(static_cast<std::size_t>(rows), 0) {}
+  explicit Reports(std::int64_t rows) : times(static_cast<std::size_t>(rows), 0) {}
   FinishedRows hook() {
     return {[](const void* context, std::int64_t row, std::int64_t rows) {
-              Told& told = *static_cast<Told*>(const_cast<void*>(context));
-              told.in_order = told.in_order && row == told.next;
-              told.next = row + rows;
-              for (std::int64_t i = row; i < row + rows; ++i) ++told.times[static_cast<std::size_t>(i)];
+              Reports& reports = *static_cast<Reports*>(const_cast<void*>(context));
+              reports.in_order = reports.in_order && row == reports.next;
+              reports.next = row + rows;
+              for (std::int64_t i = row; i < row + rows; ++i) ++reports.times[static_cast<std::size_t>(i)];
             },
             this};
   }
@@ -49,7 +49,7 @@ struct Told {
 template <class T> void check(Problem<T> problem, CpuLevel level, bool packed, std::mt19937& random) {
   const Gemm<T>& g = problem.g;
   const auto expected = problem.expected();
-  Told told(g.m);
+  Reports reports(g.m);
   if (packed) {
     const PackedLayout layout = packed_layout<T>(g.k, g.n, level);
     std::vector<T> room(static_cast<std::size_t>(packed_room<T>(layout, level)));
@@ -58,14 +58,14 @@ template <class T> void check(Problem<T> problem, CpuLevel level, bool packed, s
       pack_matrix(layout, g.b, g.b_row, g.b_col, panel, count, room.data(), level);
       panel += count;
     }
-    packed_gemm(g, layout, room.data(), told.hook(), level);
+    packed_gemm(g, layout, room.data(), reports.hook(), level);
   } else {
-    packed_gemm(g, told.hook(), level);
+    packed_gemm(g, reports.hook(), level);
   }
   ASSERT_EQ(problem.c, expected) << problem.what(name_of(level)) << (packed ? " packed" : "");
   if (g.n > 0) {
-    ASSERT_EQ(told.times, std::vector<int>(static_cast<std::size_t>(g.m), 1)) << problem.what(name_of(level));
-    ASSERT_TRUE(told.in_order) << problem.what(name_of(level));
+    ASSERT_EQ(reports.times, std::vector<int>(static_cast<std::size_t>(g.m), 1)) << problem.what(name_of(level));
+    ASSERT_TRUE(reports.in_order) << problem.what(name_of(level));
   }
 }
 

@@ -56,7 +56,7 @@ TEST(distribute_module, mistakes_are_named) {
   expect_error(
       ts::errc::dim_range, [&] { with(ts::Shard(1)); }, "[distribute_module] placement dim: dim 1 in (S(1))");
   expect_error(
-      ts::errc::unsupported, [&] { with(ts::Partial()); }, "would leave tensor 0 partial");
+      ts::errc::unsupported, [&] { with(ts::Partial()); }, "partial placement: (P(sum)) for tensor 0");
   expect_error(
       ts::errc::empty_tensor,
       [&] {

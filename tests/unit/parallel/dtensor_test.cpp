@@ -359,7 +359,7 @@ TEST(dtensor, mistakes_are_named) {
       [&] {
         ts::redistribute(d, {ts::Shard(2), ts::Replicate()});
       },
-      "dim of a placement");
+      "placement dim: dim 2 in");
   expect_error(
       ts::errc::unsupported,
       [&] {

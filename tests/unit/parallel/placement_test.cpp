@@ -113,7 +113,7 @@ TEST(placement, mistakes_are_named) {
         [&] {
           check({ts::Shard(dim), ts::Replicate()});
         },
-        ts::concat_text("dim of a placement: ", dim));
+        ts::concat_text("placement dim: dim ", dim, " in "));
   expect_error(
       ts::errc::unsupported,
       [&] {

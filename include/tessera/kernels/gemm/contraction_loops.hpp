@@ -71,7 +71,7 @@ struct BlockAxis {
 
   /// Divides the dims into blocks of about `target` indices. Dim `whole` of out is not divided; negative for none.
   constexpr void cut(std::int64_t target, int whole) {
-    level_ = 0, inner_ = chunk_ = parts_ = outer_ = 1;
+    level_ = 0, inner_ = chunk_ = chunk_count_ = outer_ = 1;
     if (volume() == 0) {
       outer_ = 0;
       return;
@@ -93,16 +93,16 @@ struct BlockAxis {
       if (d > 0) inner_ *= extent;
     }
     if (dims.empty()) return;
-    parts_ = (dims[level_].extent + chunk_ - 1) / chunk_;
+    chunk_count_ = (dims[level_].extent + chunk_ - 1) / chunk_;
     for (std::size_t d = 0; d < level_; ++d) outer_ *= dims[d].extent;
   }
 
-  constexpr std::int64_t blocks() const { return outer_ * parts_; }
+  constexpr std::int64_t blocks() const { return outer_ * chunk_count_; }
   constexpr std::int64_t block_size() const { return chunk_ * inner_; }
   constexpr Range range(std::int64_t block) const {
     if (dims.empty()) return {0, 1};
-    const std::int64_t extent = dims[level_].extent, first = block % parts_ * chunk_;
-    return {(block / parts_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
+    const std::int64_t extent = dims[level_].extent, first = block % chunk_count_ * chunk_;
+    return {(block / chunk_count_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
   }
 
   /// Calls f(dim, begin, count) for every dim, with the range of it that the block covers.
@@ -142,11 +142,11 @@ struct BlockAxis {
   }
 
  private:
-  std::size_t level_ = 0;   // the dim that is divided
-  std::int64_t inner_ = 1;  // volume of the dims inside of it
-  std::int64_t chunk_ = 1;  // extent of a block along it
-  std::int64_t parts_ = 1;  // number of blocks along it
-  std::int64_t outer_ = 1;  // volume of the dims outside of it
+  std::size_t level_ = 0;         // the dim that is divided
+  std::int64_t inner_ = 1;        // volume of the dims inside of it
+  std::int64_t chunk_ = 1;        // extent of a block along it
+  std::int64_t chunk_count_ = 1;  // number of blocks along it
+  std::int64_t outer_ = 1;        // volume of the dims outside of it
 };
 
 /// Iterates over nested loops in row-major order, with the offset in each tensor.

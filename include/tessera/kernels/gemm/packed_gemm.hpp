@@ -114,8 +114,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
   // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
   // would evict each other from the L1 cache.
   const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
-  std::int64_t told = 0;
-  const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
+  std::int64_t reported = 0;
+  const std::int64_t report_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
 
   GemmTile<T> tile;
   tile.depth = g.k;
@@ -158,9 +158,9 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
         place_tile(buffer, cols, g, c, height, width);
       }
     }
-    if (i + height - told >= tell_every || i + height == g.m) {
-      finished(told, i + height - told);
-      told = i + height;
+    if (i + height - reported >= report_every || i + height == g.m) {
+      finished(reported, i + height - reported);
+      reported = i + height;
     }
   }
 }

@@ -352,7 +352,7 @@ class GraphPlanner {
       step.collectives = halo_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                        flow_.produced[size(unit.root)], mesh_);
     if (unit.kind == UnitKind::cumulative)
-      add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
+      add_totals_of_chunks(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
     std::int64_t parts = 1;  // how many parts of its inputs the unit computes on, one after another
     for (std::int32_t v : step.inputs) {

@@ -25,7 +25,7 @@ struct Abstract {
   HostNumber number{};
   std::int64_t layers = 0;  ///< 0: not in a Stack
 
-  constexpr Abstract(Shape extents, PartitionSpec layout = {}) : shape(extents), spec(layout) {}
+  constexpr Abstract(Shape extents, PartitionSpec split = {}) : shape(extents), spec(split) {}
   static constexpr Abstract dim(std::int64_t value) {
     Abstract leaf({});
     leaf.number = value;

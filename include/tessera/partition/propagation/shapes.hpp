@@ -86,7 +86,7 @@ class ShapeInference {
  public:
   constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
                            Growable<GraphShapes>& found)
-      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
+      : program_(program), mesh_(mesh), argument_numbers_(numbers), found_(found) {}
 
   constexpr void infer(int g, const Shape* arguments) {
     const GraphView graph = program_.graphs[g];
@@ -97,7 +97,7 @@ class ShapeInference {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), argument_numbers_, &mesh_, host[at] == 1);
       } else if (node.is_repeat()) {
         infer_body(graph, id, shapes, numbers);
       } else if (node.is_projection()) {
@@ -119,7 +119,7 @@ class ShapeInference {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const HostNumber* numbers_;
+  const HostNumber* argument_numbers_;
   Growable<GraphShapes>& found_;
   std::int64_t elements_ = 0;  ///< of all values together
 

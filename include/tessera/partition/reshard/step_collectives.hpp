@@ -40,8 +40,8 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
 /// Adds the all_gather of a cumulative operation along a split dim: each device sends the total of its chunk (one
 /// number for each line along the dim) to all others, which start from the total of all chunks before theirs. `made`:
 /// the sharding of the result.
-constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
-                               PlanStep& step) {
+constexpr void add_totals_of_chunks(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
+                                    PlanStep& step) {
   CollectiveInfo sent;
   sent.kind = Collective::all_gather;
   for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);

@@ -89,7 +89,7 @@ class OracleFused {
   std::vector<double> uniforms_;
   Shape index_;
   std::vector<std::vector<double>> allowed_, terms_;
-  Number numbers_[Fused::max_instrs];
+  Number values_[Fused::max_instrs];
 
   std::int64_t place(const Operand& operand) const {
     std::int64_t at = 0;
@@ -113,7 +113,7 @@ class OracleFused {
         for (int i = 0; i < fused_.instr_count; ++i) {
           const Instr& instr = fused_.instrs[i];
           if (!reduced_here(instr)) continue;
-          const Number& term = numbers_[instr.a];
+          const Number& term = values_[instr.a];
           const ReductionFacts& monoid = facts_of(instr.reduction);
           off[i] = monoid.moved(sizes[i], off[i], term.value, term.off);
           sums[i] = monoid.combined(sums[i], term.value);
@@ -125,9 +125,9 @@ class OracleFused {
       for (int i = 0; i < fused_.instr_count; ++i) {
         const Instr& instr = fused_.instrs[i];
         if (!reduced_here(instr)) continue;
-        numbers_[i] = {sums[i], off[i]};
+        values_[i] = {sums[i], off[i]};
         if (facts_of(instr.reduction).rounds && is_floating(instr.dtype))
-          numbers_[i].off +=
+          values_[i].off +=
               order_factor(static_cast<double>(extent)) * rounding_of(computed_as(instr.dtype)) * sizes[i];
       }
       at_level(pass + 1, pass + 1, false);
@@ -141,7 +141,7 @@ class OracleFused {
       const Instr& instr = fused_.instrs[i];
       if ((instr.level == Level::element) != element || instr.phase < first || instr.phase > last) continue;
       if (instr.kind == InstrKind::reduce) continue;
-      numbers_[i] = evaluate(instr);
+      values_[i] = evaluate(instr);
     }
   }
   Number evaluate(const Instr& instr) const {
@@ -158,12 +158,12 @@ class OracleFused {
     const int arity = row_of(instr.op).arity == any_arity ? 3 : std::min<int>(row_of(instr.op).arity, 3);
     double x[3]{};
     double off = 0;
-    for (int k = 0; k < arity; ++k) x[k] = numbers_[from[k]].value;
+    for (int k = 0; k < arity; ++k) x[k] = values_[from[k]].value;
     const DType type = fused_.instrs[instr.a].dtype;
     Number made{apply_number(instr.op, instr.dtype, type, x[0], x[1], x[2]), 0};
     bool moved = false;
     for (int k = 0; k < arity; ++k) {
-      off = numbers_[from[k]].off;
+      off = values_[from[k]].off;
       if (off == 0) continue;
       moved = true;
       double most = 0;
@@ -187,7 +187,7 @@ class OracleFused {
       if (store.kind == StoreKind::row) continue;
       const Instr& from = fused_.instrs[store.instr];
       if (store.kind == StoreKind::accumulate && from.level != Level::element && !store.along_row) continue;
-      put(o, numbers_[store.instr]);
+      put(o, values_[store.instr]);
     }
   }
   void store_rows(std::int64_t) {
@@ -196,7 +196,7 @@ class OracleFused {
       const bool once =
           store.kind == StoreKind::row || (store.kind == StoreKind::accumulate &&
                                            fused_.instrs[store.instr].level != Level::element && !store.along_row);
-      if (once) put(o, numbers_[store.instr]);
+      if (once) put(o, values_[store.instr]);
     }
   }
   void put(std::size_t o, const Number& number) {

@@ -182,21 +182,21 @@ inline Allowed cumulative_allowed(const Node& node, const OracleOperand& operand
   if (operand.value == nullptr || (eps == 0 && operand.slack == 0)) return allowed;
   const auto dim = static_cast<std::size_t>(dim_of(node));
   const std::int64_t n = result.shape[dim], step = kernels::contiguous_strides(result.shape)[dim];
-  const CumulativeOptions scan = CumulativeOptions::of(node);
+  const CumulativeOptions options = CumulativeOptions::of(node);
   const ReductionFacts& monoid = facts_of(row_of(node).reduction);
   for (std::int64_t line = 0; line < (n == 0 ? 0 : result.size() / n); ++line) {
     const std::int64_t first = line / step * step * n + line % step;
     double sizes = monoid.identity, off = 0;
     for (std::int64_t i = 0; i < n; ++i) {
-      const std::int64_t at = first + (scan.reverse ? n - 1 - i : i) * step;
+      const std::int64_t at = first + (options.reverse ? n - 1 - i : i) * step;
       const auto allow = [&] {
         allowed[static_cast<std::size_t>(at)] = order_factor(static_cast<double>(i + 1)) * eps * sizes + off;
       };
-      if (scan.exclusive) allow();
+      if (options.exclusive) allow();
       const double term = (*operand.value)[at];
       off = monoid.moved(sizes, off, term, operand.slack);
       sizes = monoid.combined(sizes, std::fabs(term));
-      if (!scan.exclusive) allow();
+      if (!options.exclusive) allow();
     }
   }
   return allowed;

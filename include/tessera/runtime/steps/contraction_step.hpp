@@ -45,7 +45,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
       if (const int operand = c.units.input(c.step.unit, static_cast<int>(i)).operand; operand >= 0)
         operands[operand] = step.inputs[i];
-    for (int k = 0; k < 2; ++k) numbers_[k] = operands[k] < 0 ? c.graph.operand(c.units[c.step.unit].space, k) : -1;
+    for (int k = 0; k < 2; ++k)
+      host_scalars_[k] = operands[k] < 0 ? c.graph.operand(c.units[c.step.unit].space, k) : -1;
     const int a = operands[0], b = operands[1];
     const auto works_at = [&](int w) {
       const Coordinates at = work.coordinates(w);
@@ -117,7 +118,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     sum_.count();
     if (items_ == 0) return;
     place_passed(frame);
-    if (pack_parts_ > 0) pack(frame);
+    if (pack_pieces_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
     std::int64_t begin = 0;
     for (const std::int64_t end : turns_) {
@@ -136,7 +137,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     int destination = 0;       ///< the first of the consecutive places that accumulate into the same result
     bool joins = false;        ///< accumulates onto what an earlier turn (see turns_) left in the result
     std::int64_t packed = -1;  ///< offset in scratch of the packed operand; -1: each item packs its own panels
-    std::int64_t first_part = 0, part_count = 0;  ///< tasks of the packing; 0 if an earlier place packs the same shard
+    std::int64_t first_piece = 0,
+                 piece_count = 0;  ///< tasks of the packing; 0 if an earlier place packs the same shard
   };
   /// Memory for a shard of the product that an epilogue reads: the shard of the epilogue's result. If that is a donated
   /// argument, which the epilogue may still read, the arena at `offset`; without a result, the scratch at `offset`.
@@ -149,7 +151,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   std::vector<Passed> passed_;
   DType dtype_;
   bool has_addend_;
-  int numbers_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
+  int host_scalars_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
   std::vector<Place> places_;
   std::vector<kernels::Strides> addend_strides_;  // by place; empty for a place without addend
   /// The plan of a product by shape and by how many places read each operand, which decides what is packed.
@@ -159,11 +161,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   };
   std::vector<kernels::ContractionShape> shapes_;
   std::vector<Product> plans_;
-  std::vector<int> packers_;  // places with part_count > 0, in the order of first_part
+  std::vector<int> packers_;  // places with piece_count > 0, in the order of first_piece
   std::int64_t items_ = 0;
   std::vector<std::int64_t> turns_;  // ends of ranges of items; a range starts when the previous range is done
   bool by_columns_ = false;          // all places read one packed operand: item k of all places runs before item k + 1
-  std::int64_t packed_bytes_ = 0, pack_parts_ = 0, passed_bytes_ = 0;
+  std::int64_t packed_bytes_ = 0, pack_pieces_ = 0, passed_bytes_ = 0;
   double flops_ = 0;
 
   static bool adds_at(const Coordinates& at, const Sharding& out, const Sharding& addend) {
@@ -261,7 +263,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 
   /// Divides the work of all places into items. Returns false if places of one destination have different items.
   TESSERA_PLANNING bool make_items(int destinations) {
-    items_ = packed_bytes_ = pack_parts_ = 0;
+    items_ = packed_bytes_ = pack_pieces_ = 0;
     flops_ = 0;
     plans_.clear();
     bool alike = true;
@@ -272,7 +274,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       place.plan = planned(place.shape, readers_of_a[static_cast<std::size_t>(place.a + 1)],
                            readers_of_b[static_cast<std::size_t>(place.b + 1)], threads);
       place.packed = -1;
-      place.first_part = place.part_count = 0;
+      place.first_piece = place.piece_count = 0;
       place.first_item = items_;
       flops_ += plan_of(place).flops();
       if (place.destination == static_cast<int>(p))
@@ -362,27 +364,27 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         before[p] = latest[at];
         latest[at] = static_cast<int>(p);
         place.packed = packed_bytes_;
-        place.first_part = pack_parts_;
-        if constexpr (is_floating_v<T>) place.part_count = plan_of(place).template pack_count<T>();
-        if (place.part_count > 0) packers_.push_back(static_cast<int>(p));
-        pack_parts_ += place.part_count;
+        place.first_piece = pack_pieces_;
+        if constexpr (is_floating_v<T>) place.piece_count = plan_of(place).template pack_count<T>();
+        if (place.piece_count > 0) packers_.push_back(static_cast<int>(p));
+        pack_pieces_ += place.piece_count;
         packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
       }
     }
   }
 
   void pack(Frame& frame) const {
-    const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_parts_));
-    parallel_for(pack_parts_, cost, [&](std::int64_t part) {
-      const auto after = std::upper_bound(packers_.begin(), packers_.end(), part, [&](std::int64_t wanted, int p) {
-        return wanted < places_[static_cast<std::size_t>(p)].first_part;
+    const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_pieces_));
+    parallel_for(pack_pieces_, cost, [&](std::int64_t piece) {
+      const auto after = std::upper_bound(packers_.begin(), packers_.end(), piece, [&](std::int64_t wanted, int p) {
+        return wanted < places_[static_cast<std::size_t>(p)].first_piece;
       });
       const Place* const own = &places_[static_cast<std::size_t>(*std::prev(after))];
       dispatch<Types>(
           dtype_,
           [&]<class T>() {
             if constexpr (is_floating_v<T>)
-              plan_of(*own).pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
+              plan_of(*own).pack(piece - own->first_piece, operand<T>(frame, own->a), operand<T>(frame, own->b),
                                  reinterpret_cast<T*>(frame.scratch + own->packed));
           },
           [] {});
@@ -424,7 +426,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       kernels::strided_copy(out + to, out_strides, addend + from, addend_strides, region.extent, sizeof(Out));
     }
     const auto number = [&](int k) {
-      return numbers_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(numbers_[k])].template as<T>();
+      return host_scalars_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(host_scalars_[k])].template as<T>();
     };
     const T a = number(0), b = number(1);
     const T* packed = place.packed < 0 ? nullptr : reinterpret_cast<const T*>(frame.scratch + place.packed);

@@ -26,7 +26,7 @@ class RepeatStep final : public PreparedStep {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       check_argument(static_cast<int>(i));
       if (outer_.value(inputs_[i]).role != ValueRole::host || argument(static_cast<int>(i)) < 0) continue;
-      numbers_.push_back({inputs_[i], bytes});
+      host_scalars_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
     // Two buffers per result: for carried values between layers, and for results that no step reads.
@@ -55,11 +55,11 @@ class RepeatStep final : public PreparedStep {
     std::int64_t first, second;
   };
   std::vector<Spare> spare_;
-  struct Number {
+  struct HostScalar {
     std::int32_t value;  // index in the outer graph's plan
     std::int64_t offset;
   };
-  std::vector<Number> numbers_;
+  std::vector<HostScalar> host_scalars_;
   std::int64_t spare_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
@@ -126,11 +126,11 @@ inline void RepeatStep::run(Frame& frame) const {
   inner.observer = frame.observer;
   inner.arena = frame.arena + outer_.plan().body_offset;
   layout.place_intermediates(inner);
-  for (const Number& number : numbers_) {
-    const PlanValue& value = outer_.value(number.value);
-    char* to = frame.scratch + number.offset;
+  for (const HostScalar& scalar : host_scalars_) {
+    const PlanValue& value = outer_.value(scalar.value);
+    char* to = frame.scratch + scalar.offset;
     write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
-    frame.pointers[static_cast<std::size_t>(outer_[number.value].first)] = to;
+    frame.pointers[static_cast<std::size_t>(outer_[scalar.value].first)] = to;
   }
   auto set = [&](const ValueLayout& of, int shard, char* to) {
     inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
