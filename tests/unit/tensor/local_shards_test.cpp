@@ -123,13 +123,13 @@ TEST(local_shards, shards_that_do_not_fit_are_errors) {
       [&] {
         load({first, second, third});
       },
-      "none for 3", "local_shards_test.cpp");
+      "no shard for device 3", "local_shards_test.cpp");
   expect_error(
       ts::errc::host_data,
       [&] {
         load({first, second, third, third});
       },
-      "two for 2");
+      "two shards for device 2");
   wrong.device = 4;
   expect_error(
       ts::errc::host_data,
