@@ -158,6 +158,8 @@ TEST(Expressions, PromoteAsTracesDo) {
   EXPECT_EQ(ts::item(ts::mean(ts::full<std::uint8_t>({2}, 200, mesh))), 200.f);
   EXPECT_EQ(ts::item(ts::sum(ts::full<std::int8_t>({1000}, 100, mesh))), 100000);
   EXPECT_EQ(ts::item(ts::mean(ts::full<std::int32_t>({2}, INT32_MAX, mesh))), 0x1p31f);
+  const auto none = ts::zeros<float>({0, 3}, mesh, {"data", "model"});
+  EXPECT_TRUE(std::isnan(ts::item(ts::mse(none, none)))) << "the mean of no elements, as in PyTorch";
 
   const auto u = ts::full<std::uint8_t>({1}, 200, mesh);
   for (const int number : {0, 55})
