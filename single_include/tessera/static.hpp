@@ -19327,6 +19327,80 @@ struct PlanOptions {
 
 #endif
 
+// ---- tessera/partition/reshard/chunks.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_CHUNKS_HPP
+#define TESSERA_PARTITION_RESHARD_CHUNKS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// Rows of a dim: begin <= row < end.
+struct IndexRange {
+  std::int64_t begin = 0, end = 0;
+
+  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
+  constexpr IndexRange within(const IndexRange& other) const {
+    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
+  }
+};
+
+/// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
+constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
+  return extent / count + (extent % count != 0);
+}
+constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
+  const std::int64_t rows = rows_of_chunk(extent, count);
+  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
+}
+
+// A dim split by several axes has a chunk for each combination of them, so chunks of {x,y} need not be within chunks of
+// {x}: of 12 rows on 4 x 4 devices, device (1, 3) has rows 3 to 5 when {x} splits them, and row 7 when {x,y} does.
+// Below, a dim is split into `outer` chunks along the first axes, and into outer * inner along all.
+
+/// The most rows that a device lacks when outer chunks become outer * inner, if it keeps what it has of its new chunk.
+constexpr std::int64_t rows_lacking_after_slice(std::int64_t extent, std::int64_t outer, std::int64_t inner) {
+  const std::int64_t rows = rows_of_chunk(extent, outer * inner);
+  if (rows == 0 || rows * inner == rows_of_chunk(extent, outer)) return 0;
+  std::int64_t most = 0;
+  // New chunk k is the further behind chunk k / inner, the larger k is. The last full chunk, the chunk after it, or the
+  // last new chunk of the outer chunk before lacks most.
+  const std::int64_t full = extent / rows - 1;
+  const std::int64_t candidates[] = {full - (full + 1) % inner, full, full + 1};
+  for (const std::int64_t k : candidates) {
+    if (k < 0 || k >= outer * inner) continue;
+    const IndexRange chunk = chunk_of(extent, outer * inner, k);
+    const std::int64_t lacking = chunk.size() - chunk.within(chunk_of(extent, outer, k / inner)).size();
+    if (lacking > most) most = lacking;
+  }
+  return most;
+}
+
+/// The most rows that a device lacks when outer * inner chunks become outer, after each device has got the chunks of
+/// the devices that differ from it only along the inner axes.
+constexpr std::int64_t rows_lacking_after_gather(std::int64_t extent, std::int64_t outer, std::int64_t inner) {
+  const std::int64_t rows = rows_of_chunk(extent, outer), gathered = rows_of_chunk(extent, outer * inner) * inner;
+  if (rows == 0 || gathered == rows) return 0;
+  std::int64_t most = 0;
+  // Chunk i begins i * (gathered - rows) rows before what was gathered: the last full chunk or the next lacks most.
+  const std::int64_t full = extent / rows - 1;
+  const std::int64_t candidates[] = {full, full + 1};
+  for (const std::int64_t i : candidates) {
+    if (i < 0 || i >= outer) continue;
+    const IndexRange chunk = chunk_of(extent, outer, i);
+    const std::int64_t lacking = chunk.size() - chunk.within({i * gathered, (i + 1) * gathered}).size();
+    if (lacking > most) most = lacking;
+  }
+  return most;
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/partition/reshard/reshard_path.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_RESHARD_PATH_HPP
@@ -19380,6 +19454,34 @@ constexpr std::int64_t ring_bytes(Collective kind, std::int64_t payload, std::in
   return 0;
 }
 
+/// The bytes that a device receives beyond those of a collective from `before` to `after`, because axes split a dim
+/// unevenly; see chunks.hpp. A permute, whose `wire_bytes` are 0 where shards are even.
+constexpr CollectiveInfo uneven_shift(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& before,
+                                      const Sharding& after) {
+  CollectiveInfo made;
+  for (int d = 0; d < after.rank && d < before.rank; ++d) {
+    const AxisList& was = before.dims[d];
+    const AxisList& is = after.dims[d];
+    if (was.size() == is.size() || was.empty() || is.empty()) continue;
+    const bool grows = was.size() < is.size();
+    const std::int64_t extent = shape[static_cast<std::size_t>(d)],
+                       outer = shard_count(grows ? before : after, mesh, d);
+    const std::int64_t all = shard_count(grows ? after : before, mesh, d);
+    if (extent % all == 0) continue;
+    const std::int64_t rows = grows ? rows_lacking_after_slice(extent, outer, all / outer)
+                                    : rows_lacking_after_gather(extent, outer, all / outer);
+    if (rows == 0) continue;
+    Shape lacking = local_extents(shape, after, mesh);
+    lacking[static_cast<std::size_t>(d)] = rows;
+    made.payload_bytes += volume(lacking) * static_cast<std::int64_t>(size_of(dtype));
+    for (const std::uint8_t axis : grows ? is : was) made.axes = static_cast<std::uint16_t>(made.axes | 1u << axis);
+  }
+  made.kind = Collective::permute;
+  made.dtype = dtype;
+  made.wire_bytes = made.payload_bytes;
+  return made;
+}
+
 namespace detail {
 
 /// Goes from one sharding to another, one collective at a time, each chosen greedily.
@@ -19388,7 +19490,7 @@ class ReshardPath {
   Growable<CollectiveInfo> steps;
 
   constexpr ReshardPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
-      : shape_(shape), dtype_(dtype), mesh_(mesh), now_(from), to_(to) {
+      : shape_(shape), dtype_(dtype), mesh_(mesh), before_(from), now_(from), to_(to) {
     // Collectives that send nothing or shrink the value come first, those that enlarge it last.
     for (;;) {
       if (swap_devices()) break;
@@ -19404,7 +19506,7 @@ class ReshardPath {
   const Shape& shape_;
   DType dtype_;
   const Mesh& mesh_;
-  Sharding now_;
+  Sharding before_, now_;  // before and after the collective that is being added
   const Sharding& to_;
 
   constexpr unsigned pending() const { return now_.unreduced & ~unsigned{to_.unreduced}; }
@@ -19441,6 +19543,11 @@ class ReshardPath {
     made.payload_bytes = payload;
     made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
     steps.push_back(made);
+    if (kind != Collective::permute && kind != Collective::all_reduce) {
+      const CollectiveInfo shift = uneven_shift(shape_, dtype_, mesh_, before_, now_);
+      if (shift.wire_bytes != 0) steps.push_back(shift);
+    }
+    before_ = now_;
   }
 
   /// permute: where each dim has as many shards as in the target, devices swap their shards.
@@ -19454,8 +19561,9 @@ class ReshardPath {
         if (i < now_.dims[d].size()) axes |= 1u << now_.dims[d][i];
         if (i < to_.dims[d].size()) axes |= 1u << to_.dims[d][i];
       }
-    add(Collective::permute, axes, bytes());
+    const std::int64_t payload = bytes();
     for (int d = 0; d < now_.rank; ++d) now_.dims[d] = to_.dims[d];
+    add(Collective::permute, axes, payload);
     return true;
   }
 
@@ -19668,6 +19776,7 @@ class ReshardPath {
 }  // namespace detail
 
 /// The collectives that bring a value from one sharding to another; none when they are equal. Priorities are ignored.
+/// Example: 12 rows from {x} to {x,y} on 4 x 4 devices are a slice and a permute of the rows that devices lack then.
 /// Axes unreduced only in `from` are reduced, if possible by a reduce_scatter onto a dim that `to` splits by them.
 /// Source: the order of collectives follows GSPMD's resharding: slice, permute, all_to_all, all_gather.
 constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
@@ -20284,25 +20393,6 @@ TESSERA_PLANNING_END
 TESSERA_PLANNING_BEGIN
 
 namespace tessera {
-
-/// Rows of a dim: begin <= row < end.
-struct IndexRange {
-  std::int64_t begin = 0, end = 0;
-
-  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
-  constexpr IndexRange within(const IndexRange& other) const {
-    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
-  }
-};
-
-/// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
-constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
-  return extent / count + (extent % count != 0);
-}
-constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
-  const std::int64_t rows = rows_of_chunk(extent, count);
-  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
-}
 
 /// The rows of an operand from which rows of the result are computed: row i reads the rows [first, last) + i * stride
 /// that exist. Examples: a slice reads [start, start + 1); padding and concat read before the operand's first row and
