@@ -63,22 +63,24 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 }
 
 [[noreturn]] inline void fail_program(const ShapeContext& c) {
-  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+  fail_operation(errc::capacity, c,
+                 "the values of the program up to this operation have more than 2^55 elements together", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       node.source);
+  fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
+       expected, node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
-  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+  fail(errc::structure, "[stack] layers: a Stack has at least 1 layer, but this Stack has ", layers);
 }
 /// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
                                                                              const Shape& given,
                                                                              const Shape& returned) {
-  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
-       " becomes ", shape_text(result.dtype, returned), result.source.line != 0 ? result.source : repeat.source);
+  fail(errc::shape_mismatch, "[stack] result of a layer: a layer must return the shape of its argument ",
+       shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
+       result.source.line != 0 ? result.source : repeat.source);
 }
 
 class ShapeInference {
@@ -108,7 +110,7 @@ class ShapeInference {
         count(context, shapes[at]);
         if (node.is_argument() && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
-               ", and the program takes ", int{node.rank});
+               ", but the program was traced for rank ", int{node.rank});
       }
     }
     found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
@@ -140,7 +142,8 @@ class ShapeInference {
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
-        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
+        if (shape.empty())
+          fail(errc::structure, "[stack] layers: a tensor of rank 0 has no dim for the layers of a Stack");
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
         shape.erase(0);
