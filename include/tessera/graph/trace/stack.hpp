@@ -24,7 +24,7 @@ template <class Block> class Stack {
   explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
   /// Makes layer i with make(i). Errors: `structure` for n < 0.
   template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
+    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
     layers_.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) layers_.push_back(make(i));
   }
@@ -90,8 +90,8 @@ struct BindArguments {
         outer = leaf.placeholder();
       if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
         module->refuse(errc::structure,
-                       "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
-                       "layers was replaced by a tensor without layers");
+                       "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of the "
+                       "Stack was replaced by a tensor without a dim of layers");
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -103,8 +103,8 @@ struct BindArguments {
       // The body has its own nodes for the Dims and Scalars of the program.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
-        module->refuse(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
-                                          "compute it in the block");
+        module->refuse(errc::unsupported, "[stack] extra argument: a computed Dim or Scalar can't be an argument of a "
+                                          "Stack; compute the number inside the block");
       leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
     }
   }
@@ -118,9 +118,10 @@ template <class Result> constexpr Value returned_by_a_layer(const Value& x, cons
   if constexpr (TensorOperand<Result>) {
     const Value value = lower(x, result);
     if (!same_static_shape(value.node(), x.node()))
-      value.refuse(errc::shape_mismatch,
-                   "[stack] a layer returns the shape that it is given: of the two, one has a dim "
-                   "of static extent 1, as keepdims makes it, where the other has none");
+      value.refuse(
+          errc::shape_mismatch,
+          "[stack] shape of a layer: the argument and the result of a layer have equal shapes, but here only one "
+          "of them has static extent 1, as from keepdims, in some dim");
     return value;
   } else {
     return x;  // a static_assert has said what is wrong
@@ -131,7 +132,8 @@ template <class Result> constexpr Value returned_by_a_layer(const Value& x, cons
 template <class Block, SymOperand X, class... Extra>
 constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
   if (stack.layers().empty() || x.value.module == nullptr)
-    fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
+    fail(errc::structure,
+         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
   Module* module = x.value.module;
   const int outer = x.value.graph;
 
@@ -173,26 +175,32 @@ template <class X, class... Extra>
 constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
   constexpr bool is_tensor = TensorOperand<X>, is_outside = !LocalOperand<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(is_tensor, "tessera: a Stack carries one tensor from layer to layer, its first argument; further "
-                           "arguments are the same for every layer");
-  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
-  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
-                         "std::array of blocks can be inside");
+  static_assert(is_tensor,
+                "tessera: the first argument of a Stack is the tensor that is passed from layer to layer; all "
+                "further arguments are the same for each layer");
+  static_assert(
+      is_outside,
+      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
+  static_assert(
+      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+               "std::array of blocks inside of a layer");
   if constexpr (is_tensor && is_outside && is_flat) {
     // Computed here so that compilers report an error in a layer with few lines of context.
     using Carried = decltype(detail::as_sym(x));
     using Result = decltype(std::declval<const Block&>()(std::declval<const Carried&>(), detail::settle(extra)...));
     constexpr bool is_one = TensorOperand<Result>;
-    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+    static_assert(is_one,
+                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
     if constexpr (is_one) {
       constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
       constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(same_type,
-                    "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
-                    "could not take; ts::cast the result");
+      static_assert(
+          same_type,
+          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
+          "convert the result with ts::cast");
       static_assert(same_rank,
-                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
-                    "take; for a constant, ts::full_like");
+                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
+                    "constant, use ts::full_like");
       if constexpr (same_type && same_rank)
         return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
       else

@@ -31,7 +31,7 @@ namespace detail {
 
 /// The axes of the refined mesh that a named axis or sub-axis consists of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("unknown axis", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
