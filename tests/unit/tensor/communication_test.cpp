@@ -184,7 +184,8 @@ TEST(communication, halos_rows_and_totals_move_by_the_transport) {
     return std::pair(noting.moved, ts::to_host(result));
   };
   // One row of 64 bytes, to both devices that hold the first half of the result.
-  EXPECT_EQ(moved_by(ts::slice<0>(rows, 1, 7)), std::pair(std::int64_t{2 * 64}, ts::to_host(ts::slice<0>(whole, 1, 7))));
+  EXPECT_EQ(moved_by(ts::slice<0>(rows, 1, 7)),
+            std::pair(std::int64_t{2 * 64}, ts::to_host(ts::slice<0>(whole, 1, 7))));
   // The total of a half, 16 numbers, to each of four devices.
   EXPECT_EQ(moved_by(ts::cumsum<0>(rows)), std::pair(std::int64_t{4 * 64}, ts::to_host(ts::cumsum<0>(whole))));
   // Maximum and sum of 8 rows in f64, there and back, among each of two pairs of devices.
