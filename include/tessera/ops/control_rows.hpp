@@ -53,7 +53,8 @@ struct RepeatOp {
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const Repeat repeat = Repeat::of(graph[id]);
     return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
-                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
+                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "",
+                       repeat.scan ? ", of a scan" : "");
   };
 };
 

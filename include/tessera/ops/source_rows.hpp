@@ -54,17 +54,6 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
     }
 }
 
-/// Whether a value is a source computed on the host.
-constexpr bool is_host_number(const Value& v) {
-  const Node& node = v.node();
-  if (node.rank != 0) return false;
-  const OpRow& row = row_of(node);
-  if (row.host_source != HostSource::no) return true;
-  bool all = row.kind == OpKind::elementwise;
-  for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
-  return all;
-}
-
 constexpr HostNumber number_of_argument(const HostContext& c) {
   return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
 }
@@ -117,7 +106,7 @@ constexpr BrokenRule check_alike(const NodeCheck& c) {
 }
 
 inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
-  return std::to_string(graph[id].index()) + (is_stacked_argument(graph[id]) ? ", stacked" : "");
+  return std::to_string(graph[id].index()) + (is_in_layers(graph[id]) ? ", stacked" : "");
 }
 
 struct ArgumentOp {

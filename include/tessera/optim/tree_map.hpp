@@ -22,9 +22,9 @@ namespace detail {
 /// The graph value of a leaf of a traced model.
 template <class Leaf> constexpr Value value_of(const Leaf& leaf) {
   if constexpr (SymOperand<Leaf>)
-    return leaf.value;
+    return here(leaf.value);
   else
-    return leaf.placeholder();
+    return here(leaf.placeholder());
 }
 template <class Leaf> inline constexpr bool is_parameter_v = false;
 template <class T, int R> inline constexpr bool is_parameter_v<ShardedTensor<T, R>> = is_floating_v<T>;

@@ -141,7 +141,7 @@ TEST(communication, a_plan_that_says_something_else_than_moves_is_seen) {
   for (const std::int64_t by : {-1, 1}) {
     expect_error(
         ts::errc::graph_invalid, [&] { verify_changed(sums, change(by), x, w); },
-        "[verify_moves] bytes between devices: step 0 moves 256, its collectives", "on 4 devices");
+        "[verify_moves] bytes between devices: step 0 moves 256 bytes, but its collectives", "on 4 devices");
   }
   expect_error(
       ts::errc::graph_invalid, [&] { verify_changed(gathers, change(-1000), x, y); }, "[verify_moves]");
@@ -151,7 +151,7 @@ TEST(communication, a_plan_that_says_something_else_than_moves_is_seen) {
         verify_changed(
             sums, [](ts::PlanStep& step) { step.collectives.clear(); }, x, w);
       },
-      "its collectives 0");
+      "its collectives list 0 bytes");
 }
 
 /// Carries out moves as they are in this process, and notes their bytes.
@@ -258,18 +258,18 @@ TEST(communication, a_program_over_budget_does_not_start) {
   product(x, w);
   expect_error(
       ts::errc::policy, [&] { product(std::move(x), w); },
-      "[communication] bytes on the wire: 64 more after 64, the scope at communication_test.cpp:", "allows 100",
-      "all_reduce of 64 bytes at communication_test.cpp:");
+      "[communication] bytes on the wire: 64 needed and 64 used before, but the scope at communication_test.cpp:",
+      "allows 100", "all_reduce of 64 bytes at communication_test.cpp:");
   EXPECT_EQ(scope.wire_bytes(), 64);
   EXPECT_EQ(ts::to_host(x)[3], 3.f) << "an argument that was moved in is given back";
   {
     ts::CommunicationScope inner({.collectives = 0});
     expect_error(
-        ts::errc::policy, [&] { ts::reshard(x, {}); }, "collectives: 2 more after 0", "all_gather");
+        ts::errc::policy, [&] { ts::reshard(x, {}); }, "collectives: 2 needed and 0 used before", "all_gather");
     EXPECT_NO_THROW(ts::reshard(filled(4, 4, {}), {"data"}));  // a slice moves nothing
   }
   expect_error(
-      ts::errc::policy, [&] { ts::reshard(x, {}); }, "bytes on the wire: 384 more");
+      ts::errc::policy, [&] { ts::reshard(x, {}); }, "bytes on the wire: 384 needed and ");
 }
 
 TEST(communication, a_policy_forbids_reshards_that_nobody_asked_for) {
@@ -277,7 +277,7 @@ TEST(communication, a_policy_forbids_reshards_that_nobody_asked_for) {
   ts::CommunicationScope scope({.forbid_implicit_reshards = true});
   expect_error(
       ts::errc::policy, [&] { ts::eval(rows * columns); },
-      "[plan] implicit reshard: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
+      "[plan] implicit reshard: all_to_all of 8192 bytes reshards f32[32,64], argument 1, from "
       "{-,data} to {data,-}");
   EXPECT_NO_THROW(ts::eval(rows * ts::reshard(columns, {"data"})));
 }

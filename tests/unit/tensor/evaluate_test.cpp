@@ -254,11 +254,10 @@ TEST(CompiledFunctions, SayWhereTheyWereCompiledWhenMemoryIsOut) {
     FAIL() << "nothing was thrown";
   } catch (const ts::error& e) {
     EXPECT_EQ(e.id(), ts::errc::capacity);
-    EXPECT_EQ(
-        std::string(e.what()),
-        "[buffer] memory: the system has no block of 1125899906842624 bytes, in a call of the function compiled at "
-        "evaluate_test.cpp:" +
-            std::to_string(compiled_line));
+    EXPECT_EQ(std::string(e.what()),
+              "[buffer] memory: the system can't provide 1125899906842624 bytes, in a call of the function compiled at "
+              "evaluate_test.cpp:" +
+                  std::to_string(compiled_line));
   }
   EXPECT_EQ(ts::item(ts::sum(a)), 0);
   EXPECT_EQ(ts::to_host(ts::abs(a)), ts::to_host(a));

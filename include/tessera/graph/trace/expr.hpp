@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/captures.hpp>
 #include <tessera/graph/trace/operand.hpp>
 #include <tessera/graph/trace/operators.hpp>
 #include <tessera/graph/trace/sym.hpp>
@@ -88,9 +89,9 @@ template <class E> struct Emitted {
 /// The trace that an operand belongs to; a null module when it belongs to none.
 template <Operand X> constexpr Value trace_of(const X& x) {
   if constexpr (SymOperand<X>)
-    return x.value;
+    return here(x.value);
   else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
-    return x.placeholder();
+    return here(x.placeholder());
   else if constexpr (ExprOperand<X>)
     return x.operands.apply([](const auto&... operands) {
       Value found{};
@@ -116,7 +117,7 @@ constexpr Value outlined(const Value& context, DType dtype, int rank) {
 /// The node of an operand in the trace that `context` belongs to. Errors: `unsupported` for a tensor with data.
 template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
-    return x.value.at(context.source);
+    return here(x.value).at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced()) {
       context.refuse(errc::unsupported, "[trace] captured tensor: a traced function can't use a stored tensor from "
@@ -129,11 +130,11 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
                      "ts::local_of(field, x), where x is a local value");
       return detail::outlined(context, dtype_v<typename X::element>, X::rank);
     }
-    return x.placeholder().at(context.source);
+    return here(x.placeholder()).at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.integer(x.value(), DType::i64);
+    return x.traced() ? here(x.placeholder()).at(context.source) : context.integer(x.value(), DType::i64);
   } else if constexpr (std::same_as<X, Scalar>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.number(x.value(), DType::f64);
+    return x.traced() ? here(x.placeholder()).at(context.source) : context.number(x.value(), DType::f64);
   } else if constexpr (std::is_integral_v<X>) {
     return context.integer(static_cast<std::int64_t>(x), DType::f64);
   } else if constexpr (std::is_arithmetic_v<X>) {

@@ -34,8 +34,7 @@ struct BindProgram {
       node = scalar_node(next++);
     } else {
       node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
-      if (in_stack) node = build::stacked_type(node);
-      set_stacked(node, in_stack);
+      if (in_stack) node = stored_as(Storage::layers, build::stacked_type(node));
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }

@@ -28,6 +28,7 @@ struct CollectSources {
     else
       return;
     if (!is_floating(value.dtype())) return;
+    value = here(value);
     ids.push_back(value.id);
     context = value;
   }

@@ -34,7 +34,7 @@ template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
     if (found != IntegerResult::known) fail_integers(found, row.name, x.value(), y.value());
     return Dim(exact);
   }
-  const Value context = x.traced() ? x.placeholder() : y.placeholder();
+  const Value context = here(x.traced() ? x.placeholder() : y.placeholder());
   return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
 }
 

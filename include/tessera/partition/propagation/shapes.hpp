@@ -63,23 +63,32 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 }
 
 [[noreturn]] inline void fail_program(const ShapeContext& c) {
-  fail_operation(errc::capacity, c, "the values of the program up to here have more than 2^55 elements", {});
+  fail_operation(errc::capacity, c,
+                 "the values of the program up to this operation have more than 2^55 elements together", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  fail(errc::structure, "[stack] number of layers: a stacked operand has ", found, " layers, another operand has ",
+  if (Repeat::of(node).scan)
+    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but have ", expected, " and ",
+         found, node.source);
+  fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
        expected, node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
-  fail(errc::structure, "[stack] number of layers: ", layers, " is below 1");
+  fail(errc::structure, "[stack] layers: a Stack has at least 1 layer, but this Stack has ", layers);
+}
+[[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
+  fail(errc::structure, "[scan] steps: their number is not negative, and is ", steps, node.source);
 }
 /// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
                                                                              const Shape& given,
                                                                              const Shape& returned) {
   fail(errc::shape_mismatch,
-       "[stack] shape of a layer: a layer must return the shape of its argument: ", shape_text(result.dtype, given),
-       " becomes ", shape_text(result.dtype, returned), result.source.line != 0 ? result.source : repeat.source);
+       Repeat::of(repeat).scan ? "[scan] carry: a step must return the shape of its carry "
+                               : "[stack] result of a layer: a layer must return the shape of its argument ",
+       shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
+       result.source.line != 0 ? result.source : repeat.source);
 }
 
 class ShapeInference {
@@ -109,7 +118,7 @@ class ShapeInference {
         count(context, shapes[at]);
         if (node.is_argument() && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
-               ", and the program takes ", int{node.rank});
+               ", but the program was traced for rank ", int{node.rank});
       }
     }
     found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
@@ -136,12 +145,14 @@ class ShapeInference {
     const Repeat repeat = Repeat::of(node);
     std::int64_t layers =
         repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
-    if (repeat.counted && layers < 1) fail_layer_count(layers);
+    if (repeat.counted && !repeat.scan && layers < 1) fail_layer_count(layers);
+    if (repeat.counted && layers < 0) fail_step_count(node, layers);
     Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
-        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
+        if (shape.empty())
+          fail(errc::structure, "[repeat] layers: a tensor of rank 0 has no leading dim for layers or steps");
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
         shape.erase(0);

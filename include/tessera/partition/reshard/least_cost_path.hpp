@@ -29,7 +29,7 @@ class LeastCostPath {
       const int at = cheapest();
       if (at < 0)
         fail(errc::graph_invalid,
-             "[reshard] path: a value can't become partial, or the shardings have different ranks");
+             "[reshard] path: a value that is not partial can't become partial, and ranks must be equal");
       if (lies_alike(nodes_[size(at)].sharding, to_)) {
         collect(at);
         return;

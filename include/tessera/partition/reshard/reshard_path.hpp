@@ -105,7 +105,8 @@ class ReshardPath {
       if (!gather()) break;
     }
     if (!same())
-      fail(errc::graph_invalid, "[reshard] path: a value can't become partial, or the shardings have different ranks");
+      fail(errc::graph_invalid,
+           "[reshard] path: a value that is not partial can't become partial, and ranks must be equal");
   }
 
  private:

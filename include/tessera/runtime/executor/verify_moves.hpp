@@ -49,7 +49,7 @@ inline void verify_moves(const runtime::Executable& executable) {
     if (moved <= planned && (!exact || planned - moved < devices)) return;
     const PlanStep& step = layout.plan().steps[static_cast<std::size_t>(ran.first)];
     fail(errc::graph_invalid, "[verify_moves] bytes between devices: step ", ran.first, " moves ", moved,
-         ", its collectives ", planned, " on ", devices, " devices", step.source);
+         " bytes, but its collectives list ", planned, " bytes on ", devices, " devices", step.source);
   });
 }
 

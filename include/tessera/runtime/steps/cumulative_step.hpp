@@ -57,7 +57,10 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     with_monoid(reduction_, [&]<class M>() {
       dispatch<Types[M::kind]>(
           dtype_, [&]<class T>() { run_as<M, T>(frame); },
-          [&] { fail(errc::dtype_mismatch, "[cumulative] dtype: ", name_of(dtype_), " has no ", M::name); });
+          [&] {
+            fail(errc::dtype_mismatch, "[cumulative] dtype: the reduction ", M::name, " is not defined for ",
+                 name_of(dtype_));
+          });
     });
   }
 

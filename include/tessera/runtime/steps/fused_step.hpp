@@ -226,7 +226,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   static void fill_identity(DType dtype, Reduction reduction, void* data, std::int64_t n) {
-    const auto none = [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); };
+    const auto none = [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " is not supported"); };
     with_monoid(reduction, [&]<class M>() {
       dispatch<all_partial_types[M::kind]>(
           dtype, [&]<class T>() { std::fill_n(static_cast<T*>(data), n, M::template identity<T>()); }, none);
