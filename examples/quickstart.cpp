@@ -50,8 +50,8 @@ void train() {
   const auto [up, down] = ts::split<2>(ts::Key{3});
   Mlp model{ts::nn::linear(up, 1, 64, strategy, ts::nn::Role::column, 1.0),
             ts::nn::linear(down, 64, 1, strategy, ts::nn::Role::row, 0.1)};
-  auto state = ts::optim::init_state(model);
   const ts::optim::AdamW config{.learning_rate = 0.02};
+  auto state = ts::optim::init_state(config, model);
 
   // Points of sin(3x) on [-1, 1]; each half of the mesh along `data` has half of them.
   constexpr int points = 128;

@@ -137,9 +137,9 @@ void run(const Options& o) {
   const ts::nn::ShardingStrategy strategy = strategy_of(o);
   Training training;
   training.model = make_gpt(model_key, corpus.vocabulary.size(), o, strategy);
-  training.state = ts::optim::init_state(training.model);
   training.config.adamw.beta2 = 0.99;
   training.config.clip = o.clip;
+  training.state = ts::optim::init_state(training.config.adamw, training.model);
 
   print_row("text", counted(corpus.files, "file") + ", " + counted(std::ssize(corpus.tokens), "character") + ", " +
                         grouped(corpus.vocabulary.size()) + " distinct");

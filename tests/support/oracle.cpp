@@ -24,7 +24,7 @@ class Interpreter {
       throw std::logic_error("oracle: number of arguments");
   }
 
-  std::vector<Array> run() { return run_graph(0, arguments_, -1); }
+  std::vector<Array> run() { return run_graph(0, arguments_, {}); }
 
  private:
   using Values = std::vector<std::vector<Array>>;  // outputs of each node; only a repeat has several
@@ -36,7 +36,7 @@ class Interpreter {
 
   static std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
-  std::vector<Array> run_graph(int g, const std::vector<Array>& arguments, int layer) {
+  std::vector<Array> run_graph(int g, const std::vector<Array>& arguments, const Layers& layers) {
     const GraphView& graph = program_.graphs[g];
     Values values(at(graph.size));
     for (int id = 0; id < graph.size; ++id) {
@@ -49,14 +49,14 @@ class Interpreter {
         x.push_back(single && node.op != Op::project ? &values[at(operand)][0] : nullptr);
       }
       if (node.op == Op::repeat) {
-        values[at(id)] = repeat(node, x);
+        values[at(id)] = repeat(node, x, layers);
       } else if (node.op == Op::project) {
         values[at(id)] = {values[at(graph.operand(id, 0))].at(at(tessera::output_of(node)))};
       } else if (node.op == Op::argument) {
         values[at(id)] = {arguments.at(at(node.index()))};
       } else {
-        values[at(id)] = {evaluate(graph, id, x, layer)};
-        if (disturb_) disturb(graph, id, x, layer, values[at(id)][0]);
+        values[at(id)] = {evaluate(graph, id, x, layers)};
+        if (disturb_) disturb(graph, id, x, layers, values[at(id)][0]);
       }
       if (node.op != Op::repeat) check_type(node, values[at(id)][0]);
     }
@@ -65,7 +65,7 @@ class Interpreter {
     return outputs;
   }
 
-  void disturb(const GraphView& graph, int id, const std::vector<const Array*>& x, int layer, Array& value) {
+  void disturb(const GraphView& graph, int id, const std::vector<const Array*>& x, const Layers& layers, Array& value) {
     const Node& node = graph[id];
     if (node.op != Op::sum && node.op != Op::einsum && !dense::is(node, "prod")) return disturb_(node, value, value);
     std::vector<Array> sizes;
@@ -75,7 +75,7 @@ class Interpreter {
     }
     std::vector<const Array*> operands;
     for (const Array& size : sizes) operands.push_back(&size);
-    disturb_(node, value, evaluate(graph, id, operands, layer));
+    disturb_(node, value, evaluate(graph, id, operands, layers));
   }
 
   static void check_type(const Node& node, const Array& value) {
@@ -85,23 +85,29 @@ class Interpreter {
         throw std::logic_error("oracle: a singleton dim that extends");
   }
 
-  std::vector<Array> repeat(const Node& node, const std::vector<const Array*>& x) {
+  std::vector<Array> repeat(const Node& node, const std::vector<const Array*>& x, Layers around) {
     const tessera::Repeat r = tessera::Repeat::of(node);
     const int stacked_end = r.carried + r.stacked;
     if (r.stacked == 0 && !r.counted) throw std::logic_error("oracle: a repeat without a number of layers");
     const std::int64_t layers = r.counted ? static_cast<std::int64_t>(x.back()->data[0]) : x[at(r.carried)]->shape[0];
     std::vector<Array> inner(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) inner[i] = *x[i];
-    std::vector<std::vector<Array>> results(at(static_cast<int>(layers)));
-    for (std::int64_t step = 0; step < layers; ++step) {
-      const std::int64_t layer = r.reverse ? layers - 1 - step : step;
+    // Without layers, one on zeros gives the shapes of the results.
+    std::vector<std::vector<Array>> results(at(static_cast<int>(std::max<std::int64_t>(layers, 1))));
+    std::vector<Array> outputs(inner.begin(), inner.begin() + r.carried);
+    around.push_back(0);
+    for (std::int64_t step = 0; step < static_cast<std::int64_t>(results.size()); ++step) {
+      const std::int64_t layer = r.reverse ? static_cast<std::int64_t>(results.size()) - 1 - step : step;
       for (int i = r.carried; i < stacked_end; ++i) inner[at(i)] = layer_of(*x[at(i)], layer);
-      std::vector<Array> made = run_graph(node.index(), inner, static_cast<int>(layer));
+      around.back() = static_cast<int>(layer);
+      std::vector<Array> made = run_graph(node.index(), inner, around);
       for (int i = 0; i < r.carried; ++i) inner[at(i)] = made[at(i)];
+      if (layers > 0) std::copy_n(inner.begin(), r.carried, outputs.begin());
       results[at(static_cast<int>(layer))] = std::move(made);
     }
-    std::vector<Array> outputs(inner.begin(), inner.begin() + r.carried);
-    for (std::size_t k = at(r.carried); layers > 0 && k < results[0].size(); ++k) {
+    if (layers == 0)
+      for (std::size_t k = 0; k < results[0].size(); ++k) results[0][k].data.clear();
+    for (std::size_t k = at(r.carried); k < results[0].size(); ++k) {
       Shape shape = results[0][k].shape;
       shape.insert(0, layers);
       Array all;
@@ -116,11 +122,12 @@ class Interpreter {
     slice.shape = stacked.shape;
     slice.shape.erase(0);
     const std::int64_t n = tessera::volume(slice.shape);
+    if (stacked.shape[0] == 0) return Array(slice.shape);
     slice.data.assign(stacked.data.begin() + layer * n, stacked.data.begin() + (layer + 1) * n);
     return slice;
   }
 
-  Array evaluate(const GraphView& graph, int id, const std::vector<const Array*>& x, int layer) {
+  Array evaluate(const GraphView& graph, int id, const std::vector<const Array*>& x, const Layers& layers) {
     const Node& node = graph[id];
     switch (node.op) {
       case Op::dim:
@@ -155,7 +162,7 @@ class Interpreter {
       case Op::random: {
         Array y(x[0]->shape);
         for (std::size_t i = 0; i < y.data.size(); ++i)
-          y.data[i] = draw_(node, x[1]->data[0], layer, static_cast<std::int64_t>(i));
+          y.data[i] = draw_(node, x[1]->data[0], layers, static_cast<std::int64_t>(i));
         return y;
       }
       case Op::alike:

@@ -59,14 +59,16 @@ inline void for_each_index(const Shape& shape, const std::function<void(const Sh
   }
 }
 
-/// The random value at a global row-major index: draw(node, key, layer, index). `layer` is -1 outside a repeat.
-using Draw = std::function<double(const Node&, double, int, std::int64_t)>;
+/// The current layer of each repeat around a node, the outermost first.
+using Layers = std::vector<int>;
+/// The random value at a global row-major index: draw(node, key, layers, index).
+using Draw = std::function<double(const Node&, double, const Layers&, std::int64_t)>;
 
 /// A replacement for random numbers that depends only on its arguments, in (0, 1).
-inline double fixed_draw(const Node& node, double key, int layer, std::int64_t index) {
-  std::uint64_t h =
-      static_cast<std::uint64_t>(index) * 0x9E3779B97F4A7C15u + static_cast<std::uint64_t>(key) * 0xBF58476D1CE4E5B9u +
-      static_cast<std::uint64_t>(layer + 1) * 0x94D049BB133111EBu + static_cast<std::uint64_t>(node.value);
+inline double fixed_draw(const Node& node, double key, const Layers& layers, std::int64_t index) {
+  std::uint64_t h = static_cast<std::uint64_t>(index) * 0x9E3779B97F4A7C15u +
+                    static_cast<std::uint64_t>(key) * 0xBF58476D1CE4E5B9u + static_cast<std::uint64_t>(node.value);
+  for (const int layer : layers) h = (h ^ (h >> 31)) + static_cast<std::uint64_t>(layer + 1) * 0x94D049BB133111EBu;
   for (int round = 0; round < 3; ++round) h = (h ^ (h >> 29)) * 0xD6E8FEB86659FD93u;
   return (static_cast<double>(h >> 11) + 0.5) * 0x1p-53;
 }

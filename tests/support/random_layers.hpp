@@ -128,17 +128,43 @@ class RandomLayers : public RandomMovement {
     const Item bias = new_argument({n});
     tessera::Module& module = *x.value.module;
     const int body = module.add_graph();
-    const auto inner = [&](int index, int inner_rank, unsigned unit) {
-      return tessera::Value{
-          &module, body, module.graph(body).add(tessera::argument_node(index, options_.type, inner_rank, unit)), {}};
+    const auto inner = [&](int index, int inner_rank, unsigned unit, tessera::Storage storage) {
+      const Node node = tessera::argument_node(index, options_.type, inner_rank, unit);
+      return tessera::Value{&module, body, module.graph(body).add(tessera::stored_as(storage, node)), {}};
     };
-    const auto carried = inner(0, rank, x.value.node().singletons), w = inner(1, matrix ? 2 : 1, 0), b = inner(2, 1, 0);
+    const auto carried = inner(0, rank, x.value.node().singletons, tessera::Storage::block),
+               w = inner(1, matrix ? 2 : 1, 0, tessera::Storage::layer), b = inner(2, 1, 0, tessera::Storage::block);
     const auto made = matrix ? product(carried, w, rank) + carried : carried * w + b;
     module.graph(body).outputs.push_back((tessera::build::unary(Op::tanh, made) + b).id);
     const tessera::Repeat repeat{1, 1, false, false};
     const std::int32_t operands[] = {x.value.id, weights.id, bias.value.id};
     const auto repeated = x.value.with(module.graph(0).add(repeat.node(body, {}), operands, 3));
     push(tessera::build::project(repeated, 0, x.value.node()), x.shape);
+  }
+  /// A scan over the leading dim of a value, with a carry and a result of each step.
+  void steps() {
+    const Item x = bounded(any()), xs = bounded(any());
+    if (xs.shape.empty() || xs.value.is_singleton(0)) return;
+    tessera::Module& module = *x.value.module;
+    const int body = module.add_graph();
+    const auto inner = [&](int index, std::size_t rank, unsigned unit) {
+      const Node node = tessera::argument_node(index, options_.type, static_cast<int>(rank), unit);
+      return tessera::Value{&module, body, module.graph(body).add(node), {}};
+    };
+    const auto total = [](const ts_value& v) {
+      return v.rank() == 0 ? v : tessera::build::reduce(Op::sum, v, (1u << v.rank()) - 1, false);
+    };
+    const auto carried = inner(0, x.shape.size(), x.value.node().singletons),
+               slice = inner(1, xs.shape.size() - 1, xs.value.node().singletons >> 1);
+    const auto next = tessera::build::unary(Op::tanh, carried * 0.5 + total(slice) * 0.25);
+    const auto made = slice + tessera::build::unary(Op::tanh, total(carried) * 0.125);
+    for (const ts_value& v : {next, made}) module.graph(body).outputs.push_back(v.id);
+    const tessera::Repeat repeat{1, 1, roll(2) == 0, false, true};
+    const std::int32_t operands[] = {x.value.id, xs.value.id};
+    const auto repeated = x.value.with(module.graph(0).add(repeat.node(body, {}), operands, 2));
+    const Node type = tessera::build::stacked_type(made.node());
+    push(tessera::build::project(repeated, 0, x.value.node()), x.shape);
+    push(tessera::build::project(repeated, 1, type), xs.shape);
   }
 };
 

@@ -120,6 +120,9 @@ class RandomProgram : public RandomLayers {
         return rounded();
       case 27:
         return add_rows();
+      case 28:
+      case 29:
+        return steps();
       default:
         return elementwise();
     }

@@ -55,10 +55,10 @@ inline Array load(const tessera::Leaf& leaf) {
   return all;
 }
 
-inline double draw_philox(const tessera::Node& node, double number, int layer, std::int64_t index) {
+inline double draw_philox(const tessera::Node& node, double number, const Layers& layers, std::int64_t index) {
   const tessera::RandomDraw draw = tessera::RandomDraw::of(node);
   std::uint64_t key = tessera::kernels::fold_in(static_cast<std::uint64_t>(number), draw.stream);
-  if (layer >= 0) key = tessera::kernels::fold_in(key, static_cast<std::uint64_t>(layer) + 1);
+  for (const int layer : layers) key = tessera::kernels::fold_in(key, static_cast<std::uint64_t>(layer) + 1);
   double value = 0;
   with_type(node.dtype, [&]<class T>() {
     T one{};

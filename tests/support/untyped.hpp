@@ -18,9 +18,8 @@ class UntypedProgram {
   }
   /// An argument with one slice per layer of a Stack, along its leading dim.
   tessera::Value stacked_argument(int rank, tessera::DType dtype) {
-    Node node = tessera::argument_node(static_cast<int>(arguments_.size()), dtype, rank);
-    tessera::set_stacked(node, true);
-    return source(node);
+    return source(tessera::stored_as(tessera::Storage::layers,
+                                     tessera::argument_node(static_cast<int>(arguments_.size()), dtype, rank)));
   }
   /// A ts::Dim and a ts::Scalar.
   tessera::Value dim() { return source(tessera::dim_node(static_cast<int>(arguments_.size()))); }

@@ -8,6 +8,7 @@
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/convolution.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>

@@ -53,11 +53,12 @@ Array layer(const Array& stacked, int i) {
   return slice;
 }
 
-/// A stack equals its blocks called one after the other: value and all gradients agree, also with central differences.
-template <class Block, class X, class... Extra>
-void expect_written_out(const Array& weights, const std::vector<Leaf>& leaves, const std::vector<Array>& inputs) {
-  const Program stack = trace<Step, X, ts::Stack<Block>, X, Extra...>();
-  const Program hand = trace<Step, X, ByHand<Block>, X, Extra...>();
+/// A net with a stack equals one with its blocks called one after the other: value and all gradients agree, also with
+/// central differences.
+template <class Block, class StackNet, class HandNet, class X, class... Extra>
+void expect_equal_nets(const Array& weights, const std::vector<Leaf>& leaves, const std::vector<Array>& inputs) {
+  const Program stack = trace<Step, X, StackNet, X, Extra...>();
+  const Program hand = trace<Step, X, HandNet, X, Extra...>();
   EXPECT_EQ(stack.count(Op::repeat), 2);
   std::vector<Array> stacked{weights}, written{weights};
   std::vector<bool> constant{true};
@@ -90,6 +91,12 @@ void expect_written_out(const Array& weights, const std::vector<Leaf>& leaves, c
   for (std::size_t a = 1; a < stacked.size(); ++a)
     if (!constant[a])
       expect_near(got.at(a), finite_difference(value, stacked, a), 1e-6, "difference " + std::to_string(a));
+}
+
+/// A stack equals its blocks called one after the other.
+template <class Block, class X, class... Extra>
+void expect_written_out(const Array& weights, const std::vector<Leaf>& leaves, const std::vector<Array>& inputs) {
+  expect_equal_nets<Block, ts::Stack<Block>, ByHand<Block>, X, Extra...>(weights, leaves, inputs);
 }
 
 const Array x = random_array({2, 4}, 1), w = random_array({2, 4}, 2);
@@ -243,6 +250,54 @@ TEST(Stack, TupleResultsAndUpdates) {
   for (std::size_t i = 0; i < weight.data.size(); ++i)
     EXPECT_NEAR(got[3].data[i], weight.data[i] - 0.1 * 2 * gradient[1].data[i], 1e-12);
   EXPECT_EQ(got[4].shape, bias.shape);
+}
+
+// ---- a carry of several tensors
+
+struct Carrying {
+  Float<2> weight;
+  constexpr auto operator()(const auto& carry, const auto& shift) const {
+    const auto& [v, sums, count] = carry;
+    const auto next = ts::tanh(ts::matmul(v, weight) + sums[0]) * shift;
+    return std::tuple(next + v, std::array{sums[0] + ts::sum<0>(next) * 0.5, sums[0] * sums[1]}, count * 2 + 1);
+  }
+};
+template <class Net> struct OfSeveral {
+  Net layers;
+  constexpr auto operator()(const auto& v, const auto& start, const auto& shift) const {
+    const auto first = ts::sum<0>(v);
+    const auto [y, sums, count] = layers(std::tuple(v, std::array{first * 0.25, first}, start), shift);
+    return y * ts::cast<float>(count) + sums[0] * sums[1];
+  }
+};
+TEST(Stack, CarriesSeveralTensors) {
+  expect_equal_nets<Carrying, OfSeveral<ts::Stack<Carrying>>, OfSeveral<ByHand<Carrying>>, Float<2>, Int<1>, Float<2>>(
+      w, {tensor({4, 4}, 3)}, {x, Array({4}, {1, 0, -2, 3}), random_array({2, 4}, 5)});
+}
+
+struct State {
+  Float<2> v;
+  Float<0> scale;
+};
+struct OfAState {
+  Float<2> weight;
+  constexpr auto operator()(const State& s) const {
+    const auto next = ts::tanh(ts::matmul(s.v, weight)) * s.scale;
+    return State{next, s.scale * 0.5 + ts::sum(next)};
+  }
+};
+TEST(Stack, CarriesAPlainStruct) {
+  const auto of_stack = [](const ts::Stack<OfAState>& net, const State& s) { return net(s); };
+  const auto of_layer = [](const OfAState& layer, const State& s) { return layer(s); };
+  const Program stack = compiled<decltype(of_stack), ts::Stack<OfAState>, State>();
+  const Program one = compiled<decltype(of_layer), OfAState, State>();
+  EXPECT_EQ(stack.count(Op::repeat), 1);
+  const Array weights = tensor({4, 4}, 3).value;
+  std::vector<Array> state{x, Array::number(0.75)};
+  const auto got = run(stack.view(), {weights, state[0], state[1]});
+  for (int i = 0; i < n; ++i) state = run(one.view(), {layer(weights, i), state[0], state[1]});
+  expect_near(got.at(0), state[0], 1e-12);
+  expect_near(got.at(1), state[1], 1e-12);
 }
 
 // ---- kinds of body: each equals its blocks called one after the other, or is an error that says what is wrong
@@ -526,13 +581,23 @@ TEST(Stack, RejectsALoopOverItsLayers) {
   EXPECT_THROW((trace<decltype(penalty), ts::Stack<Residual>, Float<2>>()), ts::error);
 }
 
-TEST(Stack, RejectsUseOutsideOfATraceAndComputedSizes) {
+TEST(Stack, RejectsUseOutsideOfATrace) {
   EXPECT_THROW(ts::Stack<Residual>()(ts::Sym<float, 2>()), ts::error);
   EXPECT_THROW((ts::Stack<Residual>(-1, [](int) { return Residual{}; })), ts::error);
-  const auto computed = [](const ts::Stack<Numbers>& net, const auto& v) {
-    return net(v, ts::sum<0>(v), ts::Scalar(2), ts::extent<0>(v) + 1, v);
+}
+
+// A size that is computed outside of the layers is computed again inside of them.
+TEST(Stack, TakesComputedSizes) {
+  const auto computed = [](const auto& net, const auto& v) {
+    return net(v, ts::sum<0>(v), ts::Scalar(2), ts::extent<0>(v) * 2 + 1, v);
   };
-  EXPECT_THROW((trace<decltype(computed), ts::Stack<Numbers>, Float<2>>()), ts::error);
+  const Program stack = trace<decltype(computed), ts::Stack<Numbers>, Float<2>>();
+  const Program hand = trace<decltype(computed), ByHand<Numbers>, Float<2>>();
+  const Array gains = tensor({4}, 3).value, parts = Array::number(2), rate = Array::number(0.7);
+  std::vector<Array> written;
+  for (int i = 0; i < n; ++i) written.insert(written.end(), {layer(gains, i), parts, rate});
+  written.push_back(x);
+  expect_near(run(stack.view(), {gains, parts, rate, x}).at(0), run(hand.view(), written).at(0), 1e-12);
 }
 
 }  // namespace

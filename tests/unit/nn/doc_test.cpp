@@ -43,9 +43,79 @@ struct SignStep {
   }
 };
 
+struct Lstm {
+  nn::Linear<> in, back;  // [D, 4 H], [H, 4 H]
+
+  constexpr auto operator()(const auto& xs, const auto& zeros) const {  // [T, B, D], [B, H]
+    const auto cell = [&](const auto& state, const auto& x) {
+      const auto& [h, c] = state;
+      const auto [i, f, g, o] = ts::chunk<4, 1>(in(x) + back(h));
+      const auto next = ts::sigmoid(f) * c + ts::sigmoid(i) * ts::tanh(g);
+      const auto y = ts::sigmoid(o) * ts::tanh(next);
+      return std::tuple(std::tuple(y, next), y);
+    };
+    return ts::scan(cell, std::tuple(zeros, zeros), xs);  // ((h, c), all y [T, B, H])
+  }
+};
+struct Cache {
+  ts::ShardedTensor<float, 2> sum;
+};
+struct Decode {
+  constexpr auto operator()(const auto& blocks, const ts::Stack<Cache>& caches, const auto& x) const {
+    const auto layer = [](const auto& v, const auto& both) {
+      const auto& [block, cache] = both;
+      const auto y = block(v + cache.sum);
+      return std::tuple(y, Cache{cache.sum + y});
+    };
+    return ts::scan(layer, x, std::tuple(blocks, caches));  // (y, the new ts::Stack<Cache>)
+  }
+};
+
 Classifier make_classifier(const nn::ShardingStrategy& strategy) {
   auto [first, second] = ts::split<2>(ts::Key(1));
   return {nn::linear(first, 16, 64, strategy, nn::Role::column), nn::linear(second, 64, 10, strategy, nn::Role::row)};
+}
+
+// An LSTM of 100 steps learns to sum what it is shown: the mean of 100 numbers, from the last output.
+TEST(DocNn, Loops) {
+  ts::Mesh mesh({{"data", 2}, {"model", 2}});
+  const auto strategy = nn::tensor_parallel(mesh, "model");
+  struct Model {
+    Lstm lstm;
+    nn::Linear<> head;
+  };
+  const auto [a, b, c, d] = ts::split<4>(ts::Key(5));
+  Model model{
+      {nn::linear(a, 1, 32, strategy, nn::Role::column, 0.5), nn::linear(b, 8, 32, strategy, nn::Role::column, 0.3)},
+      nn::linear(c, 8, 1, strategy, nn::Role::row, 0.3)};
+  constexpr auto train = ts::compile([](auto m, auto state, auto xs, auto zeros, auto target, auto config) {
+    const auto loss_of = [](const auto& net, const auto& in, const auto& start, const auto& out) {
+      return ts::mse(net.head(std::get<0>(std::get<0>(net.lstm(in, start)))), out);
+    };
+    const auto [loss, gradient] = ts::value_and_grad(loss_of)(m, xs, zeros, target);
+    const auto [next, next_state] = ts::adamw(m, gradient, state, config);
+    return std::tuple(next, next_state, loss);
+  });
+  const auto xs = ts::normal<float>(d, {100, 16, 1}, mesh, {ts::none, "data"});
+  const auto zeros = ts::zeros<float>({16, 8}, mesh, {"data"});
+  const ts::ShardedTensor<float, 2> target = ts::sum<0>(xs) * 0.1;
+  auto state = ts::optim::init_state(model);
+  float first = 0, last = 0;
+  for (int step = 0; step < 40; ++step) {
+    ts::ShardedTensor<float, 0> loss;
+    std::tie(model, state, loss) = train(std::move(model), std::move(state), xs, zeros, target,
+                                         ts::optim::AdamW{.learning_rate = 0.02, .weight_decay = 0});
+    last = ts::to_host(loss)[0];
+    if (step == 0) first = last;
+  }
+  EXPECT_LT(last, 0.5F * first);
+
+  const ts::Stack<nn::Linear<>> blocks(
+      3, [&](int i) { return nn::linear(ts::fold_in(a, i), 8, 8, strategy, nn::Role::column); });
+  const ts::Stack<Cache> caches(3, [&](int) { return Cache{ts::zeros<float>({16, 8}, mesh, {"data"})}; });
+  const auto [y, made] = ts::compile(Decode())(blocks, caches, zeros);
+  EXPECT_EQ(made.size(), 3);
+  EXPECT_EQ(ts::sharded_type_text(made[2].sum).substr(0, 9), "f32[16,8]");
 }
 
 TEST(DocNn, LayersAndLayouts) {
@@ -71,10 +141,10 @@ TEST(DocNn, ATrainingStep) {
   auto t = ts::shard(classes, mesh, strategy.batch);
 
   auto step = ts::compile(Step{});
-  auto state = ts::optim::init_state(model);
+  ts::optim::AdamW config;
+  auto state = ts::optim::init_state(config, model);
   float first = 0, last = 0;
   for (int i = 0; i < 30; ++i) {
-    ts::optim::AdamW config;
     config.learning_rate = ts::optim::warmup_cosine(i, 5, 30, 1e-2);
     auto [loss, norm, next, next_state] = step(std::move(model), std::move(state), config, x, t);
     model = std::move(next);

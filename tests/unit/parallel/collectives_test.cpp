@@ -128,14 +128,16 @@ TEST(collectives, sums_of_integers_wrap_and_averages_are_exact) {
 TEST(collectives, arrays_that_are_not_there_are_errors) {
   const ts::LocalTensor<float, 1> nothing;
   expect_error(
-      ts::errc::empty_tensor, [&] { tc::all_reduce(nothing); }, "[local] arrays: local tensor of f32 and rank 1");
+      ts::errc::empty_tensor, [&] { tc::all_reduce(nothing); },
+      "[local] empty tensor: the local tensor of f32 and rank 1");
   expect_error(ts::errc::empty_tensor, [&] { tc::all_gather(nothing, 0); });
   expect_error(ts::errc::empty_tensor, [&] { tc::broadcast(nothing); });
   expect_error(ts::errc::empty_tensor, [&] { tc::flattened(nothing); });
   const Ints x(mesh, [](int) { return Ints::array({1, 1}, std::vector<int>{1}); });
   for (const int device : {-1, 6})
     expect_error(
-        ts::errc::mesh_devices, [&] { x.values(device); }, ts::concat_text("[local] device: ", device, " of mesh("));
+        ts::errc::mesh_devices, [&] { x.values(device); }, "[local] device id: no device of mesh(",
+        ts::concat_text(" has id ", device));
 }
 
 TEST(collectives, all_gather_joins_arrays_of_any_length) {

@@ -102,7 +102,7 @@ TEST(Annotation, WhatIsAlikeLiesInOneWay) {
       [&] {
         Planned(program, mesh, {tensor(mesh, {32, 64}), tensor(mesh, {32, 32})});
       },
-      "[alike] shapes differ: f32[32,64] x f32[32,32]");
+      "[shard_as] shapes differ: f32[32,64] x f32[32,32]");
 }
 
 // ---- explicit axes

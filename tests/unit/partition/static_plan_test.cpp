@@ -138,7 +138,7 @@ TEST(StaticPlan, AnAxisThatTheMeshLacksIsNotCounted) {
                           +[](const ts::Plan& p) { return p.payload_bytes(ts::all_reduce, "modle"); },
                           +[](const ts::Plan& p) { return p.wire_bytes("modle"); }})
     tessera_test::expect_error(
-        ts::errc::mesh_axis, [&] { ask(plan); }, "[mesh] known axis: 'modle' is none of mesh(model=4)");
+        ts::errc::mesh_axis, [&] { ask(plan); }, "[mesh] unknown axis: mesh(model=4) has no axis 'modle'");
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ ts::Leaf stored_argument(const Case& c, std::size_t i) {
       leaf.number = c.values[i].data[0];
     return leaf;
   }
-  leaf.stacked = ts::is_stacked_argument(node);
+  leaf.stacked = ts::is_in_layers(node);
   Shape shape = c.values[i].shape;
   if (leaf.stacked) shape.erase(0);
   const std::int64_t layers = leaf.stacked ? c.values[i].shape[0] : 1;

@@ -173,6 +173,28 @@ TEST(communication, pieces_move_by_the_transport_of_the_thread) {
   EXPECT_EQ(noting.moved, 8 * 16 * 4);  // each of four devices lacks half of its half: 128 bytes
 }
 
+// What a step moves while it computes goes through the transport too.
+TEST(communication, halos_rows_and_totals_move_by_the_transport) {
+  const auto rows = filled(8, 16, {"data"}), columns = filled(8, 16, {ts::none, "data"}), whole = filled(8, 16, {});
+  const NotingTransport noting;
+  const ts::runtime::TransportScope use(noting);
+  const auto moved_by = [&](const auto& expression) {
+    noting.moved = 0;
+    const auto result = ts::eval(expression);
+    return std::pair(noting.moved, ts::to_host(result));
+  };
+  // One row of 64 bytes, to both devices that hold the first half of the result.
+  EXPECT_EQ(moved_by(ts::slice<0>(rows, 1, 7)),
+            std::pair(std::int64_t{2 * 64}, ts::to_host(ts::slice<0>(whole, 1, 7))));
+  // The total of a half, 16 numbers, to each of four devices.
+  EXPECT_EQ(moved_by(ts::cumsum<0>(rows)), std::pair(std::int64_t{4 * 64}, ts::to_host(ts::cumsum<0>(whole))));
+  // Maximum and sum of 8 rows in f64, there and back, among each of two pairs of devices.
+  const auto [moved, softmax] = moved_by(ts::softmax<-1>(columns));
+  EXPECT_EQ(moved, 2 * 2 * 2 * 64);
+  const std::vector<float> expected = ts::to_host(ts::softmax<-1>(whole));
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(softmax[i], expected[i], 1e-6);
+}
+
 std::vector<double> dense_product(const std::vector<float>& a, const std::vector<float>& b, int m, int k, int n) {
   std::vector<double> out(static_cast<std::size_t>(m * n), 0);
   for (int i = 0; i < m; ++i)

@@ -151,7 +151,7 @@ TEST(creation, a_scalar_has_one_element) {
       [&] {
         ts::item(ts::zeros<int>({2, 3}, mesh));
       },
-      "[item]", "i32[2,3]", "6", "creation_test.cpp:");
+      "[item] element count: i32[2,3]", "has 6 elements", "creation_test.cpp:");
 }
 
 TEST(creation, replicas_are_stored_once) {

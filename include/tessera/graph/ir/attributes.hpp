@@ -140,19 +140,22 @@ constexpr Name axis_of(const Node& node) {
   return name;
 }
 
-/// Operands of a repeat: `carried` values, then `stacked` values (dim 0 counts layers), then invariants. Outputs: the
-/// carried values after the last layer, then stacked results. node.value is the index of the body's graph.
+/// A call of a Stack or of ts::scan. Operands: `carried` values, then `stacked` values (dim 0 counts layers), then
+/// invariants. Outputs: the carried values after the last layer, then stacked results. node.value is the index of the
+/// body's graph.
 struct Repeat {
   std::int32_t carried = 0, stacked = 0;
   bool reverse = false;  ///< layers run from the last to the first
   bool counted = false;  ///< no operand is stacked, so the last operand is the number of layers
+  bool scan = false;     ///< of ts::scan, which may have no steps; otherwise of a Stack
 
   static constexpr Repeat of(const Node& node) {
     const auto packed = std::bit_cast<Packed>(node.labels);
-    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0};
+    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0, packed.scan != 0};
   }
   constexpr Labels pack() const {
-    return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
+    return std::bit_cast<Labels>(
+        Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, std::int8_t{scan}, {}});
   }
   constexpr Node node(int body, const Source& source) const {
     return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
@@ -162,24 +165,35 @@ struct Repeat {
  private:
   struct Packed {
     std::int32_t carried, stacked;
-    std::int8_t reverse, counted, rest[14];
+    std::int8_t reverse, counted, scan, rest[13];
   };
 };
+
+/// How an argument or an output of a repeat is stored.
+enum class Storage : std::int8_t {
+  block,   ///< each shard in one block of memory
+  layers,  ///< a tensor of a Stack: dim 0 counts its layers, each of which is a tensor with memory of its own
+  layer,   ///< in a body: the current one of these layers
+};
+constexpr Storage storage_of(const Node& node) {
+  return node.is_argument() || node.is_projection() ? static_cast<Storage>(node.labels[0]) : Storage::block;
+}
+constexpr Node stored_as(Storage storage, Node node) {
+  node.labels[0] = static_cast<std::int8_t>(storage);
+  return node;
+}
+constexpr bool is_in_layers(const Node& node) { return storage_of(node) == Storage::layers; }
 
 /// Which output of its repeat a projection is.
 constexpr int output_of(const Node& project) { return project.index(); }
 /// The projection of an output of the given type.
-constexpr Node projection_node(int output, const Node& type) {
-  return {.op = Op::project,
-          .dtype = type.dtype,
-          .rank = type.rank,
-          .singletons = type.singletons,
-          .value = static_cast<double>(output)};
+constexpr Node projection_node(int output, const Node& type, Storage storage = Storage::block) {
+  return stored_as(storage, {.op = Op::project,
+                             .dtype = type.dtype,
+                             .rank = type.rank,
+                             .singletons = type.singletons,
+                             .value = static_cast<double>(output)});
 }
-
-/// Whether an argument is a tensor of a Stack: its dim 0 counts the layers.
-constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
-constexpr void set_stacked(Node& argument, bool stacked) { argument.labels[0] = stacked ? 1 : 0; }
 
 /// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
 enum class CotangentSharding : std::int8_t { alike, free, own_spec };
@@ -209,7 +223,8 @@ enum class Distribution : std::int8_t { uniform, normal };
 
 /// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
 /// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1, an integer host scalar, is the
-/// key. The generator's key is fold_in(key, stream), and inside a repeat fold_in(fold_in(key, stream), layer + 1).
+/// key. The generator's key is fold_in(key, stream), and inside a repeat fold_in(fold_in(key, stream), layer + 1);
+/// inside several, each folds in its layer, the outermost first.
 struct RandomDraw {
   Distribution distribution = Distribution::uniform;
   std::uint32_t stream = 0;

@@ -94,9 +94,19 @@ struct Refusal {
   std::uint32_t line = 0;
 };
 
+/// A body of a repeat while it is traced.
+struct OpenBody {
+  int graph = 0, around = 0;  ///< its graph, and the graph in which it is called
+  int arguments = 0;          ///< how many it has so far
+  /// The values of the graph around it that it reads, and the arguments that these are in the body.
+  Growable<std::int32_t> captured, inside;
+};
+
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
   std::vector<Graph> graphs = std::vector<Graph>(1);
+  Growable<OpenBody> open;        ///< the bodies that are being traced, the innermost last
+  int current = 0;                ///< the graph to which the trace adds nodes: the innermost body, or the program
   Growable<PartitionSpec> specs;  ///< of the constraint nodes
   Refusal refusal{};              ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced

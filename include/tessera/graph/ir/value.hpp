@@ -50,6 +50,17 @@ struct Value {
   friend constexpr bool operator==(const Value& x, const Value& y) { return x.graph == y.graph && x.id == y.id; }
 };
 
+/// Whether a value is a host scalar: computed on the host from constants, sizes, Dims and Scalars.
+constexpr bool is_host_number(const Value& v) {
+  const Node& node = v.node();
+  if (node.rank != 0) return false;
+  const OpRow& row = row_of(node);
+  if (row.host_source != HostSource::no) return true;
+  bool all = row.kind == OpKind::elementwise;
+  for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
+  return all;
+}
+
 namespace build {
 
 /// The dims along which x extends (is not broadcast), as bits of the dims of a result of the given rank.
@@ -91,8 +102,8 @@ constexpr Value broadcast(Value x, Value like);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
-constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make(projection_node(output, type), {repeat.id});
+constexpr Value project(Value repeat, int output, const Node& type, Storage storage = Storage::block) {
+  return repeat.make(projection_node(output, type, storage), {repeat.id});
 }
 
 }  // namespace build

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/captures.hpp>
 #include <tessera/graph/trace/operand.hpp>
 #include <tessera/graph/trace/operators.hpp>
 #include <tessera/graph/trace/sym.hpp>
@@ -56,8 +57,9 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
     if (operands[i].rank() == 0) continue;
     if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
       return operands[0].refuse(
-          errc::structure, "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
-                           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+          errc::structure,
+          "[stack] operands: a field of all layers of a Stack can only be combined with scalars and with "
+          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x)");
     rank = ranks[i];
   }
 }
@@ -87,9 +89,9 @@ template <class E> struct Emitted {
 /// The trace that an operand belongs to; a null module when it belongs to none.
 template <Operand X> constexpr Value trace_of(const X& x) {
   if constexpr (SymOperand<X>)
-    return x.value;
+    return here(x.value);
   else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
-    return x.placeholder();
+    return here(x.placeholder());
   else if constexpr (ExprOperand<X>)
     return x.operands.apply([](const auto&... operands) {
       Value found{};
@@ -115,24 +117,24 @@ constexpr Value outlined(const Value& context, DType dtype, int rank) {
 /// The node of an operand in the trace that `context` belongs to. Errors: `unsupported` for a tensor with data.
 template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
-    return x.value.at(context.source);
+    return here(x.value).at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced()) {
-      context.refuse(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced "
-                                        "function; pass it as an argument");
+      context.refuse(errc::unsupported, "[trace] captured tensor: a traced function can't use a stored tensor from "
+                                        "outside of the function; pass the tensor as an argument");
       return detail::outlined(context, dtype_v<typename X::element>, X::rank);
     }
     if (x.placeholder().graph < 0) {
       context.refuse(errc::unsupported,
-                     "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
-                     "makes it one");
+                     "[shard_map] field of a struct: no operand of the operation is a local value; write "
+                     "ts::local_of(field, x), where x is a local value");
       return detail::outlined(context, dtype_v<typename X::element>, X::rank);
     }
-    return x.placeholder().at(context.source);
+    return here(x.placeholder()).at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.integer(x.value(), DType::i64);
+    return x.traced() ? here(x.placeholder()).at(context.source) : context.integer(x.value(), DType::i64);
   } else if constexpr (std::same_as<X, Scalar>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.number(x.value(), DType::f64);
+    return x.traced() ? here(x.placeholder()).at(context.source) : context.number(x.value(), DType::f64);
   } else if constexpr (std::is_integral_v<X>) {
     return context.integer(static_cast<std::int64_t>(x), DType::f64);
   } else if constexpr (std::is_arithmetic_v<X>) {
@@ -170,8 +172,10 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
-    static_assert(detail::node_count<E> <= max_expression_nodes,
-                  "tessera: this expression has grown too large to be a type; trace it with ts::compile");
+    static_assert(
+        detail::node_count<E> <= max_expression_nodes,
+        "tessera: an expression of stored tensors has at most 64 operations; evaluate a part with ts::eval, or "
+        "compile a function with ts::compile");
     return E(source, operands...);
   }
 }

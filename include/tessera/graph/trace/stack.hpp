@@ -2,15 +2,12 @@
 #define TESSERA_GRAPH_TRACE_STACK_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <cstdint>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <tessera/base/growable.hpp>
-#include <tessera/graph/trace/settle.hpp>
-#include <tessera/graph/transform/repeat_gradient.hpp>
+#include <tessera/graph/trace/body.hpp>
 
 namespace tessera {
 
@@ -24,7 +21,7 @@ template <class Block> class Stack {
   explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
   /// Makes layer i with make(i). Errors: `structure` for n < 0.
   template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
+    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
     layers_.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) layers_.push_back(make(i));
   }
@@ -35,8 +32,9 @@ template <class Block> class Stack {
   constexpr std::vector<Block>& layers() { return layers_; }
   constexpr const std::vector<Block>& layers() const { return layers_; }
 
-  /// Applies all layers in order: x = layer(x, extra...). Each layer returns a tensor with the element type, rank and
-  /// shape of its x; its sharding may differ.
+  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
+  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
+  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
   template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
 
   /// The number of layers as a leaf: inside a trace, its placeholder.
@@ -55,25 +53,12 @@ template <class Block> class Stack {
 
 namespace detail {
 
-/// Lists the values behind the placeholders of a traced structure.
-struct CollectValues {
-  Growable<Value> values;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
-      values.push_back(leaf.value);
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
-      values.push_back(leaf.placeholder());
-  }
-  constexpr void enter_stack(const auto&) {}  // the call rejects them
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
 /// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
 template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
   if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
 }
 
+<<<<<<< HEAD
 /// Makes each tensor of a structure an argument of a body. Dims and Scalars are copied into the body as sources, with
 /// their index among the program's arguments.
 struct BindArguments {
@@ -90,8 +75,8 @@ struct BindArguments {
         outer = leaf.placeholder();
       if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
         module->refuse(errc::structure,
-                       "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
-                       "layers was replaced by a tensor without layers");
+                       "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of the "
+                       "Stack was replaced by a tensor without a dim of layers");
       Node type = outer.node();
       if (sliced) {
         type.rank = static_cast<std::uint8_t>(type.rank - 1);
@@ -103,8 +88,8 @@ struct BindArguments {
       // The body has its own nodes for the Dims and Scalars of the program.
       const Node node = leaf.placeholder().node();
       if (node.arity > 0)
-        module->refuse(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
-                                          "compute it in the block");
+        module->refuse(errc::unsupported, "[stack] extra argument: a computed Dim or Scalar can't be an argument of a "
+                                          "Stack; compute the number inside the block");
       leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
     }
   }
@@ -118,20 +103,25 @@ template <class Result> constexpr Value returned_by_a_layer(const Value& x, cons
   if constexpr (TensorOperand<Result>) {
     const Value value = lower(x, result);
     if (!same_static_shape(value.node(), x.node()))
-      value.refuse(errc::shape_mismatch,
-                   "[stack] a layer returns the shape that it is given: of the two, one has a dim "
-                   "of static extent 1, as keepdims makes it, where the other has none");
+      value.refuse(
+          errc::shape_mismatch,
+          "[stack] shape of a layer: the argument and the result of a layer have equal shapes, but here only one "
+          "of them has static extent 1, as from keepdims, in some dim");
     return value;
   } else {
     return x;  // a static_assert has said what is wrong
   }
 }
 
+=======
+>>>>>>> flow
 /// A traced call of a Stack: one repeat node, whose body is the traced block.
-template <class Block, SymOperand X, class... Extra>
+template <class Block, class X, class... Extra>
 constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+<<<<<<< HEAD
   if (stack.layers().empty() || x.value.module == nullptr)
-    fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
+    fail(errc::structure,
+         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
   Module* module = x.value.module;
   const int outer = x.value.graph;
 
@@ -146,24 +136,30 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 
   const int body = module->add_graph();
   BindArguments bind{module, body, 0, false};
+=======
+  const Value context = trace_in(x);
+  if (stack.layers().empty() || context.module == nullptr)
+    fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
+  BodyTrace body(*context.module, {});
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+>>>>>>> flow
   X carried = x;
   for_each_leaf(carried, bind);
+  bind.kind = BindLeaves::Kind::layer;
   Block layer = stack[0];
-  bind.sliced = true;
   for_each_leaf(layer, bind);
-  bind.sliced = false;
+  bind.kind = BindLeaves::Kind::captured;
   std::tuple<Extra...> captured(extra...);
   std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
-  const Value result = returned_by_a_layer(
-      carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
-  module->graph(body).outputs.push_back(result.id);
-
-  const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
-  const Source source = result.node().source;  // calling a stack, an operator(), captures no line
-  const Value made{
-      module, outer,
-      module->graph(outer).add(repeat.node(body, source), operands.data(), static_cast<int>(operands.size())), source};
-  return X(build::project(made, 0, x.value.node()));
+  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
+  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
+  X last = x;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
 }
 
 }  // namespace detail
@@ -171,35 +167,73 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 template <class Block>
 template <class X, class... Extra>
 constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  constexpr bool is_tensor = TensorOperand<X>, is_outside = !LocalOperand<X>;
+  constexpr bool is_outside = !detail::holds_local_v<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(is_tensor, "tessera: a Stack carries one tensor from layer to layer, its first argument; further "
-                           "arguments are the same for every layer");
-  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
-  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
-                         "std::array of blocks can be inside");
+<<<<<<< HEAD
+  static_assert(is_tensor,
+                "tessera: the first argument of a Stack is the tensor that is passed from layer to layer; all "
+                "further arguments are the same for each layer");
+  static_assert(
+      is_outside,
+      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
+  static_assert(
+      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+               "std::array of blocks inside of a layer");
   if constexpr (is_tensor && is_outside && is_flat) {
     // Computed here so that compilers report an error in a layer with few lines of context.
     using Carried = decltype(detail::as_sym(x));
     using Result = decltype(std::declval<const Block&>()(std::declval<const Carried&>(), detail::settle(extra)...));
     constexpr bool is_one = TensorOperand<Result>;
-    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+    static_assert(is_one,
+                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
     if constexpr (is_one) {
+=======
+  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
+  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
+                         "std::array of blocks can be inside");
+  if constexpr (is_outside && is_flat) {
+    // Computed here so that compilers report an error in a layer with few lines of context.
+    using Carried = detail::carry_t<X>;
+    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
+        std::declval<const Carried&>(), detail::settle(extra)...))>>;
+    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
+    static_assert(is_model, "tessera: a Stack carries a tensor from layer to layer, or a tuple or plain struct of "
+                            "tensors: its first argument; further arguments are the same for every layer");
+    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
+    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+    constexpr bool same = std::is_same_v<Result, Carried>;
+    static_assert(same || TensorOperand<Carried>,
+                  "tessera: a layer of a Stack returns another structure than it is given, which the next layer could "
+                  "not take: it returns tensors of the same element types and ranks, in the same structure");
+    if constexpr (is_one && TensorOperand<Carried>) {
+>>>>>>> flow
       constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
       constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(same_type,
-                    "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
-                    "could not take; ts::cast the result");
+      static_assert(
+          same_type,
+          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
+          "convert the result with ts::cast");
       static_assert(same_rank,
-                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
-                    "take; for a constant, ts::full_like");
+<<<<<<< HEAD
+                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
+                    "constant, use ts::full_like");
       if constexpr (same_type && same_rank)
         return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
       else
         return detail::as_sym(x);
     } else {
       return detail::as_sym(x);
+=======
+                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
+                    "take; for a constant, ts::full_like");
+>>>>>>> flow
     }
+    if constexpr (same && is_model)
+      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+    else if constexpr (is_model)
+      return detail::as_carry(detail::trace_in(x), x);
+    else
+      return x;
   } else {
     return x;
   }

@@ -18,8 +18,8 @@ namespace build {
 /// The type of a stacked value, from the type of its value in one layer.
 constexpr Node stacked_type(Node inner) {
   if (inner.rank == max_rank)
-    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
-         max_rank - 1, " dims; the layers are one more");
+    fail(errc::capacity, "[stack] rank: a tensor inside a block has at most ", max_rank - 1,
+         " dims, since the values of all layers are stored with a leading dim of layers");
   inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
   inner.singletons = static_cast<std::uint8_t>(inner.singletons << 1);
   return inner;
@@ -80,13 +80,27 @@ class RepeatGradient {
   Growable<int> stacked_grad_;             // stacked arguments that need a gradient
   Growable<std::uint8_t> needed_;
   Growable<int> used_stacked_, used_invariant_;
-  Growable<std::int32_t> residual_;  // forward nodes stored for every layer
+  Growable<std::int32_t> residual_;  // forward nodes of the copy, stored for every layer
 
   constexpr int carried() const { return shape_.carried; }
   constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
   constexpr int argument_count() const { return r_.arity(); }
   constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
   constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
+  /// Whether a node of the copy is one of the forward pass. The gradient of a repeat inside the body makes it store
+  /// more results, whose projections come after the other nodes.
+  constexpr bool is_forward(int id) const {
+    const Graph& copy = module_.graph(copy_);
+    return id < forward_size_ || (copy[id].is_projection() && copy.operand(id, 0) < forward_size_);
+  }
+  constexpr Storage storage(int argument) const {
+    const std::int32_t id = arguments_[static_cast<std::size_t>(argument)];
+    return id >= 0 ? storage_of(module_.graph(body_)[id]) : Storage::block;
+  }
+  /// How the whole of an operand is stored, of which the body has the argument.
+  constexpr Storage storage_outside(int argument) const {
+    return storage(argument) == Storage::block ? Storage::block : Storage::layers;
+  }
 
   constexpr void find_arguments() {
     const Graph& body = module_.graph(body_);
@@ -105,7 +119,8 @@ class RepeatGradient {
       const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
       if (!given) continue;
       cotangent_output_.push_back(k);
-      cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
+      const Node cotangent = build::argument_node(type, next++);
+      cotangent_node_.push_back(module_.graph(copy_).add(k < carried() ? stored_as(storage(k), cotangent) : cotangent));
     }
     Growable<std::int32_t> sources;
     for (int i = 0; i < argument_count(); ++i)
@@ -141,12 +156,12 @@ class RepeatGradient {
       if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
     for (int id = copy.size() - 1; id >= 0; --id) {
       if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (id < forward_size_ && !recomputed(copy, id)) continue;
+      if (is_forward(id) && !recomputed(copy, id)) continue;
       for (int i = 0; i < copy[id].arity; ++i)
         if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
     }
-    for (int id = 0; id < forward_size_; ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || !is_forward(id) || recomputed(copy, id)) continue;
       const int index = copy[id].is_argument() ? copy[id].index() : -1;
       if (index >= stacked_end())
         used_invariant_.push_back(index);
@@ -170,23 +185,26 @@ class RepeatGradient {
     Graph& made = module_.graph(backward_);
     Growable<std::int32_t> to(copy.nodes.size(), -1);
     int next = 0;
-    auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
+    auto argument = [&](std::int32_t id, Storage storage = Storage::block) {
+      return made.add(stored_as(storage, build::argument_node(copy[id], next++)));
+    };
     Growable<std::int32_t> sums;
     for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
       if (cotangent_output_[k] < carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
-    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)]));
+        to[static_cast<std::size_t>(cotangent_node_[k])] =
+            argument(cotangent_node_[k], storage_of(copy[cotangent_node_[k]]));
+    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)], storage(i)));
     for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
     for (int i : used_stacked_) {
       const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id);
+      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
     }
     for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
       if (cotangent_output_[k] >= carried())
         to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
     for (int i : used_invariant_) {
       const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id);
+      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
     }
     Growable<std::int32_t> operands;
     for (int id = 0; id < copy.size(); ++id) {
@@ -225,25 +243,30 @@ class RepeatGradient {
       }
     for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
     const int carried_count = static_cast<int>(operands.size());
+    const Storage stored = shape_.scan ? Storage::block : Storage::layers;
     for (std::int32_t id : residual_) {
       Graph& body = module_.graph(body_);
+      if (id >= forward_size_) {
+        const Graph& copy = module_.graph(copy_);
+        const std::int32_t repeat = copy.operand(id, 0);
+        id = body.add(copy[id], &repeat, 1);
+      }
       body.outputs.push_back(id);
       const int output = static_cast<int>(body.outputs.size()) - 1;
-      operands.push_back(build::project(self, output, build::stacked_type(body[id])).id);
+      operands.push_back(build::project(self, output, build::stacked_type(body[id]), stored).id);
     }
     for (int i : used_stacked_) operands.push_back(r_.x(i).id);
     for (int k : cotangent_output_)
       if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan};
     if (made.counted) operands.push_back(layer_count().id);
     const Node node = made.node(backward_, self.node().source);
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
     int output = 0;
-    for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
-    for (int i : summed_) r_.add(i, build::project(back, output++, r_.x(i).node()));
-    for (int i : stacked_grad_) r_.add(i, build::project(back, output++, r_.x(i).node()));
+    for (const Growable<int>* list : {&carried_targets, &summed_, &stacked_grad_})
+      for (int i : *list) r_.add(i, build::project(back, output++, r_.x(i).node(), storage_outside(i)));
   }
 };
 

@@ -160,7 +160,7 @@ class GraphPlanner {
       if (host_[size(id)] || !graph_[id].is_argument()) continue;
       while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
       made_.arguments[size(graph_[id].index())] =
-          add_value(id, flow_.produced[size(id)], ValueRole::argument, g_ == 0 && is_stacked_argument(graph_[id]));
+          add_value(id, flow_.produced[size(id)], ValueRole::argument, is_in_layers(graph_[id]));
     }
   }
 
@@ -246,16 +246,19 @@ class GraphPlanner {
            kind != UnitKind::data_movement;
   }
   /// A value with all layers of a Stack in one block: itself, or a copy.
-  constexpr int in_one_block(int v, Source source) {
-    if (v < 0 || !value(v).stacked) return v;
+  constexpr int in_one_block(int v, Source source) { return v < 0 ? v : stored(v, Storage::block, source); }
+  /// A value in one block or in layers: itself, or a copy.
+  constexpr int stored(int v, Storage storage, Source source) {
+    const bool stacked = storage == Storage::layers;
+    if (value(v).stacked == stacked) return v;
     const int node = value(v).node;
     const Sharding sharding = value(v).sharding;
     for (const std::int32_t other : versions_[size(node)])
-      if (!value(other).stacked && lies_alike(value(other).sharding, sharding)) return other;
+      if (value(other).stacked == stacked && lies_alike(value(other).sharding, sharding)) return other;
     PlanStep step;
     step.kind = StepKind::reshard;
     step.source = source;
-    const int made = add_value(node, sharding, ValueRole::intermediate);
+    const int made = add_value(node, sharding, ValueRole::intermediate, stacked);
     step.inputs = {v};
     step.outputs = {made};
     for (const int own : {v, made}) add_moved(step, own);
@@ -394,6 +397,9 @@ class GraphPlanner {
         request.sharding = without_layers(values_.of[size(outside)]);
       else
         request.sharding = inner.of[size(body_graph.outputs[k])];
+      // A slice of a result is in one block; a carried value is stored as the next step takes it.
+      request.stored = true;
+      if (k < repeat.carried) request.storage = carried_storage(body, k, outside);
     }
     plans_[size(body)] =
         GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, options_, body, requests.data(), plans_).plan();
@@ -415,9 +421,11 @@ class GraphPlanner {
         wanted = solver_.carried(body, i);
       else if (inside >= 0)
         wanted = i < stacked_end ? with_layers(inner.of[size(inside)]) : inner.of[size(inside)];
-      const int v = version(node, wanted.without_unreduced(), step.source,
-                            i < repeat.carried ? "carried value" : "operand of the layers", is_constraint(node));
-      step.inputs.push_back(contiguous(v, step.source));
+      const bool sliced = repeat.is_stacked(i);
+      int v = version(node, wanted.without_unreduced(), step.source,
+                      i < repeat.carried ? "carried value" : "operand of the layers", is_constraint(node));
+      if (!sliced && inside >= 0) v = stored(v, storage_of(body_graph[inside]), step.source);
+      step.inputs.push_back(contiguous(v, sliced, step.source));
     }
     for (int k = 0; k < unit.output_count; ++k) {
       const int node = units_.output(u, k).node;
@@ -428,7 +436,7 @@ class GraphPlanner {
       const Sharding& made = requests[size(k)].sharding;
       Sharding& produced = flow_.produced[size(node)];
       produced = k < repeat.carried ? made : with_layers(made);
-      step.outputs.push_back(add_value(node, produced, role_of(node, produced), k >= repeat.carried));
+      step.outputs.push_back(add_value(node, produced, role_of(node, produced), is_in_layers(graph_[node])));
     }
     for (const PlanStep& inside : plans_[size(body)].steps) {
       step.flops = saturating_sum(step.flops, saturating_product(inside.flops, step.layers));
@@ -439,15 +447,24 @@ class GraphPlanner {
       if (units_.output(u, k).node >= 0) finish_output(units_.output(u, k).node);
   }
 
+  /// How a body takes and returns carried value k: `outside` is its projection, -1 where there is none.
+  constexpr Storage carried_storage(int body, int k, int outside) const {
+    const int inside = solver_.argument_node(body, k);
+    if (inside >= 0) return storage_of(program_.graphs[body][inside]);
+    return outside >= 0 ? storage_of(graph_[outside]) : Storage::block;
+  }
+
   constexpr void add_moved(PlanStep& step, int v) {
     step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
   }
 
-  /// Each layer takes its operand as a slice of memory, so a view that is not row-major is copied.
-  constexpr int contiguous(int v, Source source) {
+  /// A body takes its operands, or slices of them, as they are in memory, so a view that is not row-major is copied.
+  constexpr int contiguous(int v, bool sliced, Source source) {
     const Sharding sharding = value(v).sharding;
     for (std::int32_t other : versions_[size(value(v).node)])
-      if (lies_alike(value(other).sharding, sharding) && is_row_major(other)) return other;
+      if (lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
+          (sliced || value(other).stacked == value(v).stacked))
+        return other;
     PlanStep step;
     step.kind = StepKind::reshard;
     step.source = source;
@@ -458,10 +475,10 @@ class GraphPlanner {
     made_.steps.push_back(std::move(step));
     return result;
   }
-  constexpr bool is_row_major(int v) {
+  constexpr bool is_row_major(int v, bool sliced) {
     const Shape extents = local_extents(value(v).shape, value(v).sharding, mesh_);
     const Shape strides = row_major_strides(extents);
-    for (std::size_t d = value(v).stacked ? 1 : 0; d < extents.size(); ++d)
+    for (std::size_t d = value(v).stacked || sliced ? 1 : 0; d < extents.size(); ++d)
       if (extents[d] > 1 && strides[d] != strides_[size(v)][d]) return false;
     return true;
   }
@@ -469,6 +486,7 @@ class GraphPlanner {
   // ---- results
 
   constexpr void add_outputs() {
+    bool moved = false;
     for (int k = 0; k < graph_.output_count; ++k) {
       const int node = graph_.outputs[k];
       if (host_[size(node)]) {
@@ -485,8 +503,19 @@ class GraphPlanner {
       while (value(v).role == ValueRole::view && is_constraint(value(v).node) &&
              value(value(v).view_of).role != ValueRole::argument)
         v = under(v);
+      if (given && requests_[k].stored) {
+        const int kept = stored(v, requests_[k].storage, graph_[node].source);
+        moved = moved || kept != v;
+        v = kept;
+      }
       if (value(v).role == ValueRole::intermediate) value(v).role = ValueRole::output;
       made_.outputs.push_back(v);
+    }
+    // A value that was made as a result, but in other storage than the result has, is an intermediate.
+    for (int v = 0; moved && v < static_cast<int>(made_.values.size()); ++v) {
+      bool returned = value(v).role != ValueRole::output;
+      for (std::size_t k = 0; k < made_.outputs.size() && !returned; ++k) returned = made_.outputs[k] == v;
+      if (!returned) value(v).role = ValueRole::intermediate;
     }
   }
   constexpr int under(int v) {

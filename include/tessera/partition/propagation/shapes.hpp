@@ -31,7 +31,7 @@ namespace detail {
 
 /// The axes of the refined mesh that a named axis or sub-axis consists of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("unknown axis", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
@@ -67,19 +67,38 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
                  "the values of the program up to this operation have more than 2^55 elements together", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
+<<<<<<< HEAD
   fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
        expected, node.source);
+=======
+  if (Repeat::of(node).scan)
+    fail(errc::structure, "[scan] steps: the leading dims of xs have one extent: ", expected, " and ", found,
+         node.source);
+  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
+       node.source);
+>>>>>>> flow
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
   fail(errc::structure, "[stack] layers: a Stack has at least 1 layer, but this Stack has ", layers);
 }
+[[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
+  fail(errc::structure, "[scan] steps: their number is not negative, and is ", steps, node.source);
+}
 /// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
                                                                              const Shape& given,
                                                                              const Shape& returned) {
+<<<<<<< HEAD
   fail(errc::shape_mismatch, "[stack] result of a layer: a layer must return the shape of its argument ",
        shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
+=======
+  fail(errc::shape_mismatch,
+       Repeat::of(repeat).scan ? "[scan] the carry keeps its shape: "
+                               : "[stack] a layer returns the shape that it is "
+                                 "given: ",
+       shape_text(result.dtype, given), " becomes ", shape_text(result.dtype, returned),
+>>>>>>> flow
        result.source.line != 0 ? result.source : repeat.source);
 }
 
@@ -137,13 +156,18 @@ class ShapeInference {
     const Repeat repeat = Repeat::of(node);
     std::int64_t layers =
         repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
-    if (repeat.counted && layers < 1) fail_layer_count(layers);
+    if (repeat.counted && !repeat.scan && layers < 1) fail_layer_count(layers);
+    if (repeat.counted && layers < 0) fail_step_count(node, layers);
     Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
+<<<<<<< HEAD
         if (shape.empty())
           fail(errc::structure, "[stack] layers: a tensor of rank 0 has no dim for the layers of a Stack");
+=======
+        if (shape.empty()) fail(errc::structure, "[repeat] layers: a stacked operand has no leading dim");
+>>>>>>> flow
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
         shape.erase(0);

@@ -25,7 +25,7 @@ constexpr Sharding without_layers(const Sharding& stacked) {
   return slice;
 }
 
-/// The sharding of a stack of values with this sharding. The dim of layers is never split among devices.
+/// The sharding of a stack of values with this sharding. A repeat takes and makes it with the dim of layers unsplit.
 constexpr Sharding with_layers(const Sharding& slice) {
   Sharding stacked = replicated(slice.rank + 1);
   for (int d = 0; d < slice.rank; ++d) {
@@ -39,6 +39,8 @@ constexpr Sharding with_layers(const Sharding& slice) {
 struct OutputRequest {
   bool given = false;
   Sharding sharding{};
+  bool stored = false;               ///< whether the result is stored as `storage` says
+  Storage storage = Storage::block;  ///< block or layers
 };
 
 /// Finds the shardings of all values of a program. Propagation runs in the main graph and in each body of a repeat; a
@@ -224,10 +226,15 @@ class ShardingSolver {
       const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
       if (inside < 0) continue;
       const bool stacked = i >= repeat.carried && i < stacked_end;
+<<<<<<< HEAD
       if (stacked && !outer.of[size(outside)].dims[0].empty())
         fail(errc::unsupported, "[stack] layers: dim 0 of the tensors of a Stack counts its layers and can't be split "
                                 "among devices; use ts::none "
                                 "for dim 0");
+=======
+      if (is_in_layers(program_.graphs[g][outside]) && !outer.of[size(outside)].dims[0].empty())
+        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
+>>>>>>> flow
       seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
       seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
       seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];

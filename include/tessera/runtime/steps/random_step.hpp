@@ -32,7 +32,7 @@ class RandomStep final : public PreparedStep {
   void run(Frame& frame) const override {
     const auto number = frame.numbers[static_cast<std::size_t>(key_)].integer();
     std::uint64_t key = kernels::fold_in(static_cast<std::uint64_t>(number), draw_.stream);
-    if (frame.layer >= 0) key = kernels::fold_in(key, static_cast<std::uint64_t>(frame.layer) + 1);
+    key = folded(key, frame);
     const PlanValue& value = layout_.value(value_);
     const ValueLayout& layout = layout_[value_];
     parallel_for(static_cast<std::int64_t>(parts_.size()), Cost{part_elements_ * 2}, [&](std::int64_t i) {
@@ -52,6 +52,11 @@ class RandomStep final : public PreparedStep {
   }
 
  private:
+  /// The key in the current layer of each repeat around the step, the outermost first.
+  static std::uint64_t folded(std::uint64_t key, const Frame& frame) {
+    if (frame.layer < 0) return key;
+    return kernels::fold_in(folded(key, *frame.around), static_cast<std::uint64_t>(frame.layer) + 1);
+  }
   struct ShardRow {
     int shard;
     std::int64_t row;

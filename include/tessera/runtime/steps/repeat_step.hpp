@@ -12,9 +12,9 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Runs a body once per layer, as jax.lax.scan. Stacked operands are passed as pointers to the layer's slice, without
-/// copies; carried values alternate between two buffers, of which the last layer writes the result. A host scalar that
-/// the body takes or returns as a tensor is stored as a rank-0 tensor.
+/// Runs a body once per layer, as jax.lax.scan. Stacked operands are passed as pointers to the layer's slice, and
+/// stacked results are written there, without copies; carried values alternate between two buffers, of which the last
+/// layer writes the result. A host scalar that the body takes or returns as a tensor is stored as a rank-0 tensor.
 class RepeatStep final : public PreparedStep {
  public:
   RepeatStep(const StepContext& c, const PreparedGraph& body)
@@ -63,7 +63,12 @@ class RepeatStep final : public PreparedStep {
   std::int64_t spare_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
-  bool stacked_input(int i) const { return shape_.is_stacked(i); }
+  /// The address of a layer of a shard of a stacked value, which is in layers or in one block.
+  char* slice(const Frame& frame, int value, int layer, int shard, int shards) const {
+    const ValueLayout& layout = outer_[value];
+    if (outer_.value(value).stacked) return frame.at(layout, layer * shards + shard);
+    return frame.at(layout, shard) + layer * layout.strides[static_cast<std::size_t>(shard)][0] * layout.element;
+  }
 
   /// The body's value for operand i, or -1 if the body does not read it.
   int argument(int i) const {
@@ -73,7 +78,7 @@ class RepeatStep final : public PreparedStep {
 
   void check_argument(int i) const {
     const int value = argument(i);
-    if (value < 0) return;
+    if (value < 0 || layers_ == 0) return;
     const ValueLayout& inner = body_.layout()[value];
     const ValueLayout& outer = outer_[inputs_[static_cast<std::size_t>(i)]];
     for (int s = 0; s < inner.shards(); ++s) {
@@ -104,10 +109,28 @@ class RepeatStep final : public PreparedStep {
     const ValueLayout* own = result(k);
     const int which = carried(k) ? (layers_ - 1 - it) % 2 : 0;
     if (outer >= 0 && which == 0) {
-      const ValueLayout& to = outer_[outer];
-      return frame.at(to, carried(k) ? shard : layer * (own == nullptr ? 1 : own->shards()) + shard);
+      if (carried(k)) return frame.at(outer_[outer], shard);
+      return slice(frame, outer, layer, shard, own == nullptr ? 1 : own->shards());
     }
     return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
+  }
+  /// Without steps, the carried values are what they were.
+  void copy_carried(const Frame& frame) const {
+    for (int k = 0; k < shape_.carried && static_cast<std::size_t>(k) < outputs_.size(); ++k) {
+      if (outputs_[static_cast<std::size_t>(k)] < 0) continue;
+      const int input = inputs_[static_cast<std::size_t>(k)];
+      const ValueLayout &from = outer_[input], &to = outer_[outputs_[static_cast<std::size_t>(k)]];
+      if (outer_.value(input).role == ValueRole::host) {
+        const PlanValue& value = outer_.value(input);
+        write_number(value.dtype, frame.at(to, 0), frame.numbers[static_cast<std::size_t>(value.node)]);
+        continue;
+      }
+      for (int s = 0; s < to.shards(); ++s) {
+        const auto at = static_cast<std::size_t>(s);
+        kernels::strided_copy(frame.at(to, s), to.strides[at], frame.at(from, s), from.strides[at],
+                              extents(to.boxes[at]), static_cast<std::size_t>(to.element));
+      }
+    }
   }
   static std::int64_t own_offset(const ValueLayout& layout, int shard) {
     std::int64_t bytes = 0;
@@ -124,6 +147,8 @@ inline void RepeatStep::run(Frame& frame) const {
   const GraphPlan& plan = layout.plan();
   inner.scratch = frame.scratch + spare_bytes_;
   inner.observer = frame.observer;
+  inner.frames = frame.frames;
+  inner.around = &frame;
   inner.arena = frame.arena + outer_.plan().body_offset;
   layout.place_intermediates(inner);
   for (const Number& number : numbers_) {
@@ -135,6 +160,7 @@ inline void RepeatStep::run(Frame& frame) const {
   auto set = [&](const ValueLayout& of, int shard, char* to) {
     inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
   };
+  if (layers_ == 0) return copy_carried(frame);
   for (int it = 0; it < layers_; ++it) {
     const int layer = shape_.reverse ? layers_ - 1 - it : it;
     inner.layer = layer;
@@ -146,8 +172,10 @@ inline void RepeatStep::run(Frame& frame) const {
       for (int s = 0; s < own.shards(); ++s) {
         if (carried(static_cast<int>(i)) && it > 0)
           set(own, s, destination(frame, static_cast<int>(i), it - 1, 0, s));
+        else if (shape_.is_stacked(static_cast<int>(i)))
+          set(own, s, slice(frame, inputs_[i], layer, s, own.shards()));
         else
-          set(own, s, frame.at(from, stacked_input(static_cast<int>(i)) ? layer * own.shards() + s : s));
+          set(own, s, frame.at(from, s));
       }
     }
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {

@@ -1,0 +1,236 @@
+#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
+#define TESSERA_OPS_CONTROL_FLOW_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+
+namespace tessera {
+
+/// Options of ts::scan.
+struct ScanOptions {
+  bool reverse = false;  ///< from the last step to the first
+};
+
+namespace detail {
+
+/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
+/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+  if constexpr (TensorOperand<T>) {
+    constexpr bool has_leading = T::rank > 0;
+    static_assert(has_leading,
+                  "tessera: xs of a scan are tensors with a leading dim of steps; a value that is the same "
+                  "in every step is captured by the function");
+    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+  } else if constexpr (NumberOperand<T>) {
+    return x;
+  } else if constexpr (is_stack_v<T>) {
+    static_assert(!counts_layers_v<typename T::block>,
+                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
+    auto layer = x[0];
+    BindLeaves bind{body, BindLeaves::Kind::layer};
+    for_each_leaf(layer, bind);
+    return layer;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+  } else if constexpr (std::is_empty_v<T>) {
+    return x;
+  } else {
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+    });
+  }
+}
+
+/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
+class StackResults {
+ public:
+  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
+  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
+
+  template <class Y> constexpr auto operator()(const Y& y) {
+    if constexpr (TensorOperand<Y>) {
+      constexpr bool fits = Y::rank < max_rank;
+      static_assert(fits, "tessera: y of a scan has at most 7 dims; the steps are one more");
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
+    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
+      return map_items(y, [&](const auto& item) { return (*this)(item); });
+    } else {
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
+      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
+      Stack<Y> stack;
+      stack.layers().push_back(y);
+      for_each_leaf(stack[0], *this);
+      return stack;
+    }
+  }
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = Leaf(take(Storage::layers));
+    else if (leaf.traced())
+      made_.refuse(errc::unsupported, "[scan] y: a struct with a Dim or a Scalar; return its tensors as a tuple");
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+ private:
+  Value made_;
+  int body_, next_;
+
+  constexpr Value take(Storage storage) {
+    const Graph& body = made_.module->graph(body_);
+    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
+    return build::project(made_, next_++, type, storage);
+  }
+};
+
+template <class T> inline constexpr bool is_two_v = false;
+template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
+template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
+
+/// The carry that a step returns.
+template <class Result> struct ReturnedCarry {
+  using type = void;
+};
+template <class Result>
+  requires(is_two_v<Result>)
+struct ReturnedCarry<Result> {
+  using type = carry_t<std::tuple_element_t<0, Result>>;
+};
+
+/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
+template <class F, class Carry, class Xs>
+constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
+  if constexpr (SizeOperand<Xs>)
+    return f(carry);
+  else
+    return f(carry, step_of(xs, body));
+}
+
+template <class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+  Value count = context;
+  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
+  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
+  const Value inside{context.module, context.module->current, -1, context.source};
+  Carry carried = init;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const auto result = call_step(f, carried, xs, body);
+  const Carry next = as_carry(inside, std::get<0>(result));
+  const auto y = as_carry(inside, std::get<1>(result));
+  GiveLeaves give{body, true};
+  for_each_leaf(next, give);
+  give.carried = false;
+  for_each_leaf(y, give);
+  const Value made = body.close(count, context.source);
+  Carry last = init;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  StackResults stack(made, inside.graph, body.carried());
+  return std::tuple(last, stack(y));
+}
+
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
+  using Carry = carry_t<Init>;
+  using Steps = carry_t<Xs>;
+  constexpr bool is_size = SizeOperand<Xs>;
+  using Taken = std::conditional_t<is_size, Xs, Steps>;
+  // Computed here so that compilers report an error in the function with few lines of context.
+  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
+                                                        std::declval<BodyTrace&>()))>;
+  constexpr bool two = is_two_v<Result>;
+  static_assert(two, "tessera: the function of a scan returns two values, the carry and y, as a std::tuple or a "
+                     "std::pair; where there is no y, it is std::tuple()");
+  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
+  static_assert(same || !two,
+                "tessera: the function of a scan returns another carry than it is given: it has the element types, "
+                "ranks and structure of init; ts::cast what differs in element type");
+  static_assert(!holds_number_v<Init>,
+                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
+  if constexpr (is_outside && same) {
+    Value context = trace_in(init);
+    if (context.module == nullptr) context = trace_in(xs);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[scan] outside of a trace: it is for values inside a traced function");
+    context.source = source;
+    const Carry first = as_carry(context, init);
+    if constexpr (is_size)
+      return run_scan(f, first, xs, context, reverse);
+    else
+      return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else {
+    return std::tuple(std::tuple(), std::tuple());
+  }
+}
+
+}  // namespace detail
+
+/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
+/// the carry after the last step, and the y of all steps along a new leading dim:
+///
+///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
+///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
+///       return std::tuple(next, next);
+///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
+///
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
+/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
+/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
+/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+///
+/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
+/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
+/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
+/// carry that changes its shape, structure for xs of different leading extents.
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
+  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+}
+
+/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
+/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
+}
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  Value context = detail::trace_in(init);
+  for (const Value& other : {trace_of(from), trace_of(to)})
+    if (context.module == nullptr) context = other;
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[fori_loop] outside of a trace: it is for values inside a traced function");
+  context.source = source;
+  const Value first = detail::as_size(lower(context, Dim(from))),
+              count = detail::as_size(lower(context, Dim(to))) - first;
+  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
+  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+  return std::get<0>(detail::scan(step, init, indices, false, source));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

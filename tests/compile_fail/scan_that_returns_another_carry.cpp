@@ -1,0 +1,21 @@
+// expect: the function of a scan returns another carry than it is given: it has the element types
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/ops/ops.hpp>
+
+namespace ts = tessera;
+using Matrix = ts::ShardedTensor<float, 2>;
+
+struct Step {
+  constexpr auto operator()(const auto& h, const auto& xs) const {
+    const auto step = [](const auto& carry, const auto& x) {
+#ifdef TESSERA_TWIN
+      return std::tuple(carry + x, x);
+#else
+      return std::tuple(ts::sum<0>(carry + x), x);
+#endif
+    };
+    return std::get<0>(ts::scan(step, h, xs));
+  }
+};
+constexpr auto program = ts::Traced<Step, Matrix, ts::ShardedTensor<float, 3>>::program();
+static_assert(program.argument_count == 2);

@@ -1,0 +1,144 @@
+#include <tuple>
+#include <vector>
+
+#include "check.hpp"
+
+namespace ts = tessera;
+using namespace programs;
+
+namespace {
+
+struct Block {
+  Tensor<2> weight;  // [e, e]
+  Tensor<1> gain;    // [e]
+  constexpr auto operator()(const auto& x) const { return x + ts::tanh(ts::matmul(x, weight)) * gain; }
+  /// A carry of two tensors of different ranks, and an integer.
+  template <class X, class S, class N> constexpr auto operator()(const std::tuple<X, S, N>& carry) const {
+    const auto& [x, sums, n] = carry;
+    const auto next = (*this)(x * 0.5 + ts::unsqueeze<1>(sums));
+    return std::tuple(next, sums + ts::sum<1>(next) * 0.125, n * 2 + 1);
+  }
+};
+const std::vector<Argument> block{stacked(values("ee")), stacked(values("e"))};
+struct Cache {
+  Tensor<2> sum;    // [b, e]
+  Tensor<1> scale;  // [e]
+};
+
+TEST(Programs, Scans) {
+  constexpr auto f = [](const auto& floats, const auto& counts, const ts::Scalar& rate) {
+    const auto& [xs, h0, w, u, bias] = floats;  // [t, b, d], [b, h], [d, h], [h, h], [t, h]
+    // A carry of several ranks and element types; xs of two tensors; a y for each step.
+    const auto [last, all] = ts::scan(
+        [&](const auto& carry, const auto& step) {
+          const auto& [h, total, n] = carry;
+          const auto& [x, b] = step;
+          const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u) + b);
+          return std::tuple(std::tuple(next, total * 0.5 + ts::sum<1>(next) * rate, n + counts),
+                            std::pair(next * 0.5, ts::sum<0>(next)));
+        },
+        std::tuple(h0, ts::sum<1>(h0), counts), std::tuple(xs, bias));
+    const auto& [h, total, n] = last;
+    const auto [sum, sums] =
+        ts::scan([](const auto& so_far, const auto& x) { return std::tuple(so_far + x, so_far * x); },
+                 ts::zeros_like(total), ts::sum<2>(all.first), {.reverse = true});
+    const auto mapped = ts::map([](const auto& x) { return ts::transpose<1, 0>(x * x); }, xs);
+    const auto turned =
+        std::get<1>(ts::scan([](const auto& v, const auto& column) { return std::tuple(v * 0.5 + column, v); },
+                             ts::sum<1>(xs), ts::transpose<1, 0, 2>(xs)));
+    return std::tuple(energy(h, total, all.first, all.second, sum, sums, mapped), h, total, n, all.first, all.second,
+                      sum, sums, mapped, turned);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>>, Tensor<1, std::int32_t>,
+                             ts::Scalar>(with_gradient(f),
+                                         {.arguments = {values("tbd"), values("bh"), values("dh"), values("hh"),
+                                                        values("th"), values<std::int32_t>("k", -3, 3), scalar(-1, 1)},
+                                          .may_be_empty = true,
+                                          .extents = {{'t', {0, 1, 2, 3, 4, 7}}, {'h', {1, 2, 3, 4, 5, 8}}}},
+                                         91);
+}
+
+TEST(Programs, StacksThatCarrySeveralValues) {
+  constexpr auto f = [](const ts::Stack<Block>& net, const auto& x, const auto& n) {
+    const auto loss = [](const auto& both, const auto& counts) {
+      const auto& [layers, v] = both;
+      const auto [y, sums, doubled] = layers(std::tuple(v, ts::sum<1>(v), counts));
+      return std::tuple(energy(y, sums), y, sums, doubled);
+    };
+    return ts::value_and_grad(loss)(std::tuple(net, x), n);
+  };
+  expect_equal_on_all_meshes<ts::Stack<Block>, Tensor<2>, Tensor<2, std::int32_t>>(
+      f, {.arguments = {block[0], block[1], values("be"), values<std::int32_t>("kb", -3, 3)}, .may_be_empty = true},
+      92);
+}
+
+// Layers, their caches and a slice of a tensor for each of them; new caches are a Stack, and are scanned over again.
+TEST(Programs, ScansOverStacks) {
+  constexpr auto f = [](const ts::Stack<Block>& net, const ts::Stack<Cache>& caches, const auto& x, const auto& each) {
+    const auto loss = [](const auto& all, const auto& shifts) {
+      const auto step = [](const auto& v, const auto& own) {
+        const auto& [layer, cache, shift] = own;
+        const auto next = layer(v + cache.sum * 0.5) * cache.scale + shift;
+        return std::tuple(next, std::pair(Cache{cache.sum + next, cache.scale * 0.75 + shift}, ts::sum<1>(next)));
+      };
+      const auto& [layers, old, v] = all;
+      const auto [y, first] = ts::scan(step, v, std::tuple(layers, old, shifts));
+      const auto [z, second] = ts::scan(step, y * 0.25, std::tuple(layers, first.first, shifts), {.reverse = true});
+      return std::tuple(energy(z, first.second, second.second), y, first.first, second.first, second.second);
+    };
+    return ts::value_and_grad(loss)(std::tuple(net, caches, x), each);
+  };
+  expect_equal_on_all_meshes<ts::Stack<Block>, ts::Stack<Cache>, Tensor<2>, Tensor<2>>(
+      f,
+      {.arguments = {block[0], block[1], stacked(values("be")), stacked(values("e")), values("be"), values("Le")},
+       .may_be_empty = true},
+      93);
+}
+
+// Steps of descent in one loop: the carry is a model with a Stack, and the body has the repeats of its gradient.
+TEST(Programs, ScansThatTrainAModel) {
+  constexpr auto f = [](const ts::Stack<Block>& net, const auto& batches, const ts::Scalar& rate) {
+    return ts::scan(
+        [&](const auto& model, const auto& x) {
+          const auto [loss, gradient] =
+              ts::value_and_grad([](const auto& layers, const auto& v) { return energy(layers(v)); })(model, x);
+          auto next = model;
+          next[0].weight = model[0].weight - gradient[0].weight * rate;
+          next[0].gain = model[0].gain - gradient[0].gain * rate;
+          return std::tuple(next, loss);
+        },
+        net, batches);
+  };
+  expect_equal_on_all_meshes<ts::Stack<Block>, Tensor<3>, ts::Scalar>(
+      f, {.arguments = {block[0], block[1], values("tbe"), scalar(0, 0.01)}, .extents = {{'t', {0, 1, 2, 3}}}}, 94);
+}
+
+struct Recurrent {
+  Block block;
+  constexpr auto operator()(const auto& xs, const auto& key) const {
+    const auto step = [&](const auto& h, const auto& x) {
+      const auto next = block(ts::tanh(h) * 0.5 + x) + ts::normal_like<3>(x, key) * 0.125;
+      return std::tuple(next, next);
+    };
+    return std::get<1>(ts::scan(step, ts::sum<0>(xs) * 0.25, xs)) * 0.5 + xs;
+  }
+};
+// A recurrent network of several layers: a scan in each layer of a Stack. Random numbers differ in each step of each
+// layer.
+TEST(Programs, ScansInTheLayersOfAStack) {
+  constexpr auto f = [](const ts::Stack<Recurrent>& net, const auto& xs, const ts::Scalar& key) {
+    const auto loss = [](const auto& both, const auto& k) {
+      const auto y = std::get<0>(both)(std::get<1>(both), k);
+      return std::tuple(energy(y), y);
+    };
+    return ts::value_and_grad(loss)(std::tuple(net, xs), key);
+  };
+  expect_equal_on_all_meshes<ts::Stack<Recurrent>, Tensor<3>, ts::Scalar>(
+      f,
+      {.arguments = {block[0], block[1], values("tbe"), scalar(0, 1000)},
+       .may_be_empty = true,
+       .extents = {{'t', {1, 2, 3, 5}}}},
+      95);
+}
+
+}  // namespace
