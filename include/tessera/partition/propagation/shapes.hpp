@@ -67,16 +67,11 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
                  "the values of the program up to this operation have more than 2^55 elements together", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-<<<<<<< HEAD
+  if (Repeat::of(node).scan)
+    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but have ", expected, " and ",
+         found, node.source);
   fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
        expected, node.source);
-=======
-  if (Repeat::of(node).scan)
-    fail(errc::structure, "[scan] steps: the leading dims of xs have one extent: ", expected, " and ", found,
-         node.source);
-  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       node.source);
->>>>>>> flow
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
@@ -89,16 +84,10 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
                                                                              const Shape& given,
                                                                              const Shape& returned) {
-<<<<<<< HEAD
-  fail(errc::shape_mismatch, "[stack] result of a layer: a layer must return the shape of its argument ",
-       shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
-=======
   fail(errc::shape_mismatch,
-       Repeat::of(repeat).scan ? "[scan] the carry keeps its shape: "
-                               : "[stack] a layer returns the shape that it is "
-                                 "given: ",
-       shape_text(result.dtype, given), " becomes ", shape_text(result.dtype, returned),
->>>>>>> flow
+       Repeat::of(repeat).scan ? "[scan] carry: a step must return the shape of its carry "
+                               : "[stack] result of a layer: a layer must return the shape of its argument ",
+       shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
        result.source.line != 0 ? result.source : repeat.source);
 }
 
@@ -162,12 +151,8 @@ class ShapeInference {
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
-<<<<<<< HEAD
         if (shape.empty())
-          fail(errc::structure, "[stack] layers: a tensor of rank 0 has no dim for the layers of a Stack");
-=======
-        if (shape.empty()) fail(errc::structure, "[repeat] layers: a stacked operand has no leading dim");
->>>>>>> flow
+          fail(errc::structure, "[repeat] layers: a tensor of rank 0 has no leading dim for layers or steps");
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
         shape.erase(0);
