@@ -52,7 +52,6 @@ class GraphPlanner {
       const int node = graph_.outputs[k];
       if (!host_[size(node)] && required_[size(node)] < 0) required_[size(node)] = k;
     }
-    find_readers();
     add_arguments();
     for (int u = 0; u < units_.count; ++u) {
       if (units_[u].kind == UnitKind::repeat)
@@ -90,27 +89,14 @@ class GraphPlanner {
   Flow flow_;
   int g_;
   GraphPlan made_;
-  Growable<Growable<std::int32_t>> versions_;      // by node: its values, one for each sharding
-  Growable<std::int32_t> required_;                // by node: the first output of the graph that this node is, or -1
-  Growable<std::int32_t> reader_begin_, readers_;  // by node: the units that read it
-  Growable<Shape> strides_;                        // by value: strides of its first shard, in elements
+  Growable<Growable<std::int32_t>> versions_;  // by node: its values, one for each sharding
+  Growable<std::int32_t> required_;            // by node: the first output of the graph that this node is, or -1
+  Growable<Shape> strides_;                    // by value: strides of its first shard, in elements
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
   constexpr const Shape& shape(int node) const { return found_.shapes[size(node)]; }
   constexpr const Link& link(int u) const { return flow_.link(u); }
-
-  constexpr void find_readers() {
-    reader_begin_ = Growable<std::int32_t>(size(graph_.size + 1));
-    std::int32_t* const begin = reader_begin_.data();
-    for (int u = 0; u < units_.count; ++u)
-      for (int i = 0; i < units_[u].input_count; ++i) ++begin[units_.input(u, i).node];
-    for (int id = 0; id < graph_.size; ++id) begin[id + 1] += begin[id];
-    // Filling from the back turns the end of each range into its beginning.
-    readers_ = Growable<std::int32_t>(size(begin[graph_.size]));
-    for (int u = units_.count - 1; u >= 0; --u)
-      for (int i = 0; i < units_[u].input_count; ++i) readers_.data()[--begin[units_.input(u, i).node]] = u;
-  }
 
   // ---- values
 
@@ -375,7 +361,7 @@ class GraphPlanner {
   constexpr void finish_output(int node) {
     const Sharding made = flow_.produced[size(node)];
     const Source source = graph_[node].source;
-    if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.readers(node) > 0)
+    if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.is_read(node))
       version(node, reduced_target(node), source, "partial sum", true);
     if (steered(node)) version(node, values_.of[size(node)], source, "explicit axis", true);
     Sharding wanted;
@@ -387,20 +373,7 @@ class GraphPlanner {
   constexpr Sharding reduced_target(int node) const {
     const Sharding own = values_.of[size(node)];
     if (required_[size(node)] >= 0) return own;
-    Sharding wanted = own;
-    bool first = true;
-    for (std::int32_t r = reader_begin_[size(node)]; r < reader_begin_[size(node + 1)]; ++r) {
-      const int u = readers_[size(r)];
-      if (units_[u].kind == UnitKind::repeat) return own;
-      for (int i = 0; i < units_[u].input_count; ++i) {
-        if (units_.input(u, i).node != node) continue;
-        const Sharding needed = flow_.needed(u, i);
-        if (!first && !lies_alike(needed, wanted)) return own;
-        wanted = needed;
-        first = false;
-      }
-    }
-    return wanted;
+    return flow_.common_need(node, own);
   }
 
   // ---- repeats

@@ -10,6 +10,7 @@
 #include <tessera/partition/propagation/assign.hpp>
 #include <tessera/partition/propagation/linear.hpp>
 #include <tessera/partition/propagation/solve.hpp>
+#include <tessera/partition/propagation/unit_readers.hpp>
 #include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 
@@ -37,7 +38,8 @@ class Flow {
   /// `deterministic`: units that reduce gather their operands and compute replicated.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
                  const Mesh& mesh, const ValueShardings& values, bool deterministic = false)
-      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values) {
+      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values),
+        readers_(units, graph.size) {
     produced = values.of;
     deferred.assign(static_cast<std::size_t>(graph.size), 0);
     parts.assign(static_cast<std::size_t>(graph.size), {});
@@ -46,7 +48,8 @@ class Flow {
     avoids_halo.assign(at(units.count), 0);
     partial_.assign(static_cast<std::size_t>(graph.size), 0);
     dependence_.assign(static_cast<std::size_t>(graph.size), Dependence::invariant);
-    count_readers();
+    is_result_.assign(static_cast<std::size_t>(graph.size), 0);
+    for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
     for (int u = 0; u < units.count; ++u) {
       if (links.of_unit[at(u)] < 0) continue;
@@ -72,7 +75,25 @@ class Flow {
     sharding.unreduced = deferred[at(node)];
     return sharding;
   }
-  constexpr int readers(int node) const { return readers_[at(node)]; }
+  constexpr bool is_read(int node) const { return is_result_[at(node)] != 0 || readers_.count(node) > 0; }
+  /// The sharding in which all readers of a node need it; `otherwise` where they need different shardings, or one
+  /// reader is a repeat.
+  constexpr Sharding common_need(int node, const Sharding& otherwise) const {
+    Sharding wanted = otherwise;
+    bool first = true;
+    for (int r = 0; r < readers_.count(node); ++r) {
+      const int u = readers_.unit(node, r);
+      if (units_[u].kind == UnitKind::repeat) return otherwise;
+      for (int i = 0; i < units_[u].input_count; ++i) {
+        if (units_.input(u, i).node != node) continue;
+        const Sharding own = needed(u, i);
+        if (!first && !lies_alike(own, wanted)) return otherwise;
+        wanted = own;
+        first = false;
+      }
+    }
+    return wanted;
+  }
 
  private:
   GraphView graph_;
@@ -81,20 +102,13 @@ class Flow {
   const GraphShapes& found_;
   const Mesh& mesh_;
   const ValueShardings& values_;
-  Growable<std::int32_t> readers_;
-  Growable<std::int32_t> made_by_;  // by node: the unit that makes it
+  UnitReaders readers_;
+  Growable<std::uint8_t> is_result_;  // by node: whether the graph returns it
+  Growable<std::int32_t> made_by_;    // by node: the unit that makes it
   Growable<std::uint8_t> partial_;
   Growable<Dependence> dependence_;
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-  constexpr void count_readers() {
-    readers_.assign(at(graph_.size), 0);
-    for (int u = 0; u < units_.count; ++u)
-      for (int i = 0; i < units_[u].input_count; ++i) ++readers_[at(units_.input(u, i).node)];
-    // counts as two more readers: a result of the graph is never partial
-    for (int k = 0; k < graph_.output_count; ++k) readers_[at(graph_.outputs[k])] += 2;
-  }
 
   constexpr std::int64_t device_bytes(int node) const {
     return local_bytes(found_.shapes[at(node)], produced[at(node)], mesh_, graph_[node].dtype);
@@ -104,7 +118,9 @@ class Flow {
   constexpr std::uint16_t candidate(int u, int i, unsigned taken_by_unit) const {
     const int node = units_.input(u, i).node;
     const Sharding& made = produced[at(node)];
-    if (made.unreduced == 0 || !facts_of(made.reduction).linear || readers_[at(node)] != 1) return 0;
+    if (made.unreduced == 0 || !facts_of(made.reduction).linear || is_result_[at(node)] != 0 ||
+        readers_.count(node) != 1)
+      return 0;
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
