@@ -18,6 +18,7 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/indexing/cumulative.hpp>
+#include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>

@@ -1,5 +1,9 @@
+#include <algorithm>
+#include <cmath>
+
 #include "../../support/untyped.hpp"
 
+#include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 
 namespace ts = tessera;
@@ -44,6 +48,55 @@ TEST(Indexing, GradientOfScatter) {
   const auto loss = [&](const auto& at) { return run(finished.view(), at)[0].data[0]; };
   expect_near(out.at(1), finite_difference(loss, arguments, 0), 1e-6);
   EXPECT_EQ(out.at(2).data, std::vector<double>(12, 0));
+}
+
+// Starts as lax.dynamic_slice documents them: clamped so that the slice is in range; negative ones count from the end.
+TEST(Indexing, DynamicSlice) {
+  const auto slice = [](const auto& v, const auto& at) { return ts::dynamic_slice<1>(v, at, 2); };
+  const auto one = [](const auto& v, const auto& at) { return ts::dynamic_index<-1>(v, at); };
+  const Array x = random_array({3, 5}, 6);
+  for (const int start : {0, 2, 3, 4, 9, -1, -2, -4, -7}) {
+    SCOPED_TRACE(start);
+    const std::vector<Array> arguments{x, Array::number(start)};
+    const std::int64_t from_front = start < 0 ? start + 5 : start;
+    const Array out = run(trace<decltype(slice), Float<2>, Int<0>>().view(), arguments)[0];
+    const Array single = run(trace<decltype(one), Float<2>, Int<0>>().view(), arguments)[0];
+    ASSERT_EQ(out.shape, (Shape{3, 2}));
+    ASSERT_EQ(single.shape, (Shape{3}));
+    for_each_index(out.shape, [&](const Shape& i) {
+      EXPECT_EQ(out.at(i), x.at({i[0], i[1] + std::clamp<std::int64_t>(from_front, 0, 3)}));
+      EXPECT_EQ(single.at({i[0]}), x.at({i[0], std::clamp<std::int64_t>(from_front, 0, 4)}));
+    });
+    check_gradient<Float<2>, Int<0>>(slice, arguments);
+    check_gradient<Float<2>, Int<0>>(one, arguments);
+  }
+}
+
+TEST(Indexing, DynamicUpdateSlice) {
+  const auto update = [](const auto& v, const auto& u, const auto& at) {
+    return ts::dynamic_update_slice<0>(v * v, u * u, at);
+  };
+  const auto one = [](const auto& v, const auto& u, const auto& at) { return ts::dynamic_update_index<1>(v, u, at); };
+  const Array x = random_array({5, 3}, 7), two = random_array({2, 3}, 8), column = random_array({5}, 9);
+  for (const int start : {0, 1, 3, 4, -1, -3}) {
+    SCOPED_TRACE(start);
+    const std::int64_t first = std::clamp(start < 0 ? start + 5 : start, 0, 3),
+                       place = std::clamp(start < 0 ? start + 3 : start, 0, 2);
+    const Array out =
+        run(trace<decltype(update), Float<2>, Float<2>, Int<0>>().view(), {x, two, Array::number(start)})[0];
+    const Array columns =
+        run(trace<decltype(one), Float<2>, Float<1>, Int<0>>().view(), {x, column, Array::number(start)})[0];
+    for_each_index(x.shape, [&](const Shape& i) {
+      const bool inside = i[0] >= first && i[0] < first + 2;
+      EXPECT_EQ(out.at(i), std::pow(inside ? two.at({i[0] - first, i[1]}) : x.at(i), 2));
+      EXPECT_EQ(columns.at(i), i[1] == place ? column.at({i[0]}) : x.at(i));
+    });
+    check_gradient<Float<2>, Float<2>, Int<0>>(update, {x, two, Array::number(start)});
+  }
+  const auto none = [](const auto& v, const auto& u, const auto& at) { return ts::dynamic_update_slice<0>(v, u, at); };
+  EXPECT_EQ(
+      run(trace<decltype(none), Float<2>, Float<2>, Int<0>>().view(), {x, Array({0, 3}), Array::number(1)})[0].data,
+      x.data);
 }
 
 }  // namespace

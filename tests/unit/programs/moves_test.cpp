@@ -66,6 +66,24 @@ TEST(Programs, Rearrangements) {
       13);
 }
 
+TEST(Programs, DynamicSlices) {
+  constexpr auto f = [](const auto& floats, const auto& position, const auto& integers) {
+    const auto& [x, y] = floats;  // [m, n, a], [m, 1, a]
+    const auto part = ts::dynamic_slice<1>(x, position, 2), last = ts::dynamic_slice<0>(x * 0.5, -1, 1);
+    const auto one = ts::dynamic_index<1>(x, position), row = ts::dynamic_index<0>(x, position - 1);
+    const auto written = ts::dynamic_update_slice<1>(x, y * 2.0, position);
+    const auto placed = ts::dynamic_update_index<2>(x, ts::sum<2>(x), position);
+    return std::tuple(energy(part, last, one, row, written, placed), part, last, one, row, written, placed,
+                      ts::dynamic_index<0>(integers, position),
+                      ts::dynamic_update_slice<0>(integers, integers, position));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>>, Tensor<0, std::int32_t>, Tensor<2, std::int8_t>>(
+      with_gradient(f),
+      {.arguments = {values("mna"), values("mia"), values<std::int32_t>("", -6, 6), values<std::int8_t>("ab", -9, 9)},
+       .extents = {{'n', {2, 3, 4, 5, 8, 9}}, {'i', {0, 1, 2}}}},
+      14);
+}
+
 TEST(Programs, Slices) {
   constexpr auto f = [](const auto& floats, const auto& start, const auto& integers) {
     const auto& [x, y] = floats;  // [m, n], [k, n]

@@ -1,0 +1,138 @@
+#ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+#define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/indexing/one_hot.hpp>
+
+// Slices whose start is a tensor or a number that is known only when the program runs. Compositions of lookups.
+
+namespace tessera {
+
+namespace detail {
+
+/// A start as JAX reads it: a negative one counts from the end, and one that leaves too few elements is moved back.
+constexpr Value clamped_start(Value start, Value extent, Value size) {
+  start = build::cast(start, DType::i64);
+  const Value zero = start.number(0);
+  const Value from_front = build::select(build::less(start, zero), start + extent, start);
+  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
+}
+constexpr Value counting(Value count) {
+  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
+}
+template <class Start> constexpr void check_start() {
+  constexpr bool is_integer_start =
+      Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
+  static_assert(is_integer_start, "tessera: the start of a dynamic slice is a number or an integer tensor of rank 0");
+}
+
+/// The indices of a slice along dim D: a vector.
+template <int Rank, int D> struct SliceIndicesTag {
+  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
+    using Said = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    x = x.at(context.source);
+    size = as_size(size).at(context.source);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
+    return build::cast(counting(size) + first, DType::i32);
+  }
+};
+/// One index along dim D, a vector of static extent 1.
+template <int Rank, int D> struct OneIndexTag {
+  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
+    using Said = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start) {
+    x = x.at(context.source);
+    const Value one = x.number(1, DType::i64);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
+    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
+  }
+};
+
+/// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
+template <int Rank, int D> struct UpdateIndicesTag {
+  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
+    using Said = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const Value extent = build::extent(x, x.shifted(D, Rank)),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
+    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)),
+                                       build::less(place, size));
+    return build::cast(build::select(inside, place, size), DType::i32);
+  }
+};
+/// Whether each element of x is overwritten.
+template <int Rank, int D> struct IsUpdatedTag {
+  template <class X, class Update, class Start> using result = Typed<bool, Rank>;
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
+                         build::less(place, size));
+  }
+};
+
+}  // namespace detail
+
+/// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
+/// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
+/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
+/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
+///
+///     const auto window = ts::dynamic_slice<0>(x, position, 16);
+template <int D, TensorOperand X, Operand Start, SizeOperand Size>
+constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
+}
+
+/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim, Tensor.select).
+/// The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
+template <int D, TensorOperand X, Operand Index>
+constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
+}
+
+/// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
+/// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
+/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
+/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
+/// split.
+///
+///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
+template <int D, TensorOperand X, TensorOperand Update, Operand Start>
+constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
+  static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
+  static_assert(std::is_same_v<typename X::element, typename Update::element>,
+                "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const Source source = Source::from(at);
+  // The row behind the update is looked up for all elements that stay.
+  const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
+                                     call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
+  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
+}
+
+/// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
+/// dynamic_update_slice.
+template <int D, TensorOperand X, TensorOperand Update, Operand Index>
+constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
