@@ -26,9 +26,10 @@ namespace detail {
 template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
   if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
-    static_assert(has_leading, "tessera: xs of a scan are tensors with a leading dim of steps; a value that is the same "
-                               "in every step is captured by the function");
-    return Sym<typename T::element, has_leading ? T::rank - 1 : 0>(body.slice(value_behind(x), Storage::block));
+    static_assert(has_leading,
+                  "tessera: xs of a scan are tensors with a leading dim of steps; a value that is the same "
+                  "in every step is captured by the function");
+    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
   } else if constexpr (is_stack_v<T>) {
@@ -59,7 +60,7 @@ class StackResults {
     if constexpr (TensorOperand<Y>) {
       constexpr bool fits = Y::rank < max_rank;
       static_assert(fits, "tessera: y of a scan has at most 7 dims; the steps are one more");
-      return Sym<typename Y::element, fits ? Y::rank + 1 : Y::rank>(take(Storage::block));
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
     } else {
@@ -177,8 +178,8 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 
 }  // namespace detail
 
-/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns the
-/// carry after the last step, and the y of all steps along a new leading dim:
+/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
+/// the carry after the last step, and the y of all steps along a new leading dim:
 ///
 ///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
 ///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
@@ -186,32 +187,31 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
 ///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
 ///
 /// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
-/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the traced
-/// function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or plain struct
-/// of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields' slices. With a size
-/// as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or `std::tuple()`; of a plain
-/// struct, a Stack is returned. Without steps the carry is init.
+/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
+/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
+/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
+/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
 ///
 /// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
-/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept for
-/// each step, and elementwise operations are computed again.
-/// Sharding: the leading dim of xs is gathered if it is split; all other dims stay as they are. Communication: that of
-/// the body, once a step.
-/// Errors: shape_mismatch for a carry that changes its shape, structure for xs of different leading extents.
+/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
+/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
+/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
+/// carry that changes its shape, structure for xs of different leading extents.
 template <class F, class Init, class Xs>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
   return detail::scan(f, init, xs, options.reverse, Source::from(at));
 }
 
-/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are as
-/// in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
+/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
 template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
   const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
   return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
 }
 
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps is
-/// known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
 template <SizeOperand From, SizeOperand To, class F, class Init>
 constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
   const Source source = Source::from(at);

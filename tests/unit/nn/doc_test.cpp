@@ -77,7 +77,7 @@ Classifier make_classifier(const nn::ShardingStrategy& strategy) {
 }
 
 // An LSTM of 100 steps learns to sum what it is shown: the mean of 100 numbers, from the last output.
-TEST(DocNn, Loops) {
+TEST(DocNn, LoopsAndBranches) {
   ts::Mesh mesh({{"data", 2}, {"model", 2}});
   const auto strategy = nn::tensor_parallel(mesh, "model");
   struct Model {

@@ -46,9 +46,7 @@ const std::vector<Array> rnn_arguments{random_array({2, 4}, 1), random_array({3,
 TEST(Scan, IsItsStepsWrittenOut) {
   expect_equal<Float<2>, Float<3>, Float<2>, Float<2>>(rnn, rnn_by_hand, rnn_arguments);
 }
-TEST(Scan, HasFirstAndSecondDerivatives) {
-  check_gradient<Float<2>, Float<3>, Float<2>, Float<2>>(rnn, rnn_arguments);
-}
+TEST(Scan, HasFirstAndSecondDerivatives) { check_gradient<Float<2>, Float<3>, Float<2>, Float<2>>(rnn, rnn_arguments); }
 
 // An LSTM: a carry of two tensors, and a third of another rank and element type. What is not carried on has no y.
 constexpr auto lstm = [](const auto& start, const auto& xs, const auto& w, const auto& u, const auto& counts) {
@@ -68,8 +66,9 @@ constexpr auto lstm = [](const auto& start, const auto& xs, const auto& w, const
 };
 TEST(Scan, CarriesOfSeveralRanksAndElementTypes) {
   check_gradient<Float<2>, Float<3>, Float<2>, Float<2>, Int<0>>(
-      lstm, {random_array({2, 3}, 1), random_array({4, 2, 5}, 2), random_array({5, 12}, 3), random_array({3, 12}, 4),
-             Array::number(2)},
+      lstm,
+      {random_array({2, 3}, 1), random_array({4, 2, 5}, 2), random_array({5, 12}, 3), random_array({3, 12}, 4),
+       Array::number(2)},
       first_order);
 }
 
@@ -100,7 +99,8 @@ TEST(Scan, TakesStructuresAndCaptures) {
               const auto& [sums, count] = carry;
               const auto& [v, id] = both;
               const auto sum = sums[0] + v * rate / size + ts::sum<0>(wide);
-              return std::tuple(std::tuple(std::array{sum, bias}, count + 1.5), std::array{v + ts::cast<float>(id), sum});
+              return std::tuple(std::tuple(std::array{sum, bias}, count + 1.5),
+                                std::array{v + ts::cast<float>(id), sum});
             },
             std::tuple(std::array{bias, bias * 2.0}, 1.0), std::tuple(x, ids));
         return std::tuple(last, all);
@@ -300,10 +300,84 @@ TEST(ForiLoop, CountsFromAndTo) {
       [](const auto& x, const ts::Dim& n) {
         const auto powers = ts::fori_loop(
             2, n, [](const auto& i, const auto& v) { return v * 0.5 + ts::cast<float>(i); }, x);
-        return std::tuple(powers, ts::fori_loop(0, 3, [&](const auto&, const auto& v) { return v + x; }, x * 2.0));
+        return std::tuple(powers, ts::fori_loop(
+                                      0, 3, [&](const auto&, const auto& v) { return v + x; }, x * 2.0));
       },
       [](const auto& x, const ts::Dim&) { return std::tuple(((x * 0.5 + 2.0) * 0.5 + 3.0) * 0.5 + 4.0, x * 5.0); },
       {random_array({3}, 1), Array::number(5)}, 2);
+}
+
+// ---- branches
+
+constexpr auto branch = [](const auto& x, const auto& w) {
+  const auto scale = ts::sum<0>(w);
+  const auto [y, sums] = ts::cond(
+      ts::sum(w) > 0.0, [&](const auto& v) { return std::tuple(ts::matmul(v, w) * scale, ts::sum<1>(v)); },
+      [](const auto& v) { return std::tuple(v * v, ts::sum<1>(ts::tanh(v))); }, x);
+  return y + ts::unsqueeze<1>(sums) * x;
+};
+constexpr auto branch_by_select = [](const auto& x, const auto& w) {
+  const auto holds = ts::sum(w) > 0.0;
+  const auto y = ts::select(holds, ts::matmul(x, w) * ts::sum<0>(w), x * x);
+  return y + ts::unsqueeze<1>(ts::select(holds, ts::sum<1>(x), ts::sum<1>(ts::tanh(x)))) * x;
+};
+TEST(Cond, RunsOneBranch) {
+  for (const double low : {-0.2, -1.0}) {
+    const std::vector<Array> arguments{random_array({2, 3}, 1), random_array({3, 3}, 2, low, low + 1.2)};
+    expect_equal<Float<2>, Float<2>>(branch, branch_by_select, arguments, 2);
+    check_gradient<Float<2>, Float<2>>(branch, arguments);
+  }
+}
+TEST(Cond, OfNumbersOfTheHost) {
+  const auto f = [](const auto& x, const ts::Scalar& rate, const ts::Dim& n) {
+    const auto doubled = [&] { return x * 2.0; };
+    const auto kept = [&] { return x; };
+    return std::tuple(ts::cond(rate, doubled, kept), ts::cond(n, kept, doubled));
+  };
+  const Program program = trace<decltype(f), Float<1>, ts::Scalar, ts::Dim>();
+  const Array x = random_array({3}, 1);
+  for (const double n : {0.0, 2.0}) {
+    const auto got = run(program.view(), {x, Array::number(n), Array::number(n)});
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(got[0].data[i], x.data[i] * (n == 0 ? 1 : 2));
+      EXPECT_EQ(got[1].data[i], x.data[i] * (n == 0 ? 2 : 1));
+    }
+  }
+}
+// Inside a scan, where each step takes the branch that its x says.
+constexpr auto branches = [](const auto& h, const auto& xs, const auto& choices) {
+  const auto step = [](const auto& v, const auto& both) {
+    const auto& x = both.first;
+    const auto next = ts::cond(
+        both.second, [&](const auto& w) { return ts::tanh(w) * x; }, [&](const auto& w) { return w + x * x; }, v);
+    return std::pair(next, next * 0.5);
+  };
+  const auto [last, all] = ts::scan(step, h, std::pair(xs, choices));
+  return last * ts::sum<0>(all);
+};
+TEST(Cond, InsideAScan) {
+  check_gradient<Float<1>, Float<2>, Int<1>>(branches,
+                                             {random_array({3}, 1), random_array({4, 3}, 2), Array({4}, {1, 0, 0, 2})});
+}
+
+// Newton's square root: as many steps as it takes.
+constexpr auto root = [](const auto& a) {
+  const auto [x, steps] = ts::while_loop(
+      [&](const auto& carry) { return ts::max(ts::abs(std::get<0>(carry) * std::get<0>(carry) - a)) > 1e-9; },
+      [&](const auto& carry) {
+        const auto& v = std::get<0>(carry);
+        return std::tuple((v + a / v) * 0.5, std::get<1>(carry) + 1);
+      },
+      std::tuple(ts::ones_like(a), 0), 20);
+  return std::tuple(x, steps);
+};
+TEST(WhileLoop, EndsWhenItsConditionDoes) {
+  const Program program = trace<decltype(root), Float<1>>();
+  const auto got = run(program.view(), {Array({3}, {0.5, 2, 9})});
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[0].data[i], std::sqrt(std::vector<double>{0.5, 2, 9}[i]), 1e-9);
+  EXPECT_EQ(got[1].data[0], 6);
+  EXPECT_EQ(run(program.view(), {Array({1}, {1})})[1].data[0], 0);
+  check_gradient<Float<1>>([](const auto& a) { return std::get<0>(root(a)); }, {Array({3}, {0.5, 2, 9})}, first_order);
 }
 
 // ---- errors
@@ -324,8 +398,8 @@ TEST(Scan, RejectsACarryOfAnotherShape) {
   EXPECT_NE((trace_error<decltype(kept), Float<2>, Float<3>>().find("[scan] the carry keeps its shape")),
             std::string::npos);
   const auto doubled = [](const auto& x, const auto& xs) {
-    return std::get<0>(ts::scan(
-        [](const auto& h, const auto& v) { return std::tuple(ts::concat<0>(h, v), std::tuple()); }, x, xs));
+    return std::get<0>(
+        ts::scan([](const auto& h, const auto& v) { return std::tuple(ts::concat<0>(h, v), std::tuple()); }, x, xs));
   };
   const Program program = trace<decltype(doubled), Float<1>, Float<2>>();
   const std::vector<ts::Shape> arguments{{4}, {3, 4}};
@@ -340,10 +414,11 @@ TEST(Scan, RejectsACarryOfAnotherShape) {
 }
 TEST(Scan, RejectsStepsOfUnequalNumber) {
   const auto f = [](const auto& x, const auto& a, const auto& b, const ts::Dim& n) {
-    const auto both = ts::scan(
-        [](const auto& h, const auto& v) { return std::tuple(h + v.first * v.second, std::tuple()); }, x,
-        std::pair(a, b));
-    return ts::fori_loop(0, n, [](const auto&, const auto& v) { return v * 2.0; }, std::get<0>(both));
+    const auto both =
+        ts::scan([](const auto& h, const auto& v) { return std::tuple(h + v.first * v.second, std::tuple()); }, x,
+                 std::pair(a, b));
+    return ts::fori_loop(
+        0, n, [](const auto&, const auto& v) { return v * 2.0; }, std::get<0>(both));
   };
   const Program program = trace<decltype(f), Float<1>, Float<2>, Float<2>, ts::Dim>();
   const auto message = [&](std::int64_t other, std::int64_t steps) -> std::string {
@@ -371,8 +446,9 @@ TEST(Scan, RejectsValuesThatLeaveTheirBody) {
         x, xs);
     return std::get<0>(last) + leaked;
   };
-  EXPECT_NE((trace_error<decltype(leaks), Float<1>, Float<2>>().find("[scan] result: a value that was computed in a body")),
-            std::string::npos);
+  EXPECT_NE(
+      (trace_error<decltype(leaks), Float<1>, Float<2>>().find("[scan] result: a value that was computed in a body")),
+      std::string::npos);
   EXPECT_THROW(ts::scan([](const auto& h, const auto& v) { return std::tuple(h + v, h); }, ts::Sym<float, 0>(),
                         ts::Sym<float, 1>()),
                ts::error);

@@ -23,7 +23,7 @@ template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
     }(std::make_index_sequence<std::tuple_size_v<T>>());
   else
     return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& tuple,
-                                                                             std::index_sequence<I...>) {
+                                                                               std::index_sequence<I...>) {
       return Tuple<decltype(f(std::declval<const Ts&>()))...>{f(std::get<I>(tuple))...};
     }(items, std::make_index_sequence<std::tuple_size_v<T>>());
 }
@@ -130,21 +130,25 @@ class BodyTrace {
     const Node& own = carried_[given_++].node();
     if (!same_static_shape(value.node(), own))
       value.refuse(errc::shape_mismatch,
-                   shape_.scan ? "[scan] the carry keeps its shape: of a tensor that is given and one that is returned, "
-                                 "one has a dim of static extent 1, as keepdims makes it, where the other has none"
-                               : "[stack] a layer returns the shape that it is given: of the two, one has a dim "
-                                 "of static extent 1, as keepdims makes it, where the other has none");
+                   shape_.scan
+                       ? "[scan] the carry keeps its shape: of a tensor that is given and one that is returned, "
+                         "one has a dim of static extent 1, as keepdims makes it, where the other has none"
+                       : "[stack] a layer returns the shape that it is given: of the two, one has a dim "
+                         "of static extent 1, as keepdims makes it, where the other has none");
     give(value);
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
 
-  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced.
-  constexpr Value close(const Value& count, Source source) {
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
+  /// many of them run, where that is limited.
+  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
     const OpenBody body = module_->open.back();
     module_->open.pop_back();
     module_->current = body.around;
     for (std::int32_t id : body.captured) operands_.push_back(id);
     shape_.counted = shape_.stacked == 0;
+    shape_.limited = limit.module != nullptr;
+    if (shape_.limited) operands_.push_back(here(limit).id);
     if (shape_.counted) operands_.push_back(here(count).id);
     const int id = module_->graph(body.around)
                        .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
@@ -183,10 +187,11 @@ struct BindLeaves {
       const Value& outer = value_behind(leaf);
       if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
         outer.refuse(errc::structure,
-                     body.of_scan() ? "[scan] operands: a tensor of all layers of a Stack is carried, or a field of the "
-                                      "layers was replaced by a tensor without layers"
-                                    : "[stack] operands: a tensor of all layers is given to each of them, or a field "
-                                      "of the layers was replaced by a tensor without layers");
+                     body.of_scan()
+                         ? "[scan] operands: a tensor of all layers of a Stack is carried, or a field of the "
+                           "layers was replaced by a tensor without layers"
+                         : "[stack] operands: a tensor of all layers is given to each of them, or a field "
+                           "of the layers was replaced by a tensor without layers");
       if (kind == Kind::carried)
         leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
       else if (kind == Kind::layer)
