@@ -26,8 +26,8 @@ struct OnlyStep {
       const Graph& own = made.module->graph(graph);
       const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
       const Value all = build::project(made, next++, type);
-      leaf = Leaf(build::drop_singletons(
-          build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
+      leaf = Leaf(
+          build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
     }
   }
   constexpr void enter_stack(const auto&) {}
@@ -73,13 +73,15 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
     else
       return std::is_same_v<Pred, Scalar> || std::is_same_v<Pred, Dim>;
   }();
-  static_assert(is_scalar, "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
-                           "element, ts::select");
+  static_assert(is_scalar,
+                "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
+                "element, ts::select");
   using Result = carry_t<std::remove_cvref_t<decltype(yes())>>;
   using Other = carry_t<std::remove_cvref_t<decltype(no())>>;
   constexpr bool same = std::is_same_v<Result, Other>;
-  static_assert(same, "tessera: the branches of ts::cond return different types; they return tensors of the same element "
-                      "types and ranks, in the same structure");
+  static_assert(same,
+                "tessera: the branches of ts::cond return different types; they return tensors of the same element "
+                "types and ranks, in the same structure");
   constexpr bool is_flat = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
   static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
   if constexpr (is_scalar && same && is_flat) {
@@ -99,8 +101,8 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
 }  // namespace detail
 
 /// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
-/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes, as a
-/// tensor or in a structure. They may capture values of the traced function around them.
+/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
+/// as a tensor or in a structure. They may capture values of the traced function around them.
 ///
 ///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
 ///                             [&](const auto& v) { return layers(v); }, x);
@@ -120,9 +122,9 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
       context.module != nullptr ? context.node().source : Source{});
 }
 
-/// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so that a
-/// plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one cost a test
-/// each. All else as in ts::scan and ts::cond.
+/// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
+/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
+/// cost a test each. All else as in ts::scan and ts::cond.
 template <class Condition, class Body, class Init, SizeOperand Most>
 constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
                           Here at = Here::current()) {
