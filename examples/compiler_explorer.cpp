@@ -1,5 +1,5 @@
-// Designs how a transformer layer is split over devices. The compiler plans it, forward and backward, and holds it to
-// its budget: change a spec, and what that costs is an error below. One header, nothing to link:
+// Shows a sharding that is checked at compile time: the compiler plans a transformer layer, forward and backward, and
+// assertions limit its communication and memory. Change a spec, and an assertion fails. Needs only one header:
 //
 //     c++ -std=c++20 -I single_include examples/compiler_explorer.cpp
 //
@@ -11,7 +11,7 @@
 
 namespace ts = tessera;
 
-// The layer, in a model's own words. A tensor has a type and a rank; its extents come with the plan.
+// The layer, written as for one device. A tensor has an element type and a rank; ts::abstract below gives its extents.
 
 using Matrix = ts::ShardedTensor<float, 2>;
 
@@ -28,7 +28,7 @@ struct Layer {
   }
 };
 
-// Its loss and gradients, with respect to the weights and to what comes in, as in the middle of a model.
+// A loss and its gradients by the weights and by the input, as a layer in the middle of a model needs them.
 
 struct Step {
   constexpr auto operator()(auto layer, auto x) const {
@@ -39,8 +39,7 @@ struct Step {
   }
 };
 
-// The devices, and how the weights are sharded over them: columns of the first product of each pair, rows of the
-// second.
+// The mesh, and how weights are sharded over it: the first product of each pair by columns, the second by rows.
 
 constexpr ts::Mesh mesh({{"data", 2}, {"model", 4}});
 constexpr ts::PartitionSpec columns{ts::none, "model"}, rows{"model"};
@@ -56,7 +55,7 @@ constexpr auto megatron = ts::freeze([] {
   return ts::plan(Step{}, mesh, layer, ts::abstract<float>({batch, length, features}, {"data"}));
 });
 
-// What was meant: two all-reduces of the activations forward and two backward, and one of each gradient.
+// The intended communication: two all-reduces of activations forward, two backward, and one of each gradient.
 
 constexpr std::int64_t activations = batch / 2 * length * features * 4;  // bytes of a device
 
@@ -66,7 +65,7 @@ static_assert(megatron.count(ts::all_gather) + megatron.count(ts::reduce_scatter
               0);
 static_assert(megatron.implicit_count() == 0);
 
-// What a device may send and hold.
+// Limits for the bytes that a device sends and stores.
 
 static_assert(megatron.wire_bytes("model") <= 8 * 3 * activations / 4);
 static_assert(megatron.wire_bytes("data") < 16 << 20);

@@ -1,5 +1,5 @@
-// A product whose summed dim is split among devices, written for one device of many: DTensor placements, a local map,
-// and what each way of finishing the partial sums communicates.
+// Shows DTensor placements and local_map, as in PyTorch: a matrix product whose summed dim is split among devices, so
+// that each device computes a partial sum, and what is communicated to turn the partial sums into each placement.
 
 #include <cstdio>
 #include <vector>
@@ -11,7 +11,7 @@ namespace ts = tessera;
 
 constexpr ts::Mesh mesh({{"model", 4}});
 
-/// a [m, k] times b [k, n], on one device.
+/// The product of a [m, k] and b [k, n], the local arrays of one device.
 ts::LocalArray<float, 2> product(const ts::LocalArray<float, 2>& a, const ts::LocalArray<float, 2>& b) {
   auto [result, out] = ts::LocalTensor<float, 2>::allocate({a.shape[0], b.shape[1]});
   for (std::int64_t i = 0; i < a.shape[0]; ++i)
@@ -26,17 +26,17 @@ ts::LocalArray<float, 2> product(const ts::LocalArray<float, 2>& a, const ts::Lo
 int main() {
   std::vector<float> values;
   for (int i = 0; i < 8 * 10; ++i) values.push_back(static_cast<float>(i % 7));
-  // Ten columns on four devices: 3, 3, 3 and 1, by DTensor's rule.
+  // DTensor splits ten columns over four devices into 3, 3, 3 and 1.
   const auto x = ts::distribute_tensor(ts::shard(values, {8, 10}, mesh), {ts::Shard(1)});
   const auto w = ts::distribute_tensor(ts::ones<float>({10, 4}, mesh), {ts::Shard(0)});
 
   const auto partial =
       ts::local_map(product, {ts::Partial()}, ts::LocalMapInputs<2>{{x.placements(), w.placements()}}, x, w);
-  std::printf("%s\n", partial.text().c_str());
+  std::printf("local_map returns %s\n", partial.text().c_str());
   for (const ts::Placement& to : {ts::Replicate(), ts::Shard(0)}) {
     ts::CommunicationScope scope;
     const auto y = ts::redistribute(partial, {to});
-    std::printf("to %s: %s", y.text().c_str(), scope.text().c_str());
+    std::printf("redistributed to %s: %s", y.text().c_str(), scope.text().c_str());
   }
-  std::printf("first row sums to %g\n", static_cast<double>(ts::full_values(partial)[0]));
+  std::printf("element 0,0 is %g\n", static_cast<double>(ts::full_values(partial)[0]));
 }

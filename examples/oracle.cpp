@@ -1,5 +1,5 @@
-// What oracle mode says of a mistake: the summed dim of a product is split, and the code for one device says that each
-// device has the whole result, where it has a part of a sum.
+// Shows oracle mode, which compares a run on a mesh with a run on one device, and finds this mistake: the summed dim of
+// a product is split, so each device has a partial sum, but the program declares the result as replicated.
 
 #include <cstdint>
 #include <iostream>
@@ -13,7 +13,7 @@ namespace ts = tessera;
 
 constexpr ts::Mesh mesh({{"data", 3}, {"model", 2}});
 
-/// a [m, k] times b [k, n], on one device.
+/// The product of a [m, k] and b [k, n], the local arrays of one device.
 ts::LocalArray<float, 2> product(const ts::LocalArray<float, 2>& a, const ts::LocalArray<float, 2>& b) {
   auto [result, out] = ts::LocalTensor<float, 2>::allocate({a.shape[0], b.shape[1]});
   for (std::int64_t i = 0; i < a.shape[0]; ++i)
@@ -45,7 +45,7 @@ int main() {
     layer(x, w, ts::Partial());
   }
 
-  // A program, and how many of its values were compared. Seven rows over three devices, and a sum over all of them.
+  // A correct program: seven rows split over three devices, and a mean over all rows.
   constexpr auto mean_square = [](auto in, auto weight) {
     const auto out = ts::matmul(in, weight);
     return ts::mean(out * out);
@@ -59,7 +59,7 @@ int main() {
     std::cout << oracle.compared() << " values compared, " << oracle.differences().size() << " differ\n";
   }
 
-  // The same to the bit on any number of devices.
+  // Deterministic mode: results are bitwise equal on any number of devices, for more communication.
   for (float& value : values) value = value * 0.1f + 0.3f;
   constexpr auto exact = ts::compile(mean_square, {.deterministic = true});
   std::vector<float> results;
@@ -68,8 +68,8 @@ int main() {
     const auto x_of_line = ts::shard(values, {7, 10}, line, {"data"});
     const auto w_of_line = ts::ones<float>({10, 4}, line, {ts::none, "data"});
     results.push_back(ts::to_host(exact(x_of_line, w_of_line))[0]);
-    std::cout << devices << " devices: " << (results.back() == results.front() ? "same bits, " : "other bits, ")
-              << exact.plan(x_of_line, w_of_line).wire_bytes() << " B, else "
-              << loss.plan(x_of_line, w_of_line).wire_bytes() << " B\n";
+    std::cout << "data=" << devices << ": " << (results.back() == results.front() ? "same bits" : "other bits")
+              << " as on one device; a device sends " << exact.plan(x_of_line, w_of_line).wire_bytes() << " B, "
+              << loss.plan(x_of_line, w_of_line).wire_bytes() << " B without .deterministic\n";
   }
 }

@@ -1,4 +1,4 @@
-// The first steps with Tessera: shard, compute, explain; then train a small model.
+// Shows the first steps with Tessera: shard tensors, compute with them and print the plan, then train a small model.
 
 #include <cmath>
 #include <cstdio>
@@ -11,19 +11,19 @@
 
 namespace ts = tessera;
 
-// Four devices in a grid. They are virtual: any number of them runs on the threads of this process.
+// A grid of four devices. They are virtual: the threads of this process run them, however many they are.
 constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
 void shard_and_compute() {
-  // x is split both ways, w along the dim that the product sums over: every device makes a part of each sum.
+  // x is split along both dims, w along the dim over which the product sums: each device computes partial sums.
   const auto x = ts::normal<float>(ts::Key{1}, {4, 6}, mesh, {"data", "model"});
   const auto w = ts::normal<float>(ts::Key{2}, {6, 4}, mesh, {"model", ts::none});
   const auto b = ts::shard<float>({0.5f, -0.5f, 1.0f, -1.0f}, mesh);
 
-  const auto y = ts::relu(ts::matmul(x, w) + b);  // an expression: nothing has run
-  std::cout << ts::explain(y) << "\n";            // kernels, collectives, bytes, source lines
+  const auto y = ts::relu(ts::matmul(x, w) + b);  // an expression: nothing runs yet
+  std::cout << ts::explain(y) << "\n";            // its kernels and collectives, bytes, source lines
 
-  const ts::ShardedTensor<float, 2> z = y;  // fused, partitioned, run
+  const ts::ShardedTensor<float, 2> z = y;  // now it is fused, partitioned and run
   std::cout << ts::sharded_type_text(z) << "\n";
   const std::vector<float> values = ts::to_host(z);
   for (int row = 0; row < 4; ++row, std::cout << "\n")
@@ -45,15 +45,15 @@ constexpr auto train_step = ts::compile([](auto model, auto state, auto x, auto 
 });
 
 void train() {
-  // The mesh and the strategy are chosen here and nowhere else: try ts::nn::single(mesh), or fsdp(mesh).
+  // Only the strategy says how the model is sharded: try ts::nn::single(mesh) or ts::nn::fsdp(mesh).
   const ts::nn::ShardingStrategy strategy = ts::nn::fsdp_tensor_parallel(mesh);
   const auto [up, down] = ts::split<2>(ts::Key{3});
   Mlp model{ts::nn::linear(up, 1, 64, strategy, ts::nn::Role::column, 1.0),
             ts::nn::linear(down, 64, 1, strategy, ts::nn::Role::row, 0.1)};
-  auto state = ts::optim::init_state(model);
   const ts::optim::AdamW config{.learning_rate = 0.02};
+  auto state = ts::optim::init_state(config, model);
 
-  // sin(3x) on [-1, 1], half of the points on each half of the mesh.
+  // Points of sin(3x) on [-1, 1]; each half of the mesh along `data` has half of them.
   constexpr int points = 128;
   std::vector<float> in, out;
   for (int i = 0; i < points; ++i) {

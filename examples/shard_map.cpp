@@ -1,5 +1,5 @@
-// Code for one device of many: functions of local shards, the collectives that they call by the name of an axis, and
-// what the compiler and the planner make of them. docs/spmd.md shows this file piece by piece.
+// Shows ts::shard_map: functions that are written for the shards of one device, the collectives that they call along a
+// named mesh axis, and the gradients and plans of such functions. docs/spmd.md explains this file block by block.
 
 #include <cstdio>
 #include <numeric>
@@ -58,7 +58,7 @@ struct Mlp {
 };
 constexpr auto tensor_parallel = [](auto mlp, auto x) {
   return ts::shard_map<"[{-,model}, {model}], {} -> {}">([](auto own, auto in) {
-    return ts::psum<"model">(own(in));  // of a shard of each weight
+    return ts::psum<"model">(own(in));  // on the device's shard of each weight
   })(mlp, x);
 };
 
@@ -68,7 +68,7 @@ int main() {
   const auto x = ts::shard(values, {8, 16}, mesh, {"data", "model"});
   const auto w = ts::ones<float>({16, 4}, mesh, {"model"});
   const ts::ShardedTensor<float, 2> y = product(x, w);
-  std::printf("%s, first row sums to %g\n", ts::sharded_type_text(y).c_str(), static_cast<double>(ts::to_host(y)[0]));
+  std::printf("%s, element 0,0 is %g\n", ts::sharded_type_text(y).c_str(), static_cast<double>(ts::to_host(y)[0]));
 
   const auto batch = ts::abstract<float>({8, 16}, {"data"});
   const auto mlp = ts::abstract<Mlp>({{{16, 64}, {ts::none, "model"}}, {{64, 16}, {"model"}}});

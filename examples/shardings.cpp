@@ -1,4 +1,5 @@
-// Meshes, specs, shardings and pictures: the code of docs/spmd.md, whose blocks of output are what this prints.
+// Shows meshes, specs, shardings and pictures of them, without any tensor. docs/spmd.md explains this file block by
+// block, with what each block prints.
 
 #include <cstdint>
 #include <iostream>
@@ -24,18 +25,18 @@ constexpr ts::Sharding merged = ts::resolve({ts::none, {"model", "data"}}, mesh,
 void meshes() {
   std::cout << mesh.text() << " " << ts::logical_mesh_text(mesh) << "\n";
 
-  const ts::Mesh snake({{"x", 2}, {"y", 2}}, {0, 1, 3, 2});  // its own order of devices
+  const ts::Mesh snake({{"x", 2}, {"y", 2}}, {0, 1, 3, 2});  // devices in an order of its own
   std::cout << snake.text() << " " << ts::logical_mesh_text(snake) << "\n";
 
-  const ts::Mesh plain = ts::unnamed_mesh({2, 4});  // axes are called 0 and 1
+  const ts::Mesh plain = ts::unnamed_mesh({2, 4});  // its axes are named 0 and 1
   const ts::Mesh line = ts::mesh_1d(8, "data");
   std::cout << plain.text() << " " << line.text() << " " << (ts::parse_mesh("data=8") == line) << "\n";
 }
 
 void parts() {
   const ts::SubMesh model = mesh["model"];
-  std::cout << model.devices().list_text() << "\n";                // with device 0
-  std::cout << model.containing(5).devices().list_text() << "\n";  // with device 5
+  std::cout << model.devices().list_text() << "\n";                // the devices of the model axis with device 0
+  std::cout << model.containing(5).devices().list_text() << "\n";  // those with device 5
   std::cout << mesh[{"model", "data"}].mesh().text() << "\n";
 }
 
@@ -44,7 +45,7 @@ void hybrid() {
       ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "model"}}, ts::Torus{{2, 2, 1}, 2});
   std::cout << pods.text() << " " << ts::logical_mesh_text(pods) << "\n";
 
-  const ts::Mesh shared =  // model on a dim and a half
+  const ts::Mesh shared =  // model gets one and a half dims of the torus
       ts::hybrid_mesh({.inner = {2, 8}, .axes = {"data", "model"}, .split_dims = true}, ts::Torus{{4, 4}, 1});
   std::cout << shared.text() << "\n";
 }
@@ -72,7 +73,7 @@ static_assert(plan_of({{"model", "data"}}).main().steps.empty());  // {model:(1)
 
 void sub_axes() {
   std::cout << ts::text(halves, mesh) << " is " << ts::hlo_sharding(halves, mesh).text() << "\n";
-  std::cout << ts::text(ts::resolve({{"model:(1)2", "model:(2)2"}}, mesh, 1), mesh) << "\n";  // all of it: the axis
+  std::cout << ts::text(ts::resolve({{"model:(1)2", "model:(2)2"}}, mesh, 1), mesh) << "\n";  // both halves: the axis
   for (int device : {1, 2}) {
     const ts::Box box = ts::device_box({2, 4}, halves, mesh, device);
     std::cout << "device " << device << ": row " << box.begin[0] << ", columns from " << box.begin[1] << "\n";
@@ -124,6 +125,7 @@ void large() {
 }
 
 int main() {
+  std::cout << std::boolalpha;
   meshes();
   parts();
   hybrid();

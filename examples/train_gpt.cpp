@@ -1,4 +1,5 @@
-// Trains a character-level GPT on text files, sharded over a mesh of virtual devices. See docs/train_gpt.md.
+// Shows a whole program: trains a character-level GPT on text files, sharded over a mesh of virtual devices.
+// docs/train_gpt.md describes its options and explains what it prints.
 //
 //   train_gpt --mesh data=2,model=2 --strategy fsdp+tp --steps 500 --svg loss.svg
 
@@ -23,7 +24,7 @@
 
 namespace train_gpt {
 
-/// Ctrl-C asks the run to end where it can. A second one before it does ends the process.
+/// The first Ctrl-C ends the run after the current step, a second Ctrl-C ends the process at once.
 struct Interrupt {
   static inline volatile std::sig_atomic_t requested = 0;
 
@@ -56,7 +57,7 @@ std::string model_text(const Options& o, const Gpt& model) {
                          o.dtype == ts::DType::bf16 ? ", computed in bf16" : "");
 }
 
-/// Plans a step, which runs nothing, and tells what it holds and sends.
+/// Plans a training step without running it, and prints the memory and the communication of the plan.
 template <ts::Element T>
 void print_plan(const Options& o, const Training& training, const auto& inputs, const auto& targets) {
   const auto start = std::chrono::steady_clock::now();
@@ -73,10 +74,10 @@ void print_plan(const Options& o, const Training& training, const auto& inputs, 
   char planned[64];
   std::snprintf(planned, sizeof planned, "%zu steps, made in %.0f ms", plan.main().steps.size(), 1000 * seconds);
   print_row("plan", planned);
-  print_row("bytes a device", grouped(parameters + state + batch) + " held, " +
-                                  grouped(predicted_argument_bytes(plan)) + " predicted: parameters " +
-                                  bytes_text(parameters) + ", optimizer " + bytes_text(state) + ", batch " +
-                                  bytes_text(batch));
+  print_row("bytes per device", grouped(parameters + state + batch) + " stored, " +
+                                    grouped(predicted_argument_bytes(plan)) + " predicted: parameters " +
+                                    bytes_text(parameters) + ", optimizer " + bytes_text(state) + ", batch " +
+                                    bytes_text(batch));
   print_row("scratch", bytes_text(plan.main().arena_bytes) + " for all devices together");
   print_communication(plan);
   std::printf("\n");
@@ -136,9 +137,9 @@ void run(const Options& o) {
   const ts::nn::ShardingStrategy strategy = strategy_of(o);
   Training training;
   training.model = make_gpt(model_key, corpus.vocabulary.size(), o, strategy);
-  training.state = ts::optim::init_state(training.model);
   training.config.adamw.beta2 = 0.99;
   training.config.clip = o.clip;
+  training.state = ts::optim::init_state(training.config.adamw, training.model);
 
   print_row("text", counted(corpus.files, "file") + ", " + counted(std::ssize(corpus.tokens), "character") + ", " +
                         grouped(corpus.vocabulary.size()) + " distinct");

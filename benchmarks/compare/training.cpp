@@ -96,7 +96,7 @@ template <ts::Element T = float> Task gpt_task(const GptShape& s, const nn::Shar
                      {s.layers, block},
                      nn::layer_norm(s.features, strategy),
                      nn::linear<float, false>(d, s.features, s.classes, strategy, nn::Role::head)};
-  training->state = ts::optim::init_state(training->model);
+  training->state = ts::optim::init_state(ts::optim::AdamW{}, training->model);
 
   std::vector<std::int32_t> in, out;
   for (std::int64_t i = 0; i < std::int64_t{s.batch} * s.time; ++i) {

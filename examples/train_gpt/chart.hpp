@@ -15,7 +15,7 @@
 
 namespace train_gpt {
 
-/// Round numbers that divide an axis: the first at or below `low`, the last at or above `high`.
+/// The ticks of an axis, at round numbers: the first is at or below `low`, the last at or above `high`.
 struct Ticks {
   double first = 0, step = 1;
   int count = 2;
@@ -30,13 +30,13 @@ struct Ticks {
     double step = 10 * power;
     for (const double nice : {5.0, 2.0, 1.0})
       if (nice * power >= rough * 0.999) step = nice * power;
-    // The slack keeps an end that is a tick, up to rounding, from getting another one past it.
+    // The slack avoids a further tick where `high` equals a tick up to rounding.
     const double begin = std::floor(low / step + 1e-9), end = std::ceil(high / step - 1e-9);
     return {begin * step, step, static_cast<int>(end - begin) + 1};
   }
 };
 
-/// A loss curve as SVG: every step in a light line, their moving average in a strong one.
+/// A loss curve as SVG: a light line with every step, and a strong line with their moving average.
 class LossChart {
  public:
   LossChart(std::string title, std::string subtitle) : title_(std::move(title)), subtitle_(std::move(subtitle)) {}
@@ -91,8 +91,8 @@ class LossChart {
     return out;
   }
 
-  /// Each step with its neighbours, a twentieth of the run in all: the curve looks alike for 50 steps and for 50,000.
-  /// At the beginning, where the loss falls fast, as many before as after.
+  /// The average of each step and its neighbours, a twentieth of the run, so that runs of 50 and of 50,000 steps look
+  /// alike. Near the beginning, where the loss falls fast, a shorter window has as many steps before as after.
   static std::vector<double> moving_average(const std::vector<double>& values) {
     const std::size_t n = values.size();
     std::vector<double> sums{0}, out;
@@ -146,7 +146,8 @@ class LossChart {
                   (top + bottom) / 2);
   }
 
-  /// Steps are counted from 1. A long run is drawn by the extremes of short stretches: no spike is lost.
+  /// Steps are counted from 1. Of a long run each stretch of a few steps is drawn as its smallest and largest
+  /// loss, so that no spike is lost.
   static void add_line(std::string& out, const Frame& frame, const std::vector<double>& values, const char* style) {
     const std::size_t stretch = std::max<std::size_t>(1, values.size() / 330);
     std::string path;

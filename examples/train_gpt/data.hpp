@@ -19,8 +19,8 @@ namespace ts = tessera;
 
 // ---- UTF-8
 
-/// The code points of a UTF-8 text. Errors: `file` with the byte where it stops being UTF-8, or has a NUL: `name` says
-/// what the text is.
+/// The code points of a UTF-8 text. Errors: `file`, with the position of the first byte that is not UTF-8 or is NUL,
+/// and with `name`, which says where the text comes from.
 inline std::u32string decode(std::string_view text, std::string_view name) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   std::u32string out;
@@ -39,7 +39,7 @@ inline std::u32string decode(std::string_view text, std::string_view name) {
       valid = (byte(i + k) & 0xc0) == 0x80;
       point = point << 6 | (byte(i + k) & 0x3f);
     }
-    // Three and four bytes could also spell what fewer bytes do, a surrogate, or a number past the last code point.
+    // Three or four bytes must not encode what fewer bytes can encode, a surrogate, or more than the last code point.
     valid = valid && (length != 3 || (point >= 0x800 && (point < 0xd800 || point > 0xdfff)));
     valid = valid && (length != 4 || (point >= 0x10000 && point <= 0x10ffff));
     if (!valid) ts::fail(ts::errc::file, name, ": not UTF-8 text at byte ", i);
@@ -109,7 +109,7 @@ inline std::string read_file(const std::filesystem::path& path) {
   std::string text, chunk(1 << 20, '\0');
   while (file && (file.read(chunk.data(), static_cast<std::streamsize>(chunk.size())), file.gcount() > 0)) {
     text.append(chunk, 0, static_cast<std::size_t>(file.gcount()));
-    // Told at once: a device may go on giving zeros for ever.
+    // Checked for each chunk, because a device such as /dev/zero has no end.
     if (const auto nul = text.find('\0', text.size() - static_cast<std::size_t>(file.gcount())); nul != text.npos)
       ts::fail(ts::errc::file, name, ": not text, a NUL at byte ", nul);
   }
@@ -145,7 +145,7 @@ struct Corpus {
 };
 
 /// Reads files one after the other; without any, the project's own text under `project`.
-/// Errors: `file` for one that is missing, empty or not UTF-8 text.
+/// Errors: `file` for a file that is missing, empty or not UTF-8 text.
 inline Corpus read_corpus(std::vector<std::string> files, const std::filesystem::path& project) {
   if (files.empty()) files = detail::project_files(project);
   std::u32string text;
@@ -162,15 +162,15 @@ struct Batch {
   Tokens inputs, targets;
 };
 
-/// Draws batches. A batch depends on the seed and its step alone, so every mesh and strategy sees the same.
+/// Draws batches. A batch depends only on the seed and the step, so it is the same for every mesh and strategy.
 class Batches {
  public:
-  /// Errors: `option` when the text has no whole window and the character after it.
+  /// Errors: `option` if the text is shorter than a window and the character after it.
   Batches(const Tokens& tokens, int batch, int context, ts::Key key)
       : tokens_(tokens), batch_(batch), context_(context), key_(key) {
     if (tokens.size() <= static_cast<std::size_t>(context))
-      ts::fail(ts::errc::option, "--context: ", context, " characters and the next one don't fit in a text of ",
-               tokens.size());
+      ts::fail(ts::errc::option, "--context: ", context, " characters and the next character need a longer text than ",
+               tokens.size(), " characters");
   }
 
   Batch operator()(int step) const {

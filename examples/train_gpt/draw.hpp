@@ -11,8 +11,8 @@
 
 namespace train_gpt {
 
-/// A token drawn with probabilities softmax(logits / temperature); the likeliest at temperature 0. `chance` is in [0,
-/// 1).
+/// A token drawn with the probabilities softmax(logits / temperature), or the most probable token at temperature 0.
+/// `chance` is a random number in [0, 1).
 inline std::int32_t draw(std::span<const float> logits, double temperature, double chance) {
   const auto likeliest = std::max_element(logits.begin(), logits.end());
   if (temperature == 0) return static_cast<std::int32_t>(likeliest - logits.begin());

@@ -15,7 +15,7 @@
 
 namespace train_gpt {
 
-/// Continues a text character by character, each seen by the model as soon as it is drawn.
+/// Continues a text character by character. The model sees each generated character when it predicts the next one.
 class Generator {
  public:
   Generator(const Gpt& model, Tokens prompt, int context, double temperature, ts::Key key)
@@ -23,8 +23,8 @@ class Generator {
         context_(static_cast<std::size_t>(context)), temperature_(temperature), key_(key) {}
 
   std::int32_t next() {
-    // The window has one shape whatever there is to see, so one plan serves all: what follows the text is not looked
-    // at.
+    // The window always has `context_` tokens, so there is only one plan. Attention is causal: padding behind the text
+    // does not change the logits at the last character of the text.
     const std::size_t seen = std::min(text_.size(), context_);
     Tokens window(text_.end() - static_cast<std::ptrdiff_t>(seen), text_.end());
     window.resize(context_, 0);

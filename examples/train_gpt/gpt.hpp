@@ -10,7 +10,7 @@
 
 namespace train_gpt {
 
-/// A GPT over characters. Nothing here knows of devices: this is the model as one would write it for one of them.
+/// A GPT over characters, written as for a single device: nothing in it refers to devices or shardings.
 struct Gpt {
   ts::nn::Embedding<> characters;
   ts::nn::Positions<> positions;
@@ -27,7 +27,7 @@ struct Gpt {
   }
 };
 
-/// The one place where devices come in: how parameters and batches are sharded.
+/// How parameters and batches are sharded over the mesh. No other code of this program chooses shardings.
 inline ts::nn::ShardingStrategy strategy_of(const Options& o) {
   switch (o.strategy.strategy) {
     case Strategy::dp:
@@ -44,7 +44,7 @@ inline ts::nn::ShardingStrategy strategy_of(const Options& o) {
   return ts::nn::single(o.mesh);
 }
 
-/// Random parameters, drawn straight into their shards: the same numbers on every mesh and in every strategy.
+/// Random parameters, generated directly in their shards: equal on every mesh and for every strategy.
 inline Gpt make_gpt(ts::Key key, int classes, const Options& o, const ts::nn::ShardingStrategy& strategy) {
   const auto [characters, positions, blocks, head] = ts::split<4>(key);
   const auto block = [&, key = blocks](int i) {
@@ -63,8 +63,8 @@ struct TrainConfig {
   ts::Scalar clip;
 };
 
-/// One step of training: (model, state, loss) after a batch of inputs and targets, [B, T] each. Activations are T;
-/// parameters, their gradients, the loss and the optimizer are f32.
+/// One training step: returns (model, state, loss) for a batch of inputs and targets, [B, T] each. Activations have the
+/// element type T; parameters, their gradients, the loss and the optimizer state are f32.
 template <ts::Element T>
 inline constexpr auto train_step = ts::compile([](auto model, auto state, auto inputs, auto targets, auto config) {
   const auto loss_of = [](const auto& m, const auto& x, const auto& t) {

@@ -26,7 +26,7 @@ enum class Strategy { single, dp, fsdp, tp, fsdp_tp };
 struct StrategyInfo {
   Strategy strategy;
   std::string_view name;
-  bool data, model;               ///< mesh axes that it shards over
+  bool data, model;               ///< whether it shards over the mesh axes of these names
   std::string_view default_mesh;  ///< for a run without --mesh
 };
 inline constexpr StrategyInfo strategies[] = {
@@ -38,7 +38,7 @@ inline constexpr StrategyInfo strategies[] = {
 };
 
 struct Options {
-  std::vector<std::string> text;  ///< files; none: the project's own sources and docs
+  std::vector<std::string> text;  ///< files; empty: the sources and documents of this project
   int layers = 2, dim = 64, heads = 4, context = 64;
   int batch = 16, steps = 200, warmup = 20;
   double lr = 5e-3, clip = 1;
@@ -46,7 +46,7 @@ struct Options {
   StrategyInfo strategy = strategies[0];
   ts::Mesh mesh;
   ts::DType dtype = ts::DType::f32;  ///< of activations: f32 or bf16
-  int threads = 0;                   ///< 0: those the machine has
+  int threads = 0;                   ///< 0: all processors of the machine
   std::string csv, svg;
   bool explain = false;
   int sample = 200;
@@ -56,7 +56,7 @@ struct Options {
 
 namespace detail {
 
-/// A number in [low, high]; unlike CLI::Range it takes no NaN, and says what was given.
+/// A number in [low, high]. Unlike CLI::Range it rejects NaN, and its message contains the given text.
 inline CLI::Validator between(double low, double high, const std::string& rule) {
   return CLI::Validator(
       [=](const std::string& text) -> std::string {
@@ -70,7 +70,7 @@ inline CLI::Validator whole(double low, double high) {
   const auto text = [](double number) { return std::to_string(static_cast<long long>(number)); };
   return between(low, high, "a number from " + text(low) + " to " + text(high));
 }
-/// CLI11 takes -1 for the largest number there is.
+/// Rejects -1, which CLI11 would convert to the largest unsigned number.
 inline CLI::Validator unsigned_number() {
   return CLI::Validator(
       [](const std::string& text) -> std::string {
@@ -91,7 +91,7 @@ inline StrategyInfo strategy_named(const std::string& name) {
   ts::fail(ts::errc::option, "--strategy: '", name, "' is none of ", known);
 }
 
-/// Without --strategy, the one that makes use of every axis that the mesh has.
+/// The strategy of a run without --strategy: it uses every axis of the mesh.
 inline StrategyInfo strategy_for(const ts::Mesh& mesh) {
   const bool data = mesh.has_axis("data"), model = mesh.has_axis("model");
   return strategy_named(data && model ? "fsdp+tp" : data ? "fsdp" : model ? "tp" : "single");
@@ -111,7 +111,7 @@ inline ts::Mesh mesh_from(std::string_view text) {
   return mesh;
 }
 
-/// What no option can be asked alone.
+/// Checks options that depend on each other.
 inline void check(const Options& o) {
   if (o.dim % o.heads != 0)
     ts::fail(ts::errc::option, "--heads: ", o.heads, " heads don't divide --dim ", o.dim, " evenly");
@@ -119,7 +119,7 @@ inline void check(const Options& o) {
     if (needed && !o.mesh.has_axis(axis))
       ts::fail(ts::errc::option, "--mesh: strategy '", o.strategy.name, "' shards over an axis '", axis, "', which ",
                o.mesh.text(), " lacks; try --mesh ", o.strategy.default_mesh);
-  if (!o.csv.empty() && o.csv == o.svg) ts::fail(ts::errc::option, "--svg: '", o.svg, "' is given to --csv too");
+  if (!o.csv.empty() && o.csv == o.svg) ts::fail(ts::errc::option, "--svg: '", o.svg, "' is the file of --csv too");
 }
 
 }  // namespace detail
@@ -132,10 +132,9 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   Options o;
   std::string mesh, strategy, dtype = "f32";
 
-  CLI::App app{
-      "Trains a character-level GPT on text files, sharded over a mesh of virtual devices, and writes some text\n"
-      "of its own. Without --text it reads the sources and documents of this project.",
-      "train_gpt"};
+  CLI::App app{"Trains a character-level GPT on text files, sharded over a mesh of virtual devices, and then\n"
+               "generates text. Without --text it reads the sources and documents of this project.",
+               "train_gpt"};
   app.get_formatter()->column_width(28);
   app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);  // a script's options can be overridden
   const auto section = [&](const std::string& name) { app.option_defaults()->group(name); };
@@ -163,16 +162,16 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   count("--layers", o.layers, whole(1, 10'000), "Transformer blocks");
   count("--dim", o.dim, whole(1, large), "Width of the residual stream");
   count("--heads", o.heads, whole(1, large), "Attention heads; they divide --dim");
-  count("--context", o.context, whole(1, large), "Characters that a prediction sees");
+  count("--context", o.context, whole(1, large), "Characters that the model sees for a prediction");
 
   section("Training");
-  count("--batch", o.batch, whole(1, large), "Windows of text in a step");
-  count("--steps", o.steps, whole(1, huge), "Steps of AdamW");
+  count("--batch", o.batch, whole(1, large), "Windows of text in a training step");
+  count("--steps", o.steps, whole(1, huge), "Training steps, with AdamW");
   count("--warmup", o.warmup, whole(0, huge), "Steps until the full learning rate");
   number("--lr", o.lr, between(1e-12, 100, "a number above 0, at most 100"), "Highest learning rate");
   number("--clip", o.clip, between(1e-12, 1e12, "a number above 0"), "Largest norm of the gradient");
 
-  word("--dtype", dtype, "TYPE", "Of activations: f32, or bf16 with parameters in f32");
+  word("--dtype", dtype, "TYPE", "Element type of activations: f32, or bf16 with parameters in f32");
 
   section("Layout");
   word("--strategy", strategy, "NAME", "single, dp, fsdp, tp or fsdp+tp; default: all axes of the mesh");
@@ -185,10 +184,10 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   word("--csv", o.csv, "FILE", "Writes step,loss,tokens_per_second");
   word("--svg", o.svg, "FILE", "Draws the loss curve");
   app.add_flag("--explain", o.explain, "Prints the plan of a training step");
-  count("--sample", o.sample, whole(0, large), "Characters to write at the end");
-  word("--prompt", o.prompt, "TEXT", "What the written text begins with");
+  count("--sample", o.sample, whole(0, large), "Characters of text to generate at the end");
+  word("--prompt", o.prompt, "TEXT", "Text that the generated text continues");
   number("--temperature", o.temperature, between(0, 100, "a number from 0 to 100"),
-         "Chance in what is written; 0: none");
+         "Randomness of the generated text; 0: none");
 
   try {
     app.parse(argc, argv);

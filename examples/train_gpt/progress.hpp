@@ -15,7 +15,7 @@
 
 namespace train_gpt {
 
-/// Where a run is.
+/// The progress of a run after a step.
 struct Moment {
   int step = 0, steps = 0;
   double loss = 0, tokens_per_second = 0, seconds_left = 0;
@@ -41,15 +41,15 @@ inline std::string bar_text(const Moment& m, int columns) {
   return count + "  " + bar + "  " + figures;
 }
 
-/// Shows how far a run is: a bar that is redrawn on a terminal, a line now and then anywhere else.
+/// Prints the progress of a run: on a terminal a bar that is redrawn, otherwise about twenty lines in the whole run.
 class Progress {
  public:
   Progress(int steps, std::int64_t tokens_per_step, std::FILE* out = stdout)
       : steps_(steps), tokens_(static_cast<double>(tokens_per_step)), out_(out), terminal_(isatty(fileno(out)) != 0) {}
 
-  /// Step `step`, from 1, took so long.
+  /// Reports step `step`, counted from 1, which took `seconds`.
   void add(int step, double loss, double seconds) {
-    // The first step plans the program: it says nothing of the others.
+    // The first step includes planning, so its time is not used for later steps.
     rate_ = step <= 2 ? seconds : 0.9 * rate_ + 0.1 * seconds;
     const Moment moment{step, steps_, loss, tokens_ / rate_, rate_ * (steps_ - step)};
     const bool last = step == steps_;
@@ -65,7 +65,7 @@ class Progress {
     std::fflush(out_);
   }
 
-  /// Leaves the bar as it is; what follows begins on a line of its own.
+  /// Ends the line of the bar, so that further output begins on a new line.
   void end() {
     if (terminal_ && drawn_) std::fputs("\n", out_);
     drawn_ = false;

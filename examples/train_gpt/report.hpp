@@ -22,10 +22,10 @@ namespace train_gpt {
 
 namespace ts = tessera;
 
-/// A file that a run writes, opened before it trains: a name that can't be written is known at once.
+/// A file that a run writes. It is opened before training, so that a file that can't be written is reported at once.
 class OutputFile {
  public:
-  /// Errors: `file` when it can't be written, or is one of the texts that are read.
+  /// Errors: `file` if the file can't be written, or is one of the texts that are read.
   OutputFile(std::string_view option, const std::string& path, const std::vector<std::string>& inputs)
       : name_(std::string(option) + ": " + path) {
     if (path.empty()) return;
@@ -67,9 +67,9 @@ class CsvLog {
 inline std::string counted(std::int64_t number, const std::string& thing) {
   return grouped(number) + " " + thing + (number == 1 ? "" : "s");
 }
-inline void print_row(const char* name, const std::string& text) { std::printf("%-16s%s\n", name, text.c_str()); }
+inline void print_row(const char* name, const std::string& text) { std::printf("%-18s%s\n", name, text.c_str()); }
 
-/// What the arguments of a plan take on the device that holds most of them.
+/// Bytes of a plan's arguments, on the device that stores most of them.
 inline std::int64_t predicted_argument_bytes(const ts::Plan& plan) {
   std::int64_t bytes = 0;
   for (const std::int32_t value : plan.main().arguments)
@@ -77,7 +77,7 @@ inline std::int64_t predicted_argument_bytes(const ts::Plan& plan) {
   return bytes;
 }
 
-/// Collectives of a plan by kind and axes: how many, how large, what a device sends.
+/// Prints the collectives of a plan by kind and axes: their number, their payload, and the bytes that a device sends.
 inline void print_communication(const ts::Plan& plan) {
   struct Total {
     ts::Collective kind;
@@ -95,14 +95,14 @@ inline void print_communication(const ts::Plan& plan) {
     at->wire += times * c.wire_bytes;
   });
   if (totals.empty()) return print_row("collectives", "none");
-  std::printf("%-16s%6s  %-16s%-12s%16s%16s\n", "collectives", "a step", "kind", "over", "payload, bytes",
+  std::printf("%-18s%8s  %-16s%-12s%16s%16s\n", "collectives", "per step", "kind", "over", "payload, bytes",
               "sent, bytes");
   for (const Total& total : totals) {
     std::string axes;
     for (int axis = 0; axis < plan.mesh.rank(); ++axis)
       if ((total.axes >> axis & 1) != 0)
         axes += (axes.empty() ? "" : ",") + std::string(plan.mesh.axis_name(axis).view());
-    std::printf("%-16s%6s  %-16s%-12s%16s%16s\n", "", grouped(total.count).c_str(),
+    std::printf("%-18s%8s  %-16s%-12s%16s%16s\n", "", grouped(total.count).c_str(),
                 std::string(ts::name_of(total.kind)).c_str(), axes.c_str(), grouped(total.payload).c_str(),
                 grouped(total.wire).c_str());
   }

@@ -45,7 +45,7 @@ inline std::string duration_text(double seconds) {
   return text;
 }
 
-/// A text without what a terminal would take for a command.
+/// A text without the control characters that a terminal would interpret.
 inline std::string printable(std::string text) {
   for (char& c : text)
     if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f) c = '?';

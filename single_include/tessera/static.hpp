@@ -617,7 +617,7 @@ constexpr bool multiply_fits(std::int64_t a, std::int64_t b, std::int64_t& out) 
 namespace detail {
 [[noreturn]] inline void fail_size(std::string_view what, std::int64_t a, const char* op, std::int64_t b,
                                    const Source& at) {
-  fail(errc::capacity, "[size] ", what, ": ", a, op, b, " is no 64-bit integer", at);
+  fail(errc::capacity, "[size] ", what, ": ", a, op, b, " does not fit a signed 64-bit integer", at);
 }
 }  // namespace detail
 
@@ -703,7 +703,8 @@ template <class T, std::size_t Capacity> struct InlineVector {
   TESSERA_ACCESS constexpr const T& back() const { return items[count - 1]; }
 
   constexpr void push_back(const T& value) {
-    if (count == Capacity) fail(errc::capacity, "[base] capacity: a fixed-size list is full");
+    if (count == Capacity)
+      fail(errc::capacity, "[base] capacity: more than ", Capacity, " elements in a list of fixed capacity");
     items[count++] = value;
   }
   constexpr void pop_back() { items[--count] = T{}; }
@@ -774,7 +775,7 @@ namespace detail {
 [[noreturn]] inline void fail_volume(const Shape& shape) {
   std::string text;
   for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
-  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
+  fail(errc::capacity, "[volume] shape: [", text, "] has a negative extent or more than 2^52 elements");
 }
 }  // namespace detail
 
@@ -1122,19 +1123,22 @@ constexpr Name axis_of(const Node& node) {
   return name;
 }
 
-/// Operands of a repeat: `carried` values, then `stacked` values (dim 0 counts layers), then invariants. Outputs: the
-/// carried values after the last layer, then stacked results. node.value is the index of the body's graph.
+/// A call of a Stack or of ts::scan. Operands: `carried` values, then `stacked` values (dim 0 counts layers), then
+/// invariants. Outputs: the carried values after the last layer, then stacked results. node.value is the index of the
+/// body's graph.
 struct Repeat {
   std::int32_t carried = 0, stacked = 0;
   bool reverse = false;  ///< layers run from the last to the first
   bool counted = false;  ///< no operand is stacked, so the last operand is the number of layers
+  bool scan = false;     ///< of ts::scan, which may have no steps; otherwise of a Stack
 
   static constexpr Repeat of(const Node& node) {
     const auto packed = std::bit_cast<Packed>(node.labels);
-    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0};
+    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0, packed.scan != 0};
   }
   constexpr Labels pack() const {
-    return std::bit_cast<Labels>(Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, {}});
+    return std::bit_cast<Labels>(
+        Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, std::int8_t{scan}, {}});
   }
   constexpr Node node(int body, const Source& source) const {
     return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
@@ -1144,24 +1148,35 @@ struct Repeat {
  private:
   struct Packed {
     std::int32_t carried, stacked;
-    std::int8_t reverse, counted, rest[14];
+    std::int8_t reverse, counted, scan, rest[13];
   };
 };
+
+/// How an argument or an output of a repeat is stored.
+enum class Storage : std::int8_t {
+  block,   ///< each shard in one block of memory
+  layers,  ///< a tensor of a Stack: dim 0 counts its layers, each of which is a tensor with memory of its own
+  layer,   ///< in a body: the current one of these layers
+};
+constexpr Storage storage_of(const Node& node) {
+  return node.is_argument() || node.is_projection() ? static_cast<Storage>(node.labels[0]) : Storage::block;
+}
+constexpr Node stored_as(Storage storage, Node node) {
+  node.labels[0] = static_cast<std::int8_t>(storage);
+  return node;
+}
+constexpr bool is_in_layers(const Node& node) { return storage_of(node) == Storage::layers; }
 
 /// Which output of its repeat a projection is.
 constexpr int output_of(const Node& project) { return project.index(); }
 /// The projection of an output of the given type.
-constexpr Node projection_node(int output, const Node& type) {
-  return {.op = Op::project,
-          .dtype = type.dtype,
-          .rank = type.rank,
-          .singletons = type.singletons,
-          .value = static_cast<double>(output)};
+constexpr Node projection_node(int output, const Node& type, Storage storage = Storage::block) {
+  return stored_as(storage, {.op = Op::project,
+                             .dtype = type.dtype,
+                             .rank = type.rank,
+                             .singletons = type.singletons,
+                             .value = static_cast<double>(output)});
 }
-
-/// Whether an argument is a tensor of a Stack: its dim 0 counts the layers.
-constexpr bool is_stacked_argument(const Node& node) { return node.is_argument() && node.labels[0] != 0; }
-constexpr void set_stacked(Node& argument, bool stacked) { argument.labels[0] = stacked ? 1 : 0; }
 
 /// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
 enum class CotangentSharding : std::int8_t { alike, free, own_spec };
@@ -1191,7 +1206,8 @@ enum class Distribution : std::int8_t { uniform, normal };
 
 /// Attributes of a random node: uniform in [0, 1) or standard normal. The counter of an element is its global row-major
 /// index, so values don't depend on the sharding. Operand 0 gives the shape; operand 1, an integer host scalar, is the
-/// key. The generator's key is fold_in(key, stream), and inside a repeat fold_in(fold_in(key, stream), layer + 1).
+/// key. The generator's key is fold_in(key, stream), and inside a repeat fold_in(fold_in(key, stream), layer + 1);
+/// inside several, each folds in its layer, the outermost first.
 struct RandomDraw {
   Distribution distribution = Distribution::uniform;
   std::uint32_t stream = 0;
@@ -1320,7 +1336,7 @@ struct ExactInteger {
 [[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,
                                        const Source& source = {}) {
   const bool by_zero = why == IntegerResult::division_by_zero;
-  fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "more than 64 bits", ": ",
+  fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "64-bit overflow", ": ",
        name, "(", a, ", ", b, ")", source);
 }
 
@@ -1501,7 +1517,8 @@ namespace tessera {
 template <class To, class From> constexpr To narrow(From value, const char* what) {
   const To made = static_cast<To>(value);
   if (static_cast<From>(made) != value || (made < To{}) != (value < From{}))
-    fail(errc::capacity, what, ": ", value, ", of which there can be ", std::numeric_limits<To>::max());
+    fail(errc::capacity, what, ": ", value, " is outside the range ", std::numeric_limits<To>::min(), " to ",
+         std::numeric_limits<To>::max());
   return made;
 }
 
@@ -1737,7 +1754,8 @@ struct ReducedTypes {
   }
 };
 
-/// All combinations of reduction and element type that operations can have: for partial values, and for scans.
+/// All combinations of reduction and element type that operations can have: for partial values, and for cumulative
+/// operations.
 inline constexpr ReducedTypes all_partial_types = [] {
   ReducedTypes all;
   for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})
@@ -1789,7 +1807,8 @@ constexpr Shape extents(const Box& box) {
 /// The intersection of two boxes. Extents are never negative: disjoint boxes give an empty box.
 constexpr Box intersect(const Box& a, const Box& b) {
   if (a.begin.size() != b.begin.size())
-    fail(errc::rank_mismatch, "[intersect] ranks differ: ", a.begin.size(), " and ", b.begin.size());
+    fail(errc::rank_mismatch, "[intersect] rank: the first box has rank ", a.begin.size(), ", the second box has rank ",
+         b.begin.size());
   Box both = a;
   for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {
     if (b.begin[dim] > both.begin[dim]) both.begin[dim] = b.begin[dim];
@@ -1907,7 +1926,7 @@ class DeviceOrder {
       return;
     }
     if (std::is_constant_evaluated())
-      fail(errc::capacity, "[mesh] device order: in a constant expression, a list of at most 64 ids below 256");
+      fail(errc::capacity, "[mesh] device order: a constant mesh can list at most 64 ids, each below 256");
     many_ = detail::keep_ids(ids, count);
   }
 
@@ -2106,8 +2125,8 @@ class DeviceOrder {
   }
   constexpr void check_listed() const {
     if (size_ > max_listed_devices)
-      fail(errc::capacity, "[mesh] device order: ", size_,
-           " ids in no order of a transposed array; ids are listed for ", max_listed_devices, " devices at most");
+      fail(errc::capacity, "[mesh] device order: ", size_, " ids that are not the transpose of an array; at most ",
+           max_listed_devices, " such ids can be listed");
   }
   template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
     check_listed();
@@ -2214,7 +2233,7 @@ constexpr bool is_name_char(char c) {
 }
 
 /// The length of a suffix ":(12)34", with which the name of a sub-axis ends; 0 for any other text.
-constexpr std::size_t part_suffix(std::string_view text) {
+constexpr std::size_t sub_axis_suffix(std::string_view text) {
   if (!text.starts_with(":(")) return 0;
   const auto digits = [&](std::size_t from) {
     while (from < text.size() && text[from] >= '0' && text[from] <= '9') ++from;
@@ -2229,8 +2248,8 @@ constexpr std::size_t part_suffix(std::string_view text) {
 constexpr std::size_t sub_axis_at(std::string_view name) {
   std::size_t colon = 0;  // g++ 12 can't evaluate find() in some constants
   while (colon < name.size() && !(name[colon] == ':' && colon + 1 < name.size() && name[colon + 1] == '(')) ++colon;
-  const bool part = colon > 0 && part_suffix(name.substr(colon)) == name.size() - colon;
-  return part ? colon : name.size();
+  const bool has_suffix = colon > 0 && sub_axis_suffix(name.substr(colon)) == name.size() - colon;
+  return has_suffix ? colon : name.size();
 }
 
 /// Whether a text can be an axis name. "-" can't: it stands for a dim that is not split.
@@ -2313,7 +2332,8 @@ struct TextReader {
     skip_spaces();
     std::size_t n = 0;
     while (n < rest.size() && is_name_char(rest[n])) ++n;
-    if (n > 1 && rest[n - 1] == ':' && part_suffix(rest.substr(n - 1)) > 0) n += part_suffix(rest.substr(n - 1)) - 1;
+    if (n > 1 && rest[n - 1] == ':' && sub_axis_suffix(rest.substr(n - 1)) > 0)
+      n += sub_axis_suffix(rest.substr(n - 1)) - 1;
     const std::string_view name = rest.substr(0, n);
     rest.remove_prefix(n);
     return name;
@@ -2347,7 +2367,7 @@ using AxisTable = InlineVector<Axis, max_axes>;
 
 namespace detail {
 constexpr void check_axis_count(std::size_t count) {
-  if (count > max_axes) fail(errc::capacity, "[mesh] axes: ", count, ", of which a mesh has at most ", max_axes);
+  if (count > max_axes) fail(errc::capacity, "[mesh] number of axes: ", count, "; a mesh has at most ", max_axes);
 }
 }  // namespace detail
 
@@ -2395,7 +2415,7 @@ class Mesh {
     return axis;
   }
 
-  /// The part of the mesh along some of its axes, as in DeviceMesh; defined in mesh/sub_mesh.hpp.
+  /// The submesh along some of its axes, as in DeviceMesh; defined in mesh/sub_mesh.hpp.
   constexpr SubMesh operator[](std::string_view axis) const;
   constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
 
@@ -2403,12 +2423,12 @@ class Mesh {
   constexpr const DeviceOrder& order() const { return order_; }
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
-      fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
+      fail(errc::mesh_devices, "[mesh] number of coordinates: ", coordinates.size(), " given for ", rank(), " axes");
     std::int64_t position = 0;
     for (int axis = 0; axis < rank(); ++axis) {
       const int size = axes_[axis].size;
       if (coordinates[axis] < 0 || coordinates[axis] >= size)
-        fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates[axis], " is outside axis '",
+        fail(errc::mesh_devices, "[mesh] coordinate range: ", coordinates[axis], " is outside axis '",
              axes_[axis].name.view(), "' of size ", size);
       position = position * size + coordinates[axis];
     }
@@ -2416,7 +2436,7 @@ class Mesh {
   }
   constexpr Coordinates coordinates_of(int device) const {
     if (axes_.empty() && !order_.empty() ? device != order_[0] : device < 0 || device >= size_)
-      fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
+      fail(errc::mesh_devices, "[mesh] device id: no device of ", text(), " has id ", device);
     std::int64_t position = order_.empty() ? device : order_.position_of(device);
     Coordinates coordinates(axes_.size(), 0);
     for (int axis = rank() - 1; axis >= 0; --axis) {
@@ -2456,7 +2476,8 @@ class Mesh {
     return axis;
   }
   constexpr const Axis& at(int axis) const {
-    if (axis < 0 || axis >= rank()) fail(errc::mesh_axis, "[mesh] axis: ", axis, " is not one of the ", rank());
+    if (axis < 0 || axis >= rank())
+      fail(errc::mesh_axis, "[mesh] axis index: ", axis, " on a mesh of ", rank(), " axes; the first axis has index 0");
     return axes_[axis];
   }
 
@@ -2464,13 +2485,15 @@ class Mesh {
     for (int axis = 0; axis < rank(); ++axis) {
       const std::string_view name = axes_[axis].name.view();
       if (!detail::is_axis_name(name))
-        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' is empty, '-', or holds a space or one of {}()[]=,;*'\"");
+        fail(errc::mesh_axis, "[mesh] axis name: '", name,
+             "' is empty, '-', or contains a space or a character of {}()[]=,;*'\"");
       if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
-        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' names axis ", axis,
-             ", but digits are the index of an axis without a name");
-      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] axis names differ: '", name, "' is given twice");
+        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' for axis ", axis,
+             "; only an unnamed axis has digits as its name, which are its index");
+      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] distinct axis names: '", name, "' is given twice");
       if (axes_[axis].size < 1)
-        fail(errc::mesh_axis, "[mesh] axis size at least 1: '", name, "' has ", axes_[axis].size);
+        fail(errc::mesh_axis, "[mesh] axis size: axis '", name, "' has size ", axes_[axis].size,
+             "; sizes are at least 1");
       size_ *= axes_[axis].size;
       if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
     }
@@ -2478,18 +2501,18 @@ class Mesh {
   constexpr void check_order() {
     if (order_.empty()) return;
     if (order_.size() != size_)
-      fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
+      fail(errc::mesh_devices, "[mesh] number of device ids: ", order_.size(), " ids for ", size_, " devices");
     if (const std::int64_t repeated = order_.repeated(); repeated < size_)
-      fail(errc::mesh_devices, "[mesh] device ids differ: ", order_[repeated], " is given twice");
+      fail(errc::mesh_devices, "[mesh] distinct device ids: ", order_[repeated], " is given twice");
     const std::int64_t ids = axes_.empty() ? INT32_MAX : size_;
     for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
       if (order_[i] < 0 || order_[i] >= ids)
-        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[i]);
+        fail(errc::mesh_devices, "[mesh] device id range: ", order_[i], ", but ids are from 0 to ", ids - 1);
     // Each mesh has one form: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
   [[noreturn]] void fail_axis_is_not_in_the_mesh(std::string_view name) const {
-    fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
+    fail(errc::mesh_axis, "[mesh] unknown axis: ", text(), " has no axis '", name, "'");
   }
 
   AxisTable axes_;
@@ -2507,7 +2530,8 @@ constexpr Mesh parse_mesh(std::string_view text) {
   };
   const auto expect = [&](bool matches) {
     if (!matches)
-      fail(errc::mesh_axis, "[mesh] text like data=2,model=4: '", text, "' stops making sense at '", reader.rest, "'");
+      fail(errc::mesh_axis, "[mesh] syntax: can't read '", text, "' from '", reader.rest,
+           "' on; a mesh is written data=2,model=4");
   };
 
   AxisTable axes;
@@ -2545,7 +2569,8 @@ constexpr Mesh parse_mesh(std::string_view text) {
   expect(reader.take(")") && at_end());
   DeviceOrder order;
   if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
-    fail(errc::mesh_devices, "[mesh] device order: the sizes and the transposition don't fit in '", text, "'");
+    fail(errc::mesh_devices,
+         "[mesh] device order: the numbers in T(...) are not a permutation of the dims in [...] of '", text, "'");
   return Mesh(axes, order);
 }
 
@@ -2578,11 +2603,12 @@ inline constexpr int max_axes_per_dim = 4;
 
 namespace detail {
 constexpr void check_entry_count(std::size_t count) {
-  if (count > max_rank) fail(errc::capacity, "[spec] entries: ", count, "; a tensor has at most ", max_rank, " dims");
+  if (count > max_rank)
+    fail(errc::capacity, "[spec] number of entries: ", count, "; a tensor has at most ", max_rank, " dims");
 }
 constexpr void check_entry_axes(std::size_t count) {
   if (count > max_axes_per_dim)
-    fail(errc::capacity, "[spec] axes of one dim: ", count, "; at most ", max_axes_per_dim, " can split it");
+    fail(errc::capacity, "[spec] axes of a dim: ", count, "; at most ", max_axes_per_dim, " axes can split a dim");
 }
 }  // namespace detail
 
@@ -2603,8 +2629,8 @@ struct AxisRef {
     requires(std::is_integral_v<Index> && !std::is_same_v<Index, bool> && !std::is_same_v<Index, char>)
   constexpr AxisRef(Index axis) {
     if (axis < Index{0})
-      fail(errc::spec_axis, "[spec] axis index from 0: ", static_cast<std::int64_t>(axis), " counts from the end");
-    if (axis > Index{99}) fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis));
+      fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis), " is negative; axes count from 0");
+    if (axis > Index{99}) fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis), " exceeds 99");
     name = detail::name_of_index(static_cast<int>(axis));
   }
   template <class T>
@@ -2612,7 +2638,7 @@ struct AxisRef {
              (!std::is_integral_v<T> || std::is_same_v<T, bool> || std::is_same_v<T, char>))
   constexpr AxisRef(const T&) {
     static_assert(sizeof(T) == 0,
-                  "an entry of a spec is ts::none, an axis by its name or its index, or a list of axes");
+                  "tessera: an entry of a spec is ts::none, the name or the index of an axis, or a list of axes");
   }
 };
 
@@ -2621,7 +2647,8 @@ struct AxisRef {
 /// coordinate and sub_axis("x", 2, 2) the less significant. "x:(1)2" means the same. Errors: `spec_axis`.
 constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_t size) {
   if (before < 1 || size < 2)
-    fail(errc::spec_axis, "[spec] sub_axis: '", axis.name.view(), "' has no part of ", size, " after ", before);
+    fail(errc::spec_axis, "[spec] sub_axis: of '", axis.name.view(), "', size ", size, " after ", before,
+         " devices; the size is at least 2, and the number of devices before at least 1");
   return AxisRef(detail::name_of_sub_axis(axis.name.view(), before, size));
 }
 
@@ -2649,7 +2676,7 @@ struct SpecEntry {
 /// mesh.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
-///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in parts
+///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in sub-axes
 struct PartitionSpec {
   InlineVector<SpecEntry, max_rank> entries;
 
@@ -2666,7 +2693,7 @@ struct PartitionSpec {
   /// The same for one entry: the axes of other entries also split computations.
   constexpr PartitionSpec gathered_on_use(int dim) const {
     if (dim < 0 || dim >= static_cast<int>(entries.size()))
-      fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of ", entries.size(), " entries");
+      fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of a spec with ", entries.size(), " entries");
     PartitionSpec spec = *this;
     SpecEntry& entry = spec.entries[static_cast<std::size_t>(dim)];
     entry.priority = entry.axes.empty() ? 0 : 1;
@@ -2697,7 +2724,8 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
   detail::TextReader reader{text};
   const auto expect = [&](bool matches) {
     if (!matches)
-      fail(errc::spec_axis, "[spec] text like {data,-,(x,y)}: '", text, "' stops making sense at '", reader.rest, "'");
+      fail(errc::spec_axis, "[spec] syntax: can't read '", text, "' from '", reader.rest,
+           "' on; a spec is written {data,-,(x,y)}");
   };
   const auto take_axis = [&] {
     const std::string_view name = reader.take_name();
@@ -2763,10 +2791,10 @@ struct NamedSubAxis {
 constexpr NamedSubAxis named_sub_axis(std::string_view name) {
   const std::size_t base = detail::sub_axis_at(name);
   if (base == name.size()) return {name};
-  NamedSubAxis part{name.substr(0, base)};
+  NamedSubAxis sub_axis{name.substr(0, base)};
   detail::TextReader reader{name.substr(base + 2)};
-  (void)(reader.take(part.before) && reader.take(")") && reader.take(part.size));
-  return part;
+  (void)(reader.take(sub_axis.before) && reader.take(")") && reader.take(sub_axis.size));
+  return sub_axis;
 }
 
 /// The mesh with one axis cut into sub-axes of these sizes, the most significant first; devices and their order stay.
@@ -2777,7 +2805,8 @@ constexpr NamedSubAxis named_sub_axis(std::string_view name) {
 constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {
   const int at = mesh.axis_index(axis);
   if (!mesh.is_named(at))
-    fail(errc::mesh_axis, "[split_axis] an axis with a name: ", at, " of ", mesh.text(), " has none");
+    fail(errc::mesh_axis, "[split_axis] axis name: axis ", at, " of ", mesh.text(),
+         " is unnamed; only a named axis can be split");
   AxisTable axes;
   for (int a = 0; a < mesh.rank(); ++a) {
     if (a != at) {
@@ -2794,7 +2823,8 @@ constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::in
       before *= sizes[i];
     }
     if (product != mesh.axis_size(at))
-      fail(errc::not_divisible, "[split_axis] sizes: those of the parts don't make up '", axis, "' of ", mesh.text());
+      fail(errc::not_divisible, "[split_axis] sizes: the product of the sub-axis sizes is not the size of axis '", axis,
+           "' of ", mesh.text());
   }
   return Mesh(axes, mesh.order());
 }
@@ -2805,7 +2835,7 @@ constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, std::initiali
 /// The mesh with its axes cut where these sub-axes begin and end, so that each sub-axis consists of axes of the result.
 /// Errors: `mesh_axis` for an axis that the mesh lacks, `not_divisible` for sub-axes that don't divide their axis or
 /// overlap partly.
-constexpr Mesh refined_mesh(const Mesh& mesh, const NamedSubAxis* parts, std::size_t count) {
+constexpr Mesh refined_mesh(const Mesh& mesh, const NamedSubAxis* named, std::size_t count) {
   Mesh refined = mesh;
   for (int a = 0; a < mesh.rank(); ++a) {
     const Axis axis = mesh.axes()[static_cast<std::size_t>(a)];
@@ -2822,29 +2852,29 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const NamedSubAxis* parts, std::si
       }
     };
     for (std::size_t p = 0; p < count; ++p) {
-      if (parts[p].axis != axis.name.view() || parts[p].size == 0) continue;
-      if (parts[p].before < 1 || parts[p].size < 1 || axis.size % (std::int64_t{parts[p].before} * parts[p].size) != 0)
-        fail(errc::not_divisible, "[sub_axis] \"", axis.name.view(), "\":(", parts[p].before, ")", parts[p].size,
-             " of an axis of size ", axis.size);
-      cut(parts[p].before);
-      cut(std::int64_t{parts[p].before} * parts[p].size);
+      if (named[p].axis != axis.name.view() || named[p].size == 0) continue;
+      if (named[p].before < 1 || named[p].size < 1 || axis.size % (std::int64_t{named[p].before} * named[p].size) != 0)
+        fail(errc::not_divisible, "[sub_axis] size: \"", axis.name.view(), "\":(", named[p].before, ")", named[p].size,
+             " does not divide the axis of size ", axis.size);
+      cut(named[p].before);
+      cut(std::int64_t{named[p].before} * named[p].size);
     }
     if (cuts.size() == 1) continue;
     cut(axis.size);
     Growable<std::int32_t> sizes;
     for (std::size_t i = 1; i < cuts.size(); ++i) {
       if (cuts[i] % cuts[i - 1] != 0)
-        fail(errc::not_divisible, "[sub_axis] parts of '", axis.name.view(), "' cut across each other: ", cuts[i - 1],
+        fail(errc::not_divisible, "[sub_axis] sub-axes of '", axis.name.view(), "' overlap partly: ", cuts[i - 1],
              " does not divide ", cuts[i]);
       sizes.push_back(cuts[i] / cuts[i - 1]);
     }
     if (sizes.size() > 1) refined = split_axis(refined, axis.name.view(), sizes.data(), sizes.size());
   }
   for (std::size_t p = 0; p < count; ++p)
-    if (parts[p].size > 0) {
+    if (named[p].size > 0) {
       bool known = false;
-      for (const Axis& axis : mesh.axes()) known = known || axis.name.view() == parts[p].axis;
-      if (!known) (void)mesh.axis_index(parts[p].axis);  // throws with the axis
+      for (const Axis& axis : mesh.axes()) known = known || axis.name.view() == named[p].axis;
+      if (!known) (void)mesh.axis_index(named[p].axis);  // throws with the axis
     }
   return refined;
 }
@@ -2930,8 +2960,8 @@ constexpr bool can_cut(const Mesh& mesh, const AxisCuts& cuts) {
 constexpr SubAxisTable sub_axes(const Mesh& mesh, const AxisCuts& cuts) {
   detail::check_axis_count(static_cast<std::size_t>(mesh.rank() + cuts.size()));
   if (!can_cut(mesh, cuts))
-    fail(errc::not_divisible, "[sub_axis] cuts of ", mesh.text(),
-         ": sub-axes that divide neither an axis nor each other");
+    fail(errc::not_divisible, "[sub_axis] sub-axes on ", mesh.text(),
+         ": their sizes don't divide the size of the axis, or they overlap partly");
   SubAxisTable made;
   const int count = cuts.size();
   int cut = 0;
@@ -2951,14 +2981,15 @@ constexpr SubAxisTable sub_axes(const Mesh& mesh, const AxisCuts& cuts) {
 constexpr Mesh refined_mesh(const Mesh& mesh, const AxisCuts& cuts) {
   if (cuts.empty()) return mesh;
   AxisTable axes;
-  for (const SubAxis& part : sub_axes(mesh, cuts)) {
-    const Axis& whole = mesh.axes()[part.axis];
-    if (part.size == whole.size && mesh.is_named(part.axis)) {
+  for (const SubAxis& sub_axis : sub_axes(mesh, cuts)) {
+    const Axis& whole = mesh.axes()[sub_axis.axis];
+    if (sub_axis.size == whole.size && mesh.is_named(sub_axis.axis)) {
       axes.push_back(whole);
       continue;
     }
     const NamedSubAxis own = named_sub_axis(whole.name.view());
-    axes.push_back({detail::name_of_sub_axis(own.axis, std::int64_t{own.before} * part.before, part.size), part.size});
+    axes.push_back(
+        {detail::name_of_sub_axis(own.axis, std::int64_t{own.before} * sub_axis.before, sub_axis.size), sub_axis.size});
   }
   return Mesh(axes, mesh.order());
 }
@@ -2968,12 +2999,12 @@ namespace detail {
 using SubAxisList = InlineVector<SubAxis, 3 * max_axes>;
 
 /// Appends a sub-axis to a list; joins it with the last one if it continues that.
-constexpr void add_sub_axis(SubAxisList& list, const SubAxis& part) {
-  if (part.before > 1 && !list.empty() && list.back().axis == part.axis &&
-      std::int64_t{list.back().before} * list.back().size == part.before)
-    list.back().size *= part.size;
+constexpr void add_sub_axis(SubAxisList& list, const SubAxis& sub_axis) {
+  if (sub_axis.before > 1 && !list.empty() && list.back().axis == sub_axis.axis &&
+      std::int64_t{list.back().before} * list.back().size == sub_axis.before)
+    list.back().size *= sub_axis.size;
   else
-    list.push_back(part);
+    list.push_back(sub_axis);
 }
 /// The sub-axes of a set, whose order has no meaning, in mesh order.
 constexpr SubAxisList in_mesh_order(SubAxisList list) {
@@ -2985,44 +3016,44 @@ constexpr SubAxisList in_mesh_order(SubAxisList list) {
       list[k] = a;
     }
   SubAxisList made;
-  for (const SubAxis& part : list) add_sub_axis(made, part);
+  for (const SubAxis& sub_axis : list) add_sub_axis(made, sub_axis);
   return made;
 }
 /// Adds the cuts at which these sub-axes begin and end. Errors: `capacity`.
 constexpr void add_cuts(const SubAxisList& list, const Mesh& mesh, AxisCuts& cuts) {
-  for (const SubAxis& part : list) {
-    const std::int64_t end = std::int64_t{part.before} * part.size;
-    bool room = part.before == 1 || cuts.add(part.axis, part.before);
-    if (end < mesh.axis_size(part.axis)) room = room && cuts.add(part.axis, static_cast<std::int32_t>(end));
+  for (const SubAxis& sub_axis : list) {
+    const std::int64_t end = std::int64_t{sub_axis.before} * sub_axis.size;
+    bool room = sub_axis.before == 1 || cuts.add(sub_axis.axis, sub_axis.before);
+    if (end < mesh.axis_size(sub_axis.axis)) room = room && cuts.add(sub_axis.axis, static_cast<std::int32_t>(end));
     if (!room)
-      fail(errc::capacity, "[sub_axis] cuts of ", mesh.text(), ": at most ", AxisCuts::capacity,
-           ", each after less than ", AxisCuts::max_before + 1, " devices of its axis");
+      fail(errc::capacity, "[sub_axis] number of sub-axes on ", mesh.text(), ": axes can be cut at ",
+           AxisCuts::capacity, " positions in all, each after at most ", AxisCuts::max_before, " devices");
   }
 }
 /// Calls f(index) for the entries of a table that a sub-axis consists of.
-template <class F> constexpr void for_each_index(const SubAxis& part, const SubAxisTable& table, F&& f) {
+template <class F> constexpr void for_each_index(const SubAxis& sub_axis, const SubAxisTable& table, F&& f) {
   for (std::size_t i = 0; i < table.size(); ++i)
-    if (table[i].axis == part.axis &&
-        (table[i].before == part.before ||
-         (table[i].before > part.before && table[i].before < std::int64_t{part.before} * part.size)))
+    if (table[i].axis == sub_axis.axis &&
+        (table[i].before == sub_axis.before ||
+         (table[i].before > sub_axis.before && table[i].before < std::int64_t{sub_axis.before} * sub_axis.size)))
       f(static_cast<std::uint8_t>(i));
 }
 
 /// A list of axes of a mesh as the user would write it: consecutive sub-axes of an axis are joined, to the axis itself
-/// if they are all of it. Calls f(part) for each, of size 0 for a whole axis.
+/// if they are all of it. Calls f(sub_axis) for each, of size 0 for a whole axis.
 class JoinedAxes {
  public:
   constexpr explicit JoinedAxes(const Mesh& mesh) : mesh_(mesh) {}
 
   template <class F> constexpr void add(int axis, F&& f) {
-    const NamedSubAxis part = named_sub_axis(mesh_.axes()[static_cast<std::size_t>(axis)].name.view());
-    if (any_ && part.size > 0 && last_.size > 0 && part.axis == last_.axis &&
-        part.before == std::int64_t{last_.before} * last_.size) {
-      last_.size *= part.size;
+    const NamedSubAxis sub_axis = named_sub_axis(mesh_.axes()[static_cast<std::size_t>(axis)].name.view());
+    if (any_ && sub_axis.size > 0 && last_.size > 0 && sub_axis.axis == last_.axis &&
+        sub_axis.before == std::int64_t{last_.before} * last_.size) {
+      last_.size *= sub_axis.size;
       return;
     }
     flush(f);
-    last_ = part;
+    last_ = sub_axis;
     any_ = true;
   }
   template <class F> constexpr void flush(F&& f) {
@@ -3040,13 +3071,13 @@ class JoinedAxes {
   constexpr std::int64_t size_of(std::string_view axis) const {
     std::int64_t size = 1;
     for (const Axis& other : mesh_.axes())
-      if (const NamedSubAxis part = named_sub_axis(other.name.view()); part.size > 0 && part.axis == axis)
-        size *= part.size;
+      if (const NamedSubAxis sub_axis = named_sub_axis(other.name.view()); sub_axis.size > 0 && sub_axis.axis == axis)
+        size *= sub_axis.size;
     return size;
   }
 };
-constexpr Name name_of(const NamedSubAxis& part) {
-  return part.size == 0 ? Name(part.axis) : name_of_sub_axis(part.axis, part.before, part.size);
+constexpr Name name_of(const NamedSubAxis& sub_axis) {
+  return sub_axis.size == 0 ? Name(sub_axis.axis) : name_of_sub_axis(sub_axis.axis, sub_axis.before, sub_axis.size);
 }
 }  // namespace detail
 
@@ -3054,7 +3085,7 @@ constexpr Name name_of(const NamedSubAxis& part) {
 constexpr InlineVector<Name, max_axes> axis_names(const Mesh& mesh, unsigned axes) {
   InlineVector<Name, max_axes> names;
   detail::JoinedAxes list(mesh);
-  const auto add = [&](const NamedSubAxis& part) { names.push_back(detail::name_of(part)); };
+  const auto add = [&](const NamedSubAxis& sub_axis) { names.push_back(detail::name_of(sub_axis)); };
   for (int axis = 0; axis < mesh.rank(); ++axis)
     if (axes >> axis & 1u) list.add(axis, add);
   list.flush(add);
@@ -3078,10 +3109,10 @@ constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
   for (bool more = true; more && next < end;) {
     more = false;
     for (int axis = 0; axis < mesh.rank() && !more; ++axis) {
-      const NamedSubAxis part = named_sub_axis(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
-      if (part.size < 2 || part.axis != wanted.axis || part.before != next) continue;
+      const NamedSubAxis sub_axis = named_sub_axis(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
+      if (sub_axis.size < 2 || sub_axis.axis != wanted.axis || sub_axis.before != next) continue;
       found.push_back(static_cast<std::uint8_t>(axis));
-      next *= part.size;
+      next *= sub_axis.size;
       more = true;
     }
   }
@@ -3093,14 +3124,15 @@ constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
 /// none. All sub-axes of an axis of size 1 have size 1 and split nothing. Errors: `not_divisible` for a sub-axis that
 /// does not divide its axis, or has fewer than two devices.
 constexpr SubAxis sub_axis_named(const Mesh& mesh, std::string_view name) {
-  const NamedSubAxis part = named_sub_axis(name);
-  if (part.size == 0 || !mesh.has_axis(part.axis)) return {0, 1, 0};
-  const int axis = mesh.axis_index(part.axis);
+  const NamedSubAxis sub_axis = named_sub_axis(name);
+  if (sub_axis.size == 0 || !mesh.has_axis(sub_axis.axis)) return {0, 1, 0};
+  const int axis = mesh.axis_index(sub_axis.axis);
   if (mesh.axis_size(axis) == 1) return {static_cast<std::uint8_t>(axis), 1, 1};
-  if (part.before < 1 || part.size < 2 || mesh.axis_size(axis) % (std::int64_t{part.before} * part.size) != 0)
-    fail(errc::not_divisible, "[sub_axis] '", name, "': a sub-axis has at least 2 devices and divides its axis, of ",
-         mesh.axis_size(axis), " in ", mesh.text());
-  return {static_cast<std::uint8_t>(axis), part.before, part.size};
+  if (sub_axis.before < 1 || sub_axis.size < 2 ||
+      mesh.axis_size(axis) % (std::int64_t{sub_axis.before} * sub_axis.size) != 0)
+    fail(errc::not_divisible, "[sub_axis] '", name, "' on ", mesh.text(),
+         ": the size of a sub-axis is at least 2, and divides the size of its axis, ", mesh.axis_size(axis));
+  return {static_cast<std::uint8_t>(axis), sub_axis.before, sub_axis.size};
 }
 
 /// The axes of the mesh with these cuts that a name stands for, one bit each: for an axis all of its sub-axes; 0 for a
@@ -3220,21 +3252,21 @@ class SubAxisSharding {
     bool room = true;
     for (int dim = 0; dim < sharding.rank; ++dim) {
       sharding.dims[dim].clear();
-      for (const SubAxis& part : dims[dim]) {
+      for (const SubAxis& sub_axis : dims[dim]) {
         std::int64_t size = 1;
-        for_each_index(part, table, [&](std::uint8_t axis) {
+        for_each_index(sub_axis, table, [&](std::uint8_t axis) {
           size *= table[axis].size;
           if (sharding.dims[dim].size() < AxisList::capacity())
             sharding.dims[dim].push_back(axis);
           else
             room = false;
         });
-        room = room && size == part.size;
+        room = room && size == sub_axis.size;
       }
     }
     sharding.unreduced = 0;
-    for (const SubAxis& part : unreduced)
-      for_each_index(part, table, [&](std::uint8_t axis) {
+    for (const SubAxis& sub_axis : unreduced)
+      for_each_index(sub_axis, table, [&](std::uint8_t axis) {
         sharding.unreduced = static_cast<std::uint16_t>(sharding.unreduced | 1u << axis);
       });
     sharding.cuts = cut;
@@ -3244,10 +3276,10 @@ class SubAxisSharding {
 
 /// The same sharding with only the cuts that it needs.
 constexpr Sharding with_fewest_cuts(const Sharding& sharding, const Mesh& mesh) {
-  const SubAxisSharding parts(sharding, mesh);
-  const AxisCuts cuts = parts.cuts(mesh);
+  const SubAxisSharding by_sub_axis(sharding, mesh);
+  const AxisCuts cuts = by_sub_axis.cuts(mesh);
   Sharding made = sharding;
-  if (!(cuts == sharding.cuts)) parts.write(made, mesh, cuts);
+  if (!(cuts == sharding.cuts)) by_sub_axis.write(made, mesh, cuts);
   return made;
 }
 }  // namespace detail
@@ -3296,7 +3328,7 @@ namespace detail {
 // The names of these functions appear in compilers' messages about constants.
 [[noreturn]] inline void fail_axis_of_spec_is_not_in_the_mesh(const Name& axis, const PartitionSpec& spec,
                                                               const Mesh& mesh, int rank) {
-  fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is unknown"), spec, mesh, rank);
+  fail_spec(errc::spec_axis, concat_text("unknown axis '", axis.view(), "'"), spec, mesh, rank);
 }
 [[noreturn]] inline void fail_axis_of_spec_is_used_twice(const Name& axis, const PartitionSpec& spec, const Mesh& mesh,
                                                          int rank) {
@@ -3304,29 +3336,29 @@ namespace detail {
 }
 constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
   if (shape.size() != sharding.rank)
-    fail(errc::rank_mismatch, "[sharding] rank: a shape of rank ", shape.size(), " and a sharding of rank ",
+    fail(errc::rank_mismatch, "[sharding] rank: the shape has rank ", shape.size(), ", the sharding has rank ",
          sharding.rank);
 }
 }  // namespace detail
 
 namespace detail {
 /// resolve() for a spec that names sub-axes, or axes that were cut in the mesh.
-constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, int rank) {
-  SubAxisSharding parts;
+constexpr Sharding resolve_sub_axes(const PartitionSpec& spec, const Mesh& mesh, int rank) {
+  SubAxisSharding by_sub_axis;
   Sharding sharding = replicated(rank);
   for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
     const SpecEntry& entry = spec.entries[dim];
     for (const Name& name : entry.axes) {
       const AxisSet axes = axes_named(mesh, name.view());
-      for (std::uint8_t axis : axes) add_sub_axis(parts.dims[dim], {axis, 1, mesh.axis_size(axis)});
+      for (std::uint8_t axis : axes) add_sub_axis(by_sub_axis.dims[dim], {axis, 1, mesh.axis_size(axis)});
       if (!axes.empty()) continue;
-      const SubAxis part = sub_axis_named(mesh, name.view());
-      if (part.size == 0) fail_axis_of_spec_is_not_in_the_mesh(name, spec, mesh, rank);
-      if (part.size > 1) add_sub_axis(parts.dims[dim], part);
+      const SubAxis sub_axis = sub_axis_named(mesh, name.view());
+      if (sub_axis.size == 0) fail_axis_of_spec_is_not_in_the_mesh(name, spec, mesh, rank);
+      if (sub_axis.size > 1) add_sub_axis(by_sub_axis.dims[dim], sub_axis);
     }
     if (!entry.axes.empty()) sharding.priority[dim] = entry.priority;
   }
-  if (!parts.write(sharding, mesh, parts.cuts(mesh))) check_entry_axes(max_axes_per_dim + 1);
+  if (!by_sub_axis.write(sharding, mesh, by_sub_axis.cuts(mesh))) check_entry_axes(max_axes_per_dim + 1);
   unsigned used = 0;
   for (int dim = 0; dim < rank; ++dim)
     for (std::uint8_t axis : sharding.dims[dim]) {
@@ -3345,15 +3377,15 @@ constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, in
 /// don't divide their axis or each other.
 constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
   if (rank < 0 || rank > max_rank)
-    detail::fail_spec(errc::capacity, concat_text("rank from 0 to ", max_rank), spec, mesh, rank);
+    detail::fail_spec(errc::capacity, concat_text("the rank of a tensor is from 0 to ", max_rank), spec, mesh, rank);
   if (static_cast<int>(spec.entries.size()) > rank)
-    detail::fail_spec(errc::spec_rank, "more entries than dims", spec, mesh, rank);
+    detail::fail_spec(errc::spec_rank, "more entries than the tensor has dims", spec, mesh, rank);
   Sharding sharding = replicated(rank);
   unsigned used = 0;
   for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
     const SpecEntry& entry = spec.entries[dim];
     for (const Name& name : entry.axes) {
-      if (!mesh.has_axis(name.view())) return detail::resolve_parts(spec, mesh, rank);
+      if (!mesh.has_axis(name.view())) return detail::resolve_sub_axes(spec, mesh, rank);
       const int axis = mesh.axis_index(name.view());
       if (used >> axis & 1) detail::fail_axis_of_spec_is_used_twice(name, spec, mesh, rank);
       used |= 1u << axis;
@@ -3373,7 +3405,7 @@ constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
   for (int dim = 0; dim < sharding.rank; ++dim) {
     SpecEntry entry;
     detail::JoinedAxes names(mesh);
-    const auto add = [&](const NamedSubAxis& part) { entry.axes.push_back(detail::name_of(part)); };
+    const auto add = [&](const NamedSubAxis& sub_axis) { entry.axes.push_back(detail::name_of(sub_axis)); };
     for (std::uint8_t axis : sharding.dims[dim]) names.add(axis, add);
     names.flush(add);
     entry.priority = sharding.priority[dim];
@@ -3398,7 +3430,7 @@ inline std::string text(const Sharding& sharding, const Mesh& mesh) {
 /// The number of shards into which a dim is split.
 constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
   if (dim < 0 || dim >= sharding.rank)
-    fail(errc::dim_range, "[shard_count] dim in range: ", dim, " of rank ", sharding.rank);
+    fail(errc::dim_range, "[shard_count] dim range: dim ", dim, " of a sharding of rank ", sharding.rank);
   if (!sharding.cuts.empty())
     return shard_count(refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts), dim);
   int count = 1;
@@ -3408,14 +3440,14 @@ constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
 
 namespace detail {
 /// The number of devices behind (less significant than) a sub-axis in its axis: the stride of its coordinate.
-constexpr int devices_after(const SubAxis& part, const Mesh& mesh) {
-  return mesh.axis_size(part.axis) / part.before / part.size;
+constexpr int devices_after(const SubAxis& sub_axis, const Mesh& mesh) {
+  return mesh.axis_size(sub_axis.axis) / sub_axis.before / sub_axis.size;
 }
 /// Coordinates in a mesh as coordinates in the mesh with these cuts.
 constexpr Coordinates refined_coordinates(const Coordinates& coordinates, const Mesh& mesh, const AxisCuts& cuts) {
   Coordinates place;
-  for (const SubAxis& part : sub_axes(mesh, cuts))
-    place.push_back(coordinates[part.axis] / devices_after(part, mesh) % part.size);
+  for (const SubAxis& sub_axis : sub_axes(mesh, cuts))
+    place.push_back(coordinates[sub_axis.axis] / devices_after(sub_axis, mesh) % sub_axis.size);
   return place;
 }
 }  // namespace detail
@@ -3427,7 +3459,7 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
                         const Coordinates& coordinates) {
   detail::check_same_rank(shape, sharding);
   if (static_cast<int>(coordinates.size()) != mesh.rank())
-    fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", mesh.rank(), " axes");
+    fail(errc::mesh_devices, "[mesh] number of coordinates: ", coordinates.size(), " given for ", mesh.rank(), " axes");
   if (!sharding.cuts.empty())
     return shard_box(shape, refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts),
                      detail::refined_coordinates(coordinates, mesh, sharding.cuts));
@@ -3463,18 +3495,18 @@ class ShardGrid {
   /// The grid over the given axes, one bit each, of the mesh with these cuts.
   constexpr ShardGrid(const Mesh& mesh, unsigned used, const AxisCuts& cuts = {})
       : rank_(mesh.rank()), used_(static_cast<std::uint16_t>(used)) {
-    if (!cuts.empty()) parts_ = sub_axes(mesh, cuts);
-    const int axes = parts_.empty() ? rank_ : static_cast<int>(parts_.size());
+    if (!cuts.empty()) sub_axes_ = sub_axes(mesh, cuts);
+    const int axes = sub_axes_.empty() ? rank_ : static_cast<int>(sub_axes_.size());
     if (used_ >> axes != 0)
-      fail(errc::spec_axis, "[sharding] axes of the mesh: a sharding that uses ", std::bit_width(used_),
-           " axes on a mesh of ", axes);
+      fail(errc::spec_axis, "[sharding] number of axes: the sharding uses the first ", std::bit_width(used_),
+           " axes of a larger mesh, this mesh has ", axes);
     for (int axis = axes - 1; axis >= 0; --axis) {
-      sizes_[axis] = parts_.empty() ? mesh.axis_size(axis) : parts_[static_cast<std::size_t>(axis)].size;
+      sizes_[axis] = sub_axes_.empty() ? mesh.axis_size(axis) : sub_axes_[static_cast<std::size_t>(axis)].size;
       int& count = used_ >> axis & 1 ? count_ : replicas_;
       strides_[axis] = count;
       count *= sizes_[axis];
     }
-    for (SubAxis& part : parts_) part.before = detail::devices_after(part, mesh);
+    for (SubAxis& sub_axis : sub_axes_) sub_axis.before = detail::devices_after(sub_axis, mesh);
   }
 
   /// The number of distinct shards.
@@ -3488,9 +3520,9 @@ class ShardGrid {
   constexpr Coordinates coordinates(int index, int replica = 0) const {
     Coordinates place(static_cast<std::size_t>(rank_), 0);
     const auto digit = [&](int axis) { return (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis]; };
-    for (int axis = 0; axis < rank_ && parts_.empty(); ++axis) place[axis] = digit(axis);
-    for (std::size_t i = 0; i < parts_.size(); ++i)
-      place[parts_[i].axis] += digit(static_cast<int>(i)) * parts_[i].before;
+    for (int axis = 0; axis < rank_ && sub_axes_.empty(); ++axis) place[axis] = digit(axis);
+    for (std::size_t i = 0; i < sub_axes_.size(); ++i)
+      place[sub_axes_[i].axis] += digit(static_cast<int>(i)) * sub_axes_[i].before;
     return place;
   }
 
@@ -3499,10 +3531,10 @@ class ShardGrid {
  private:
   constexpr int digits(const Coordinates& coordinates, unsigned axes) const {
     int index = 0;
-    for (int axis = 0; axis < rank_ && parts_.empty(); ++axis)
+    for (int axis = 0; axis < rank_ && sub_axes_.empty(); ++axis)
       if (axes >> axis & 1) index += coordinates[axis] * strides_[axis];
-    for (std::size_t i = 0; i < parts_.size(); ++i)
-      if (axes >> i & 1) index += coordinates[parts_[i].axis] / parts_[i].before % sizes_[i] * strides_[i];
+    for (std::size_t i = 0; i < sub_axes_.size(); ++i)
+      if (axes >> i & 1) index += coordinates[sub_axes_[i].axis] / sub_axes_[i].before % sizes_[i] * strides_[i];
     return index;
   }
 
@@ -3512,7 +3544,7 @@ class ShardGrid {
   int replicas_ = 1;
   int sizes_[max_axes]{};
   int strides_[max_axes]{};
-  SubAxisTable parts_;  ///< where axes are cut; `before` is the stride of a sub-axis in the coordinate of its axis
+  SubAxisTable sub_axes_;  ///< where axes are cut; `before` is the stride of a sub-axis in the coordinate of its axis
 };
 
 /// Which replica a device holds: the number of devices of lower id that hold the same shard.
@@ -3540,14 +3572,15 @@ struct ElementLocation {
 constexpr ElementLocation locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   detail::check_same_rank(shape, sharding);
   if (index.size() != shape.size())
-    fail(errc::rank_mismatch, "[locate] rank: an index of rank ", index.size(), " in a tensor of rank ", shape.size());
+    fail(errc::rank_mismatch, "[locate] rank: an index of ", index.size(), " entries for a tensor of rank ",
+         shape.size());
   if (!sharding.cuts.empty())
     return locate(index, shape, refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
   ElementLocation place{0, index};
   Coordinates coordinates(static_cast<std::size_t>(mesh.rank()), 0);
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     if (index[dim] < 0 || index[dim] >= shape[dim])
-      fail(errc::dim_range, "[locate] index: ", index[dim], " in dim ", dim, " of ", shape[dim]);
+      fail(errc::dim_range, "[locate] index range: index ", index[dim], " in dim ", dim, " of extent ", shape[dim]);
     const int count = shard_count(sharding, mesh, static_cast<int>(dim));
     const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
     std::int64_t shard = index[dim] / chunk;
@@ -3869,9 +3902,19 @@ struct Refusal {
   std::uint32_t line = 0;
 };
 
+/// A body of a repeat while it is traced.
+struct OpenBody {
+  int graph = 0, around = 0;  ///< its graph, and the graph in which it is called
+  int arguments = 0;          ///< how many it has so far
+  /// The values of the graph around it that it reads, and the arguments that these are in the body.
+  Growable<std::int32_t> captured, inside;
+};
+
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
   std::vector<Graph> graphs = std::vector<Graph>(1);
+  Growable<OpenBody> open;        ///< the bodies that are being traced, the innermost last
+  int current = 0;                ///< the graph to which the trace adds nodes: the innermost body, or the program
   Growable<PartitionSpec> specs;  ///< of the constraint nodes
   Refusal refusal{};              ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
@@ -4221,16 +4264,17 @@ class GraphVerifier {
   constexpr Rule check(int id) const {
     const Node& node = graph_[id];
     const OpRow& row = row_of(node);
-    if (row.arity != any_arity && node.arity != row.arity) return "a node has as many operands as its row says";
+    if (row.arity != any_arity && node.arity != row.arity)
+      return "the number of operands is that of the operation's row";
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operand(id, i);
-      if (operand >= id) return "operands stand before their users";
+      if (operand >= id) return "operands come before the nodes that read them";
       if (operand < 0 && !(row.optional_operands && i > 0)) return "only sizes of a rearrange may be absent";
       if (operand >= 0 && graph_[operand].is_repeat() != node.is_projection())
-        return "a repeat is read through its projections, and these read nothing else";
+        return "only project nodes read a repeat, and they read nothing else";
     }
     if (!node.is_repeat() && (node.rank > max_rank || node.singletons >> node.rank != 0))
-      return "a dim is one of the rank";
+      return "the rank is at most 8, and singleton dims are dims of the node";
     return check_of(node.op)({program_, graph_, index_, id});
   }
 };
@@ -4371,6 +4415,17 @@ struct Value {
   friend constexpr bool operator==(const Value& x, const Value& y) { return x.graph == y.graph && x.id == y.id; }
 };
 
+/// Whether a value is a host scalar: computed on the host from constants, sizes, Dims and Scalars.
+constexpr bool is_host_number(const Value& v) {
+  const Node& node = v.node();
+  if (node.rank != 0) return false;
+  const OpRow& row = row_of(node);
+  if (row.host_source != HostSource::no) return true;
+  bool all = row.kind == OpKind::elementwise;
+  for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
+  return all;
+}
+
 namespace build {
 
 /// The dims along which x extends (is not broadcast), as bits of the dims of a result of the given rank.
@@ -4412,8 +4467,8 @@ constexpr Value broadcast(Value x, Value like);
 /// The transpose of broadcast: sums x over the dims along which `like` was broadcast.
 constexpr Value sum_to(Value x, Value like);
 constexpr Value extent(Value x, int dim);
-constexpr Value project(Value repeat, int output, const Node& type) {
-  return repeat.make(projection_node(output, type), {repeat.id});
+constexpr Value project(Value repeat, int output, const Node& type, Storage storage = Storage::block) {
+  return repeat.make(projection_node(output, type, storage), {repeat.id});
 }
 
 }  // namespace build
@@ -4429,6 +4484,61 @@ constexpr Value operator-(double x, Value y) { return y.number(x) - y; }
 constexpr Value operator*(Value x, double y) { return x * x.number(y); }
 constexpr Value operator*(double x, Value y) { return y * x; }
 constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/trace/captures.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_CAPTURES_HPP
+#define TESSERA_GRAPH_TRACE_CAPTURES_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// A value of the graph around a body, in the body: host scalars are computed there again, anything else becomes an
+/// argument that is the same in every step.
+constexpr Value captured(const Value& outer, OpenBody& body) {
+  Module& module = *outer.module;
+  const Node node = outer.node();
+  const auto inside = [&](int id) { return Value{&module, body.graph, id, outer.source}; };
+  if (is_host_number(outer)) {
+    Growable<std::int32_t> operands;
+    for (int i = 0; i < node.arity; ++i)
+      operands.push_back(captured(outer.with(module.graph(outer.graph).operand(outer.id, i)), body).id);
+    return inside(module.graph(body.graph).add(node, operands.data(), node.arity));
+  }
+  for (std::size_t i = 0; i < body.captured.size(); ++i)
+    if (body.captured[i] == outer.id) return inside(body.inside[i]);
+  Node argument = argument_node(body.arguments++, node.dtype, node.rank, node.singletons);
+  argument.source = node.source;
+  if (is_in_layers(node)) argument = stored_as(Storage::layers, argument);
+  const int id = module.graph(body.graph).add(argument);
+  body.captured.push_back(outer.id);
+  body.inside.push_back(id);
+  return inside(id);
+}
+
+/// v in the graph that is traced at a depth: 0 is the program, 1 the outermost body.
+constexpr Value brought_to(const Value& v, std::size_t depth) {
+  Module& module = *v.module;
+  if (v.graph == (depth == 0 ? 0 : module.open[depth - 1].graph)) return v;
+  if (depth > 0) return captured(brought_to(v, depth - 1), module.open[depth - 1]);
+  v.refuse(errc::structure, "[scan] result: a value that was computed in a body is used outside of it; return it from "
+                            "the body, as part of the carry or of y");
+  const Node node = v.node();
+  return {&module, 0, module.main().add(argument_node(-1, node.dtype, node.rank, node.singletons)), v.source};
+}
+
+}  // namespace detail
+
+/// A value as an operand in the graph that is being traced: the body of a scan may use values from outside.
+constexpr Value here(const Value& v) {
+  if (v.module == nullptr || v.graph == v.module->current || v.graph < 0) return v;
+  return detail::brought_to(v, v.module->open.size());
+}
 
 }  // namespace tessera
 
@@ -4645,43 +4755,45 @@ template <class Self> struct Operators {
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
   // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_and(x, y) instead of x && y");
     return call<LessTag>(a.source, a.value, a.value);
   }
   template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_or(x, y) instead of x || y");
     return call<LessTag>(a.source, a.value, a.value);
   }
   // Without these overloads, compilers would list all operators == that exist.
   template <class B> friend constexpr auto operator==(const Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: == of tensors, element by element, is ts::equal(x, y)");
+    static_assert(std::is_void_v<B>,
+                  "tessera: to compare tensors element by element, write ts::equal(x, y) instead of x == y");
     return call<LessTag>(Source{}, x, x);
   }
   template <class B> friend constexpr auto operator!=(const Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: != of tensors, element by element, is ts::not_equal(x, y)");
+    static_assert(std::is_void_v<B>,
+                  "tessera: to compare tensors element by element, write ts::not_equal(x, y) instead of x != y");
     return call<LessTag>(Source{}, x, x);
   }
   template <class B> friend constexpr auto& operator+=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x + y");
+    static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x + y instead of x += y");
     return x;
   }
   template <class B> friend constexpr auto& operator-=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x - y");
+    static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x - y instead of x -= y");
     return x;
   }
   template <class B> friend constexpr auto& operator*=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x * y");
+    static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x * y instead of x *= y");
     return x;
   }
   template <class B> friend constexpr auto& operator/=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x / y");
+    static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x / y instead of x /= y");
     return x;
   }
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
-                  "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
-                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
-                  "makes a new tensor");
+                  "tessera: tensors have no operator[]; write ts::slice<0>(x, start, size) for a range of rows, "
+                  "ts::embedding(x, indices) for rows by index, and ts::select(condition, x, y) instead of an "
+                  "assignment to elements");
     return static_cast<const Self&>(*this);
   }
   template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {
@@ -4719,8 +4831,8 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
   constexpr explicit Sym(Value v) : value(v) {}
   template <class S = Sym> constexpr auto shape() const {
     static_assert(std::is_void_v<S>,
-                  "tessera: sizes are not known while a function is traced; a dim of a tensor in it is "
-                  "ts::extent<0>(x), a ts::Dim to compute with");
+                  "tessera: shapes are not known while a function is traced; instead of x.shape() use the ts::Dim "
+                  "ts::extent<0>(x)");
     return rank;
   }
 };
@@ -4778,8 +4890,9 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
     if (operands[i].rank() == 0) continue;
     if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
       return operands[0].refuse(
-          errc::structure, "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
-                           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+          errc::structure,
+          "[stack] operands: a field of all layers of a Stack can only be combined with scalars and with "
+          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x)");
     rank = ranks[i];
   }
 }
@@ -4809,9 +4922,9 @@ template <class E> struct Emitted {
 /// The trace that an operand belongs to; a null module when it belongs to none.
 template <Operand X> constexpr Value trace_of(const X& x) {
   if constexpr (SymOperand<X>)
-    return x.value;
+    return here(x.value);
   else if constexpr (StoredOperand<X> || std::same_as<X, Dim> || std::same_as<X, Scalar>)
-    return x.placeholder();
+    return here(x.placeholder());
   else if constexpr (ExprOperand<X>)
     return x.operands.apply([](const auto&... operands) {
       Value found{};
@@ -4837,24 +4950,24 @@ constexpr Value outlined(const Value& context, DType dtype, int rank) {
 /// The node of an operand in the trace that `context` belongs to. Errors: `unsupported` for a tensor with data.
 template <Operand X> constexpr Value lower(Value context, const X& x) {
   if constexpr (SymOperand<X>) {
-    return x.value.at(context.source);
+    return here(x.value).at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced()) {
-      context.refuse(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced "
-                                        "function; pass it as an argument");
+      context.refuse(errc::unsupported, "[trace] captured tensor: a traced function can't use a stored tensor from "
+                                        "outside of the function; pass the tensor as an argument");
       return detail::outlined(context, dtype_v<typename X::element>, X::rank);
     }
     if (x.placeholder().graph < 0) {
       context.refuse(errc::unsupported,
-                     "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
-                     "makes it one");
+                     "[shard_map] field of a struct: no operand of the operation is a local value; write "
+                     "ts::local_of(field, x), where x is a local value");
       return detail::outlined(context, dtype_v<typename X::element>, X::rank);
     }
-    return x.placeholder().at(context.source);
+    return here(x.placeholder()).at(context.source);
   } else if constexpr (std::same_as<X, Dim>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.integer(x.value(), DType::i64);
+    return x.traced() ? here(x.placeholder()).at(context.source) : context.integer(x.value(), DType::i64);
   } else if constexpr (std::same_as<X, Scalar>) {
-    return x.traced() ? x.placeholder().at(context.source) : context.number(x.value(), DType::f64);
+    return x.traced() ? here(x.placeholder()).at(context.source) : context.number(x.value(), DType::f64);
   } else if constexpr (std::is_integral_v<X>) {
     return context.integer(static_cast<std::int64_t>(x), DType::f64);
   } else if constexpr (std::is_arithmetic_v<X>) {
@@ -4892,8 +5005,10 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
-    static_assert(detail::node_count<E> <= max_expression_nodes,
-                  "tessera: this expression has grown too large to be a type; trace it with ts::compile");
+    static_assert(
+        detail::node_count<E> <= max_expression_nodes,
+        "tessera: an expression of stored tensors has at most 64 operations; evaluate a part with ts::eval, or "
+        "compile a function with ts::compile");
     return E(source, operands...);
   }
 }
@@ -4925,7 +5040,9 @@ template <class T, int Rank> struct Evaluate {
 /// trace it is a placeholder, so that the fields of a model can be traced.
 template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
-  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
+  static_assert(
+      Element<T>,
+      "tessera: tensors of this element type are not supported; use float, double, ts::bf16, an integer type or bool");
   static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
   using element = T;
   static constexpr int rank = Rank;
@@ -4940,15 +5057,18 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
       placeholder_ = sym.kept();
     else
       placeholder_ = sym.value;
-    static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename S::element, T>,
-                  "tessera: this value has another element type than the tensor it is assigned to; cast it");
+    static_assert(S::rank == Rank, "tessera: the value has a different rank than the tensor to which it is assigned");
+    static_assert(
+        std::is_same_v<typename S::element, T>,
+        "tessera: the value has a different element type than the tensor to which it is assigned; use ts::cast");
   }
   /// Runs the expression; inside a trace, records it.
   template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
-    static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename E::element, T>,
-                  "tessera: this expression has another element type than the tensor it is assigned to; cast it");
+    static_assert(E::rank == Rank,
+                  "tessera: the expression has a different rank than the tensor to which it is assigned");
+    static_assert(
+        std::is_same_v<typename E::element, T>,
+        "tessera: the expression has a different element type than the tensor to which it is assigned; use ts::cast");
     // Tracing happens only in constant expressions, so no code is generated for it.
     if (std::is_constant_evaluated())
       placeholder_ = lower(trace_of(expression), expression);
@@ -5070,30 +5190,33 @@ template <class T> constexpr ModelFault own_fault() {
 /// of a class whose own assertion failed with a second error.
 template <class T> struct ExplainField {
   template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
-  using Said = decltype([] {
-    static_assert(!is<ModelFault::number>,
-                  "tessera: a number in a model, or given to a traced function, is a ts::Dim where it is a size and a "
-                  "ts::Scalar otherwise; a number that never changes can be a template parameter");
+  using Checks = decltype([] {
+    static_assert(
+        !is<ModelFault::number>,
+        "tessera: a number in a model or an argument of a traced function is a ts::Dim if it is a size, else a "
+        "ts::Scalar, never int, float or bool; a constant can be a template parameter");
     static_assert(!is<ModelFault::key>,
-                  "tessera: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar, "
-                  "such as the number of the step, and use it as the key of ts::dropout");
+                  "tessera: a ts::Key can't be in a model or an argument of a traced function; pass a ts::Scalar, such "
+                  "as the number of the training step, and give the Scalar to ts::dropout as its key");
     static_assert(
         !is<ModelFault::container>,
-        "tessera: a model can't hold this container or string; use std::array for a fixed number of parts and "
-        "ts::Stack for layers of one kind");
-    static_assert(!is<ModelFault::pointer>,
-                  "tessera: a model holds its parts by value; use a field instead of a pointer or an optional");
+        "tessera: a model can't contain this container or string; use std::array for a fixed number of fields "
+        "of one type, and ts::Stack for layers of one type");
+    static_assert(
+        !is<ModelFault::pointer>,
+        "tessera: a model can't contain a pointer, a smart pointer or a std::optional; store the value itself");
     static_assert(!is<ModelFault::not_plain>,
                   "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
-                  "constructors, private fields, virtual functions and base classes; write a function that makes it "
-                  "instead of a constructor, and a field instead of a base class");
-    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model are neither references nor const");
-    static_assert(!is<ModelFault::array>, "tessera: an array in a model is a std::array, not a built-in array");
+                  "constructors, private fields, virtual functions and base classes; write a function that returns "
+                  "the model instead of a constructor, and a field instead of a base class");
+    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model can't be references or const");
+    static_assert(!is<ModelFault::array>, "tessera: a model can't contain a built-in array; use std::array");
     static_assert(!is<ModelFault::too_many_fields>,
-                  "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
-    static_assert(!is<ModelFault::nested>,
-                  "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a std::array of "
-                  "blocks can be inside");
+                  "tessera: a model struct has at most 16 fields; move some of the fields into a nested struct");
+    static_assert(
+        !is<ModelFault::nested>,
+        "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+        "std::array of blocks inside of a layer");
   });
 };
 
@@ -5457,8 +5580,8 @@ namespace build {
 /// The type of a stacked value, from the type of its value in one layer.
 constexpr Node stacked_type(Node inner) {
   if (inner.rank == max_rank)
-    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
-         max_rank - 1, " dims; the layers are one more");
+    fail(errc::capacity, "[stack] rank: a tensor inside a block has at most ", max_rank - 1,
+         " dims, since the values of all layers are stored with a leading dim of layers");
   inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
   inner.singletons = static_cast<std::uint8_t>(inner.singletons << 1);
   return inner;
@@ -5519,13 +5642,27 @@ class RepeatGradient {
   Growable<int> stacked_grad_;             // stacked arguments that need a gradient
   Growable<std::uint8_t> needed_;
   Growable<int> used_stacked_, used_invariant_;
-  Growable<std::int32_t> residual_;  // forward nodes stored for every layer
+  Growable<std::int32_t> residual_;  // forward nodes of the copy, stored for every layer
 
   constexpr int carried() const { return shape_.carried; }
   constexpr int stacked_end() const { return shape_.carried + shape_.stacked; }
   constexpr int argument_count() const { return r_.arity(); }
   constexpr Value in(int graph, int id) const { return {&module_, graph, id, r_.node().source}; }
   constexpr bool flows(int argument) const { return argument < carried() || r_.needs(argument); }
+  /// Whether a node of the copy is one of the forward pass. The gradient of a repeat inside the body makes it store
+  /// more results, whose projections come after the other nodes.
+  constexpr bool is_forward(int id) const {
+    const Graph& copy = module_.graph(copy_);
+    return id < forward_size_ || (copy[id].is_projection() && copy.operand(id, 0) < forward_size_);
+  }
+  constexpr Storage storage(int argument) const {
+    const std::int32_t id = arguments_[static_cast<std::size_t>(argument)];
+    return id >= 0 ? storage_of(module_.graph(body_)[id]) : Storage::block;
+  }
+  /// How the whole of an operand is stored, of which the body has the argument.
+  constexpr Storage storage_outside(int argument) const {
+    return storage(argument) == Storage::block ? Storage::block : Storage::layers;
+  }
 
   constexpr void find_arguments() {
     const Graph& body = module_.graph(body_);
@@ -5544,7 +5681,8 @@ class RepeatGradient {
       const bool given = k < carried() ? is_floating(type.dtype) : r_.output_cotangent(k).module != nullptr;
       if (!given) continue;
       cotangent_output_.push_back(k);
-      cotangent_node_.push_back(module_.graph(copy_).add(build::argument_node(type, next++)));
+      const Node cotangent = build::argument_node(type, next++);
+      cotangent_node_.push_back(module_.graph(copy_).add(k < carried() ? stored_as(storage(k), cotangent) : cotangent));
     }
     Growable<std::int32_t> sources;
     for (int i = 0; i < argument_count(); ++i)
@@ -5580,12 +5718,12 @@ class RepeatGradient {
       if (id >= 0) needed_[static_cast<std::size_t>(id)] = true;
     for (int id = copy.size() - 1; id >= 0; --id) {
       if (!needed_[static_cast<std::size_t>(id)]) continue;
-      if (id < forward_size_ && !recomputed(copy, id)) continue;
+      if (is_forward(id) && !recomputed(copy, id)) continue;
       for (int i = 0; i < copy[id].arity; ++i)
         if (const int operand = copy.operand(id, i); operand >= 0) needed_[static_cast<std::size_t>(operand)] = true;
     }
-    for (int id = 0; id < forward_size_; ++id) {
-      if (!needed_[static_cast<std::size_t>(id)] || recomputed(copy, id)) continue;
+    for (int id = 0; id < copy.size(); ++id) {
+      if (!needed_[static_cast<std::size_t>(id)] || !is_forward(id) || recomputed(copy, id)) continue;
       const int index = copy[id].is_argument() ? copy[id].index() : -1;
       if (index >= stacked_end())
         used_invariant_.push_back(index);
@@ -5609,23 +5747,26 @@ class RepeatGradient {
     Graph& made = module_.graph(backward_);
     Growable<std::int32_t> to(copy.nodes.size(), -1);
     int next = 0;
-    auto argument = [&](std::int32_t id) { return made.add(build::argument_node(copy[id], next++)); };
+    auto argument = [&](std::int32_t id, Storage storage = Storage::block) {
+      return made.add(stored_as(storage, build::argument_node(copy[id], next++)));
+    };
     Growable<std::int32_t> sums;
     for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
       if (cotangent_output_[k] < carried())
-        to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
-    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)]));
+        to[static_cast<std::size_t>(cotangent_node_[k])] =
+            argument(cotangent_node_[k], storage_of(copy[cotangent_node_[k]]));
+    for (int i : summed_) sums.push_back(argument(arguments_[static_cast<std::size_t>(i)], storage(i)));
     for (std::int32_t id : residual_) to[static_cast<std::size_t>(id)] = argument(id);
     for (int i : used_stacked_) {
       const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id);
+      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
     }
     for (std::size_t k = 0; k < cotangent_output_.size(); ++k)
       if (cotangent_output_[k] >= carried())
         to[static_cast<std::size_t>(cotangent_node_[k])] = argument(cotangent_node_[k]);
     for (int i : used_invariant_) {
       const std::int32_t id = arguments_[static_cast<std::size_t>(i)];
-      to[static_cast<std::size_t>(id)] = argument(id);
+      to[static_cast<std::size_t>(id)] = argument(id, storage(i));
     }
     Growable<std::int32_t> operands;
     for (int id = 0; id < copy.size(); ++id) {
@@ -5664,25 +5805,30 @@ class RepeatGradient {
       }
     for (int i : summed_) operands.push_back(build::broadcast(r_.x(i).number(0), r_.x(i)).id);
     const int carried_count = static_cast<int>(operands.size());
+    const Storage stored = shape_.scan ? Storage::block : Storage::layers;
     for (std::int32_t id : residual_) {
       Graph& body = module_.graph(body_);
+      if (id >= forward_size_) {
+        const Graph& copy = module_.graph(copy_);
+        const std::int32_t repeat = copy.operand(id, 0);
+        id = body.add(copy[id], &repeat, 1);
+      }
       body.outputs.push_back(id);
       const int output = static_cast<int>(body.outputs.size()) - 1;
-      operands.push_back(build::project(self, output, build::stacked_type(body[id])).id);
+      operands.push_back(build::project(self, output, build::stacked_type(body[id]), stored).id);
     }
     for (int i : used_stacked_) operands.push_back(r_.x(i).id);
     for (int k : cotangent_output_)
       if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0};
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan};
     if (made.counted) operands.push_back(layer_count().id);
     const Node node = made.node(backward_, self.node().source);
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
     int output = 0;
-    for (int i : carried_targets) r_.add(i, build::project(back, output++, r_.x(i).node()));
-    for (int i : summed_) r_.add(i, build::project(back, output++, r_.x(i).node()));
-    for (int i : stacked_grad_) r_.add(i, build::project(back, output++, r_.x(i).node()));
+    for (const Growable<int>* list : {&carried_targets, &summed_, &stacked_grad_})
+      for (int i : *list) r_.add(i, build::project(back, output++, r_.x(i).node(), storage_outside(i)));
   }
 };
 
@@ -5693,6 +5839,239 @@ constexpr void repeat_gradient(Gradient& r) { detail::RepeatGradient(r).run(); }
 }  // namespace tessera
 
 TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/trace/body.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_BODY_HPP
+#define TESSERA_GRAPH_TRACE_BODY_HPP
+
+namespace tessera::detail {
+
+/// f of each item of a tuple, pair or array, in order.
+template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
+  if constexpr (is_array_v<T>)
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::array<decltype(f(std::declval<const typename T::value_type&>())), sizeof...(I)>{f(items[I])...};
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  else
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& tuple,
+                                                                               std::index_sequence<I...>) {
+      return Tuple<decltype(f(std::declval<const Ts&>()))...>{f(std::get<I>(tuple))...};
+    }(items, std::make_index_sequence<std::tuple_size_v<T>>());
+}
+
+struct FindValue {
+  Value found{};
+  constexpr void leaf(const auto& leaf) {
+    if (found.module == nullptr) found = trace_of(leaf);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// The first value of a trace in a structure; a null value where there is none.
+template <class T> constexpr Value trace_in(const T& x) {
+  Value found{};
+  if constexpr (Operand<T>) {
+    found = trace_of(x);
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    const auto look = [&](const auto& item) {
+      if (found.module == nullptr) found = trace_in(item);
+    };
+    if constexpr (is_array_v<T>)
+      for (const auto& item : x) look(item);
+    else
+      std::apply([&](const auto&... items) { (look(items), ...); }, x);
+  } else {
+    FindValue find;
+    for_each_leaf(x, find);
+    found = find.found;
+  }
+  return found;
+}
+
+/// Whether a structure holds a local value of a shard_map.
+template <class T> inline constexpr bool holds_local_v = LocalOperand<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
+
+/// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
+template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
+
+/// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
+/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
+template <class T> constexpr auto as_carry(const Value& context, const T& x) {
+  if constexpr (TensorOperand<T>)
+    return as_sym(x);
+  else if constexpr (std::is_same_v<T, bool>)
+    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
+  else if constexpr (std::is_integral_v<T>)
+    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
+  else if constexpr (std::is_floating_point_v<T>)
+    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
+  else if constexpr (is_tuple_v<T> || is_array_v<T>)
+    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
+  else
+    return x;
+}
+template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
+
+/// The value behind a placeholder, in whichever graph it is.
+template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
+  if constexpr (SymOperand<Leaf>)
+    return leaf.value;
+  else
+    return leaf.placeholder();
+}
+
+/// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
+/// slices; then the function runs; then its results are given, carried values before those of each step.
+class BodyTrace {
+ public:
+  constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
+    OpenBody body;
+    body.graph = module.add_graph();
+    body.around = module.current;
+    module.current = body.graph;
+    module.open.push_back(std::move(body));
+  }
+
+  /// A value in the graph around the body.
+  constexpr Value outside(const Value& v) const { return brought_to(v, module_->open.size() - 1); }
+  constexpr Value carry(const Value& v, Storage storage) {
+    ++shape_.carried;
+    const Value outer = outside(v);
+    carried_.push_back(argument(outer, outer.node(), storage));
+    return carried_.back();
+  }
+  constexpr Value slice(const Value& v, Storage storage) {
+    ++shape_.stacked;
+    const Value outer = outside(v);
+    Node type = outer.node();
+    type.rank = static_cast<std::uint8_t>(type.rank - 1);
+    type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
+    return argument(outer, type, storage);
+  }
+  constexpr void give_carry(const Value& value) {
+    const Node& own = carried_[given_++].node();
+    if (!same_static_shape(value.node(), own))
+      value.refuse(errc::shape_mismatch,
+                   shape_.scan
+                       ? "[scan] the carry keeps its shape: of a tensor that is given and one that is returned, "
+                         "one has a dim of static extent 1, as keepdims makes it, where the other has none"
+                       : "[stack] a layer returns the shape that it is given: of the two, one has a dim "
+                         "of static extent 1, as keepdims makes it, where the other has none");
+    give(value);
+  }
+  constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
+
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced.
+  constexpr Value close(const Value& count, Source source) {
+    const OpenBody body = module_->open.back();
+    module_->open.pop_back();
+    module_->current = body.around;
+    for (std::int32_t id : body.captured) operands_.push_back(id);
+    shape_.counted = shape_.stacked == 0;
+    if (shape_.counted) operands_.push_back(here(count).id);
+    const int id = module_->graph(body.around)
+                       .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
+    return {module_, body.around, id, source};
+  }
+
+  constexpr bool of_scan() const { return shape_.scan; }
+  /// The type of a carried value, after close().
+  constexpr const Node& carried_type(int k) const { return carried_[static_cast<std::size_t>(k)].node(); }
+  constexpr int carried() const { return shape_.carried; }
+
+ private:
+  Module* module_;
+  Repeat shape_;
+  Growable<std::int32_t> operands_;
+  Growable<Value> carried_;
+  std::size_t given_ = 0;
+
+  constexpr Value argument(const Value& outer, const Node& type, Storage storage) {
+    operands_.push_back(outer.id);
+    OpenBody& body = module_->open.back();
+    const Node made = stored_as(storage, build::argument_node(type, body.arguments++));
+    return {module_, body.graph, module_->graph(body.graph).add(made), type.source};
+  }
+};
+
+/// Replaces the leaves of a structure by their values inside a body. Dims and Scalars become nodes of the body.
+struct BindLeaves {
+  enum class Kind { carried, layer, captured };
+  BodyTrace& body;
+  Kind kind;
+  bool in_stack = false;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Value& outer = value_behind(leaf);
+      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
+        outer.refuse(errc::structure,
+                     body.of_scan()
+                         ? "[scan] operands: a tensor of all layers of a Stack is carried, or a field of the "
+                           "layers was replaced by a tensor without layers"
+                         : "[stack] operands: a tensor of all layers is given to each of them, or a field "
+                           "of the layers was replaced by a tensor without layers");
+      if (kind == Kind::carried)
+        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
+      else if (kind == Kind::layer)
+        leaf = Leaf(body.slice(outer, Storage::layer));
+      else
+        leaf = Leaf(here(outer));
+    } else if (leaf.traced()) {
+      leaf = Leaf(here(leaf.placeholder()));
+    }
+  }
+  constexpr void enter_stack(auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Gives the tensors of a structure as results of the body.
+struct GiveLeaves {
+  BodyTrace& body;
+  bool carried;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      if (carried)
+        body.give_carry(trace_of(leaf));
+      else
+        body.give(trace_of(leaf));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Replaces the tensors of a carry by their values after the last step.
+struct ProjectLeaves {
+  const Value& made;
+  const BodyTrace& body;
+  int next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Node& type = body.carried_type(next);
+      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+}  // namespace tessera::detail
 
 #endif
 
@@ -5713,7 +6092,7 @@ template <class Block> class Stack {
   explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
   /// Makes layer i with make(i). Errors: `structure` for n < 0.
   template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
+    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
     layers_.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) layers_.push_back(make(i));
   }
@@ -5724,8 +6103,9 @@ template <class Block> class Stack {
   constexpr std::vector<Block>& layers() { return layers_; }
   constexpr const std::vector<Block>& layers() const { return layers_; }
 
-  /// Applies all layers in order: x = layer(x, extra...). Each layer returns a tensor with the element type, rank and
-  /// shape of its x; its sharding may differ.
+  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
+  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
+  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
   template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
 
   /// The number of layers as a leaf: inside a trace, its placeholder.
@@ -5744,115 +6124,37 @@ template <class Block> class Stack {
 
 namespace detail {
 
-/// Lists the values behind the placeholders of a traced structure.
-struct CollectValues {
-  Growable<Value> values;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
-      values.push_back(leaf.value);
-    else if constexpr (StoredOperand<std::remove_const_t<Leaf>>)
-      values.push_back(leaf.placeholder());
-  }
-  constexpr void enter_stack(const auto&) {}  // the call rejects them
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
 /// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
 template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
   if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
 }
 
-/// Makes each tensor of a structure an argument of a body. Dims and Scalars are copied into the body as sources, with
-/// their index among the program's arguments.
-struct BindArguments {
-  Module* module;
-  int body;
-  int next;
-  bool sliced;  ///< the outer values have a leading dim of layers
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<Leaf> || StoredOperand<Leaf>) {
-      Value outer;
-      if constexpr (SymOperand<Leaf>)
-        outer = leaf.value;
-      else
-        outer = leaf.placeholder();
-      if (outer.rank() != Leaf::rank + (sliced ? 1 : 0))
-        module->refuse(errc::structure,
-                       "[stack] operands: a tensor of all layers is given to each of them, or a field of the "
-                       "layers was replaced by a tensor without layers");
-      Node type = outer.node();
-      if (sliced) {
-        type.rank = static_cast<std::uint8_t>(type.rank - 1);
-        type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
-      }
-      const int id = module->graph(body).add(build::argument_node(type, next++));
-      leaf = Leaf(Value{module, body, id, type.source});
-    } else if (leaf.traced()) {
-      // The body has its own nodes for the Dims and Scalars of the program.
-      const Node node = leaf.placeholder().node();
-      if (node.arity > 0)
-        module->refuse(errc::unsupported, "[stack] extra argument: a size that was computed can't enter a stack; "
-                                          "compute it in the block");
-      leaf = Leaf(Value{module, body, module->graph(body).add(node), node.source});
-    }
-  }
-  constexpr void enter_stack(auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-/// The result of a layer, checked to have the type of its first argument x, since the next layer takes it.
-template <class Result> constexpr Value returned_by_a_layer(const Value& x, const Result& result) {
-  if constexpr (TensorOperand<Result>) {
-    const Value value = lower(x, result);
-    if (!same_static_shape(value.node(), x.node()))
-      value.refuse(errc::shape_mismatch,
-                   "[stack] a layer returns the shape that it is given: of the two, one has a dim "
-                   "of static extent 1, as keepdims makes it, where the other has none");
-    return value;
-  } else {
-    return x;  // a static_assert has said what is wrong
-  }
-}
-
 /// A traced call of a Stack: one repeat node, whose body is the traced block.
-template <class Block, SymOperand X, class... Extra>
+template <class Block, class X, class... Extra>
 constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
-  if (stack.layers().empty() || x.value.module == nullptr)
-    fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
-  Module* module = x.value.module;
-  const int outer = x.value.graph;
-
-  Growable<std::int32_t> operands{x.value.id};
-  CollectValues stacked, invariant;
-  for_each_leaf(stack[0], stacked);
-  (for_each_tensor(extra, invariant), ...);
-  for (const Value& v : stacked.values) operands.push_back(v.id);
-  for (const Value& v : invariant.values) operands.push_back(v.id);
-  const bool counted = stacked.values.empty();
-  if (counted) operands.push_back(stack.count().placeholder().id);
-
-  const int body = module->add_graph();
-  BindArguments bind{module, body, 0, false};
+  const Value context = trace_in(x);
+  if (stack.layers().empty() || context.module == nullptr)
+    fail(errc::structure,
+         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
+  BodyTrace body(*context.module, {});
+  BindLeaves bind{body, BindLeaves::Kind::carried};
   X carried = x;
   for_each_leaf(carried, bind);
+  bind.kind = BindLeaves::Kind::layer;
   Block layer = stack[0];
-  bind.sliced = true;
   for_each_leaf(layer, bind);
-  bind.sliced = false;
+  bind.kind = BindLeaves::Kind::captured;
   std::tuple<Extra...> captured(extra...);
   std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
-  const Value result = returned_by_a_layer(
-      carried.value, std::apply([&](const auto&... own) { return layer(carried, own...); }, captured));
-  module->graph(body).outputs.push_back(result.id);
-
-  const Repeat repeat{1, static_cast<std::int32_t>(stacked.values.size()), false, counted};
-  const Source source = result.node().source;  // calling a stack, an operator(), captures no line
-  const Value made{
-      module, outer,
-      module->graph(outer).add(repeat.node(body, source), operands.data(), static_cast<int>(operands.size())), source};
-  return X(build::project(made, 0, x.value.node()));
+  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
+  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
+  X last = x;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
 }
 
 }  // namespace detail
@@ -5860,35 +6162,48 @@ constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... ext
 template <class Block>
 template <class X, class... Extra>
 constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  constexpr bool is_tensor = TensorOperand<X>, is_outside = !LocalOperand<X>;
+  constexpr bool is_outside = !detail::holds_local_v<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(is_tensor, "tessera: a Stack carries one tensor from layer to layer, its first argument; further "
-                           "arguments are the same for every layer");
-  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
-  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
-                         "std::array of blocks can be inside");
-  if constexpr (is_tensor && is_outside && is_flat) {
+  static_assert(
+      is_outside,
+      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
+  static_assert(
+      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+               "std::array of blocks inside of a layer");
+  if constexpr (is_outside && is_flat) {
     // Computed here so that compilers report an error in a layer with few lines of context.
-    using Carried = decltype(detail::as_sym(x));
-    using Result = decltype(std::declval<const Block&>()(std::declval<const Carried&>(), detail::settle(extra)...));
-    constexpr bool is_one = TensorOperand<Result>;
-    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
-    if constexpr (is_one) {
+    using Carried = detail::carry_t<X>;
+    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
+        std::declval<const Carried&>(), detail::settle(extra)...))>>;
+    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
+    static_assert(is_model,
+                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
+                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
+    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
+    static_assert(is_one,
+                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
+    constexpr bool same = std::is_same_v<Result, Carried>;
+    static_assert(
+        same || TensorOperand<Carried>,
+        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
+        "tensors of the same element types and ranks");
+    if constexpr (is_one && TensorOperand<Carried>) {
       constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
       constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(same_type,
-                    "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
-                    "could not take; ts::cast the result");
+      static_assert(
+          same_type,
+          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
+          "convert the result with ts::cast");
       static_assert(same_rank,
-                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
-                    "take; for a constant, ts::full_like");
-      if constexpr (same_type && same_rank)
-        return detail::run_stack(*this, detail::as_sym(x), detail::settle(extra)...);
-      else
-        return detail::as_sym(x);
-    } else {
-      return detail::as_sym(x);
+                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
+                    "constant, use ts::full_like");
     }
+    if constexpr (same && is_model)
+      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+    else if constexpr (is_model)
+      return detail::as_carry(detail::trace_in(x), x);
+    else
+      return x;
   } else {
     return x;
   }
@@ -5936,12 +6251,12 @@ concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_
 /// Reports why a function can't be traced by its type, once for all uses.
 template <class F> struct ExplainFunction {
   static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Said = decltype([] {
-    static_assert(is_class, "tessera: a function is traced by its type, which a pointer does not have; wrap it in a "
-                            "lambda: [](const auto&... x) { return f(x...); }");
-    static_assert(is_empty, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+  using Checks = decltype([] {
+    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
+                            "[](const auto&... x) { return f(x...); }");
+    static_assert(is_empty, "tessera: a traced function can't capture variables; pass them as arguments");
     static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function must not capture anything; write [] in place of [&] or [=]");
+                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
   });
 };
 
@@ -5976,11 +6291,12 @@ template <class Given> struct ResultOf {
   /// Whether the caller gets a result.
   static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
   using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Said = decltype([] {
-    static_assert(is_taken,
-                  "tessera: the traced function does not take as many arguments as it is given here, or takes "
-                  "other types");
-    static_assert(is_returned, "tessera: the traced function returns nothing; it lacks a return");
+  using Checks = decltype([] {
+    static_assert(
+        is_taken,
+        "tessera: the traced function can't be called with these arguments; compare their number and types with "
+        "its parameters");
+    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
     (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
   });
 };
@@ -6159,13 +6475,12 @@ struct BindProgram {
       node = scalar_node(next++);
     } else {
       node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
-      if (in_stack) node = build::stacked_type(node);
-      set_stacked(node, in_stack);
+      if (in_stack) node = stored_as(Storage::layers, build::stacked_type(node));
     }
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }
   template <class S> constexpr void enter_stack(S& stack) {
-    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack inside a Stack");
+    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack can't contain a Stack");
     stack.layers().resize(1);
     in_stack = true;
   }
@@ -6184,18 +6499,43 @@ struct CollectOutputs {
     else
       value = leaf.placeholder();
     if (value.module == nullptr)
-      return module->refuse(errc::empty_tensor,
-                            "[trace] result: a leaf of the result was not computed by the traced function");
+      return module->refuse(
+          errc::empty_tensor,
+          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
     if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
       if (value.rank() != Leaf::rank + layer_dims)
         module->refuse(errc::structure,
-                       "[stack] result: a tensor of all layers is returned outside of its Stack, or one without "
-                       "layers in a Stack");
+                       "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
+                       "dim of layers is returned as a field of a Stack");
     module->main().outputs.push_back(value.id);
   }
   constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() { layer_dims = 0; }
+};
+
+/// A program with an argument node for each leaf of the arguments.
+template <class Arguments> struct BoundArguments {
+  Module module;
+  Arguments list{};
+  int leaves = 0;
+
+  constexpr explicit BoundArguments(bool outline) {
+    module.outline = outline;
+    BindProgram bind{&module};
+    for_each_leaf(list, bind);
+    leaves = bind.next;
+  }
+  BoundArguments(const BoundArguments&) = delete;  // the list refers to the module
+  BoundArguments& operator=(const BoundArguments&) = delete;
+};
+
+/// A call of a traced function, in an initializer: for an error in a constant expression, compilers list each function
+/// that led to it, but no initializer.
+template <class F, class Arguments, class Indices> struct TracedCall;
+template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Arguments, std::index_sequence<I...>> {
+  BoundArguments<Arguments> bound;
+  bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
 };
 
 /// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
@@ -6211,17 +6551,13 @@ template <class F, class... Args> struct Trace {
   /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
   static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
   template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
-    std::pair<Module, int> made;
-    made.first.outline = outline;
-    arguments list{};
-    detail::BindProgram bind{&made.first};
-    for_each_leaf(list, bind);
-    made.second = bind.next;
-    auto out = detail::settle(F{}(std::get<I>(list)...));
-    detail::CollectOutputs collect{&made.first};
+    detail::BoundArguments<arguments> bound(outline);
+    auto out = detail::settle(F{}(std::get<I>(bound.list)...));
+    detail::CollectOutputs collect{&bound.module};
     for_each_leaf(out, collect);
-    return made;
+    return {std::move(bound.module), bound.leaves};
   }
+  using Call = detail::TracedCall<F, arguments, std::index_sequence_for<Args...>>;
   /// How many operations the function calls.
   static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
   static constexpr std::pair<Module, int> trace() {
@@ -6243,10 +6579,10 @@ namespace detail {
 
 /// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
 template <bool Ended> struct ExplainSteps {
-  using Said = decltype([] {
-    static_assert(Ended, "tessera: this program has more operations than the compiler evaluates by default; write "
-                         "repeated layers as a ts::Stack, or give clang -fconstexpr-steps=8388608 and g++ "
-                         "-fconstexpr-ops-limit=268435456");
+  using Checks = decltype([] {
+    static_assert(Ended, "tessera: the program has too many operations for the compiler's limit on constant "
+                         "expressions; write repeated layers as a ts::Stack, or raise the limit: "
+                         "-fconstexpr-steps=8388608 for clang, -fconstexpr-ops-limit=268435456 for g++");
   });
 };
 
@@ -6398,18 +6734,21 @@ template <class F, class... Args> struct Traced {
   using ExplainedTrace = decltype([] {
     using enum detail::TraceFault;
     constexpr bool is_constexpr = fault != call, is_known = fault != operation;
-    static_assert(detail::is_kept<detail::rule_of<Recorded, fault>()>,
-                  "tessera: an operation of the traced function does not take what it is given; the rule stands in "
-                  "quotes, and the line of the call after it");
+    static_assert(
+        detail::is_kept<detail::rule_of<Recorded, fault>()>,
+        "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
+        "the line of the call");
     (void)sizeof(detail::ExplainSteps<fault != length>);
     static_assert(is_constexpr,
-                  "tessera: the traced function calls a function that is not constexpr; write constexpr before the "
-                  "one that the next error names. Where that is about a limit of steps, write repeated layers as a "
-                  "ts::Stack; after an error in the function itself, this only follows from it");
-    static_assert(is_known, "tessera: the traced function uses what the compiler can't evaluate, which the next error "
-                            "names; tensors from outside are passed as arguments");
+                  "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
+                  "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
+                  "ts::Stack; if there is an error above this one, correct that error first");
+    static_assert(is_known,
+                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
+                  "pass tensors to the function as arguments");
     if constexpr (fault == call || fault == operation)
-      static_assert(Recorded::record(fault == call, std::index_sequence_for<Args...>()).second >= 0);
+      static_assert(
+          typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
   });
 
   using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,
@@ -6451,6 +6790,7 @@ struct CollectSources {
     else
       return;
     if (!is_floating(value.dtype())) return;
+    value = here(value);
     ids.push_back(value.id);
     context = value;
   }
@@ -6507,13 +6847,13 @@ template <class F> constexpr auto value_and_grad(F f) {
     }();
     using Loss = decltype(loss);
     static_assert(SymOperand<Loss>,
-                  "tessera: value_and_grad is called inside a traced function, with traced arguments");
+                  "tessera: call ts::value_and_grad inside a traced function, and its result on traced arguments");
     static_assert(Loss::rank == 0,
-                  "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
+                  "tessera: ts::value_and_grad needs a loss of rank 0; reduce the loss with ts::mean or ts::sum");
     if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
       if (loss.value.rank() != 0)
-        loss.value.refuse(errc::structure,
-                          "[stack] loss: it is made of a tensor of all layers, and has a value for each of them");
+        loss.value.refuse(errc::structure, "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                                           "value for each layer, not a single value");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const Growable<std::int32_t> gradients = differentiate(loss.value, sources.ids);
@@ -6654,7 +6994,7 @@ class HloParser {
   constexpr void tiled(HloSharding& sharding) {
     sharding.kind = HloSharding::Kind::tiled;
     const Numbers tile = sizes();
-    require(tile.size() <= sharding.tile.capacity(), "too many dims");
+    require(tile.size() <= sharding.tile.capacity(), "more than 8 dims");
     for (std::int32_t size : tile) sharding.tile.push_back(size);
     if (reader_.take("<=")) {
       const Numbers dims = sizes();
@@ -6664,27 +7004,27 @@ class HloParser {
         order = numbers();
         expect(reader_.take(")"));
       }
-      require(count(dims) == count(tile), "tile and device counts differ");
+      require(count(dims) == count(tile), "the sizes in devices=[...] and in <=[...] have different products");
       require(transposed_range(dims.data(), dims.size(), order.data(), order.size(), sharding.devices),
-              "the transposition is no permutation of the dims");
+              "the numbers in T(...) are not a permutation of the dims");
     } else {
       const Numbers devices = numbers();
       const auto given = static_cast<std::int64_t>(devices.size());
-      require(given == count(tile), "tile and device counts differ");
-      require(is_permutation(devices), "the devices are no permutation of 0, 1, 2, ...");
+      require(given == count(tile), "the product of the sizes in devices=[...] is not the number of devices listed");
+      require(is_permutation(devices), "the listed devices are not a permutation of 0, 1, 2, ...");
       sharding.devices = DeviceOrder(devices.data(), devices.size());
     }
     if (reader_.take("last_tile_dim_replicate")) {
       sharding.subgroups = {HloSharding::Subgroup::replicated};
     } else if (reader_.take("last_tile_dims={")) {
       do {
-        require(sharding.subgroups.size() < sharding.subgroups.capacity(), "too many subgroups");
+        require(sharding.subgroups.size() < sharding.subgroups.capacity(), "too many entries in last_tile_dims");
         sharding.subgroups.push_back(subgroup());
       } while (reader_.take(","));
       expect(reader_.take("}"));
     }
-    require(sharding.subgroups.size() <= sharding.tile.size(), "more subgroups than tile dims");
-    require(sharding.rank() <= max_rank, "too many dims");
+    require(sharding.subgroups.size() <= sharding.tile.size(), "more entries in last_tile_dims than tile dims");
+    require(sharding.rank() <= max_rank, "more than 8 dims");
   }
 
   constexpr HloSharding::Subgroup subgroup() {
@@ -6708,7 +7048,7 @@ class HloParser {
   constexpr Numbers sizes() {
     expect(reader_.take("["));
     const Numbers list = numbers();
-    for (std::int32_t size : list) require(size > 0, "a size of zero");
+    for (std::int32_t size : list) require(size > 0, "a size is zero");
     expect(reader_.take("]"));
     return list;
   }
@@ -6734,7 +7074,8 @@ class HloParser {
   }
   constexpr void expect(bool matches) const {
     if (!matches)
-      fail(errc::sharding_string, "[hlo] sharding string: '", source_, "' stops making sense at '", reader_.rest, "'");
+      fail(errc::sharding_string, "[hlo] syntax: can't read '", source_, "' from '", reader_.rest,
+           "' on; a sharding is written {replicated} or {devices=[2,4]<=[8]}");
   }
 
   std::string_view source_;
@@ -6825,8 +7166,8 @@ inline std::string HloSharding::text(HloForm form) const {
   if (form == HloForm::iota && devices.is_counter())
     out += concat_text("<=", devices.counter_text());
   else if (devices.is_counter() && devices.size() > max_listed_devices)
-    fail(errc::capacity, "[hlo] listed devices: ", devices.size(), ", of ", max_listed_devices,
-         " at most; HloForm::iota writes a transposed range");
+    fail(errc::capacity, "[hlo] listed devices: ", devices.size(), ", but at most ", max_listed_devices,
+         " can be listed; use HloForm::iota, which writes an iota with a transposition");
   else
     out += devices.list_text();
   if (subgroups.size() == 1 && subgroups[0] == Subgroup::replicated) {
@@ -6881,10 +7222,12 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
   if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
   if (sharding.kind != HloSharding::Kind::tiled) return box;
   if (sharding.rank() != shape.size())
-    fail(errc::rank_mismatch, "[hlo] rank: a shape of rank ", shape.size(), " and a tile of rank ", sharding.rank());
+    fail(errc::rank_mismatch, "[hlo] rank: the shape has rank ", shape.size(), ", the sharding has rank ",
+         sharding.rank());
   const std::int64_t position = sharding.devices.position_of(device);
   if (position == sharding.devices.size())
-    fail(errc::mesh_devices, "[hlo] device: ", device, " is not one of the ", sharding.devices.size(), " devices");
+    fail(errc::mesh_devices, "[hlo] device id: ", device, " is not among the ", sharding.devices.size(),
+         " devices of the sharding");
   std::int64_t tile = position / (sharding.devices.size() / sharding.tile_count());
   for (std::size_t dim = shape.size(); dim-- > 0; tile /= sharding.tile[dim]) {
     const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);
@@ -7197,7 +7540,7 @@ struct ShardingSpec {
   constexpr Sharding resolve(int rank) const {
     if (!can_apply(rank))
       fail(errc::rank_mismatch, "[sharding_spec] rank: ", spec.text(), " has ", spec.entries.size(),
-           " entries, the tensor ", rank, " dims");
+           " entries, the tensor has rank ", rank);
     return tessera::resolve(spec, mesh, rank);
   }
   /// The shape of the global tensor, of which each of `hosts` hosts has `local`.
@@ -7216,9 +7559,10 @@ struct ShardingSpec {
     if (!minibatch) return box;
     const std::int64_t first = device / (mesh.size() / hosts) * local[0];
     if (box.begin[0] < first || box.end[0] > first + local[0])
-      fail(errc::mesh_devices, "[sharding_spec] minibatch: rows ", box.begin[0], " to ", box.end[0], " of device ",
-           device, " are not on its host; order the mesh host by host along the axes of dim 0: ", spec.text(), " on ",
-           mesh.text());
+      fail(errc::mesh_devices, "[sharding_spec] minibatch: device ", device, " gets rows ", box.begin[0], " to ",
+           box.end[0],
+           ", which its host does not have; order the devices host by host along the axes of dim 0: ", spec.text(),
+           " on ", mesh.text());
     box.begin[0] -= first;
     box.end[0] -= first;
     return box;
@@ -7235,13 +7579,15 @@ struct ShardingSpec {
     const Sharding sharding = resolve(static_cast<int>(local.size()));
     if (local.empty()) fail(errc::rank_mismatch, "[sharding_spec] minibatch: a scalar has no rows");
     if (hosts < 1 || mesh.size() % hosts != 0)
-      fail(errc::not_divisible, "[sharding_spec] minibatch: ", mesh.size(), " devices over ", hosts, " hosts");
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", mesh.size(), " devices are not divisible by ", hosts,
+           " hosts");
     const int shards = shard_count(sharding, mesh, 0);
     if (shards % hosts != 0)
-      fail(errc::not_divisible, "[sharding_spec] minibatch: ", shards, " shards of the rows over ", hosts, " hosts");
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", shards, " shards of dim 0 are not divisible by ", hosts,
+           " hosts");
     if (local[0] % (shards / hosts) != 0)
-      fail(errc::not_divisible, "[sharding_spec] minibatch: ", local[0], " rows of a host over the ", shards / hosts,
-           " shards of its devices");
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", local[0], " rows of a host are not divisible by the ",
+           shards / hosts, " shards of dim 0 on the host");
   }
 };
 
@@ -7262,18 +7608,19 @@ namespace tessera {
 
 /// The devices of a mesh along some of its axes, at fixed coordinates along the others: `mesh["data"]`, or
 /// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names stay those of the whole mesh: a spec for
-/// the part resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for an
-/// axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
+/// the submesh resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for
+/// an axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
 ///
-///     mesh["model"].devices()                  // of the part that holds device 0
-///     mesh["model"].containing(5).devices()    // of the part that holds device 5
+///     mesh["model"].devices()                  // of the submesh that holds device 0
+///     mesh["model"].containing(5).devices()    // of the submesh that holds device 5
 class SubMesh {
  public:
   constexpr SubMesh(const Mesh& parent, std::initializer_list<Name> axes)
       : parent_(parent), coordinates_(static_cast<std::size_t>(parent.rank()), 0) {
     for (const Name& name : axes) {
       const int axis = parent.axis_index(name.view());
-      if (axes_.contains(axis)) fail(errc::mesh_axis, "[mesh] axes of a part: '", name.view(), "' is given twice");
+      if (axes_.contains(axis))
+        fail(errc::mesh_axis, "[mesh] distinct axes of a submesh: '", name.view(), "' is given twice");
       axes_.push_back(axis);
       size_ *= parent.axis_size(axis);
     }
@@ -7284,10 +7631,10 @@ class SubMesh {
   constexpr std::int64_t size() const { return size_; }
   /// Indices of the axes in the parent.
   constexpr const Coordinates& axes() const { return axes_; }
-  /// The number of parts along these axes in the mesh.
+  /// The number of submeshes along these axes in the mesh.
   constexpr std::int64_t siblings() const { return parent_.size() / size_; }
 
-  /// The part along the same axes that contains a device.
+  /// The submesh along the same axes that contains a device.
   constexpr SubMesh containing(int device) const {
     SubMesh other = *this;
     other.coordinates_ = parent_.coordinates_of(device);
@@ -7296,24 +7643,24 @@ class SubMesh {
   }
   constexpr bool contains(int device) const { return containing(device).coordinates_ == coordinates_; }
 
-  /// The id, in the whole mesh, of the device at these coordinates in the part.
+  /// The id, in the whole mesh, of the device at these coordinates in the submesh.
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
-      fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
+      fail(errc::mesh_devices, "[mesh] number of coordinates: ", coordinates.size(), " given for ", rank(), " axes");
     Coordinates place = coordinates_;
     for (std::size_t i = 0; i < axes_.size(); ++i) place[static_cast<std::size_t>(axes_[i])] = coordinates[i];
     return parent_.device_at(place);
   }
-  /// The coordinates of a device along the axes of the part.
+  /// The coordinates of a device along the axes of the submesh.
   constexpr Coordinates coordinates_of(int device) const {
     if (!contains(device))
-      fail(errc::mesh_devices, "[mesh] device: ", device, " is not in this part of ", parent_.text());
+      fail(errc::mesh_devices, "[mesh] device id: ", device, " is not in this submesh of ", parent_.text());
     const Coordinates place = parent_.coordinates_of(device);
     Coordinates coordinates;
     for (int axis : axes_) coordinates.push_back(place[static_cast<std::size_t>(axis)]);
     return coordinates;
   }
-  /// The device ids, in row-major order of the axes of the part.
+  /// The device ids, in row-major order of the axes of the submesh.
   constexpr DeviceOrder devices() const {
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t i = 0; i < size_; ++i) {
@@ -7342,7 +7689,7 @@ class SubMesh {
  private:
   Mesh parent_;
   Coordinates axes_;
-  Coordinates coordinates_;  // of the part: 0 along its own axes
+  Coordinates coordinates_;  // of the submesh: 0 along its own axes
   std::int64_t size_ = 1;
 };
 
@@ -7523,7 +7870,7 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
       if (first)
         shape[out] = extent;
       else if (shape[out] != extent)
-        fail_shapes(c, "dims that meet differ; only dims of static extent 1 repeat");
+        fail_shapes(c, "shapes can't be broadcast; only dims of static extent 1 broadcast");
     }
   }
   return shape;
@@ -7557,9 +7904,10 @@ constexpr BrokenRule check_types(const NodeCheck& c, int first) {
   const Node& node = c.node();
   const DType type = c.x(first).dtype;
   for (int i = first + 1; i < node.arity; ++i)
-    if (c.x(i).dtype != type) return "operands have one element type";
+    if (c.x(i).dtype != type) return "operands have equal element types";
   if (node.dtype == row_of(node).result_type(type)) return {};
-  return row_of(node).predicate ? "a comparison gives bools" : "the result has the element type of its operands";
+  return row_of(node).predicate ? "the element type of a comparison is bool"
+                                : "the result has the element type of its operands";
 }
 constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
 
@@ -7679,7 +8027,7 @@ template <class Typed> constexpr Value convert_operand(Value x, DType type) {
 template <class Operation> struct Unary {
   static constexpr const OpRow& row = ops::row_v<Operation>;
   template <class A> struct result : A {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
@@ -7702,7 +8050,7 @@ template <class Operation> struct Binary {
   template <class A, class B>
   static constexpr DType meets_in = row.fractional ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
   template <class A, class B> struct result {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(meets_in<A, B> != DType::bool_ || row.of_bools,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
@@ -7858,19 +8206,19 @@ class PadsToConcat {
   constexpr int sum(const Node& node, const std::int32_t* operands) {
     collect(operands[0]);
     if (valid_) collect(operands[1]);
-    if (!valid_ || parts_.size() < 2) return -1;
+    if (!valid_ || pads_.size() < 2) return -1;
     const std::int64_t extent = static_extent(graph_, like_, dim_);
     if (extent < 0) return -1;
     Growable<std::int32_t> ordered;
     std::int64_t covered = 0;
     while (covered < extent) {
       std::size_t at = 0;
-      while (at < parts_.size() && parts_[at].start != covered) ++at;
-      if (at == parts_.size()) return -1;
-      ordered.push_back(parts_[at].id);
-      covered += parts_[at].size;
+      while (at < pads_.size() && pads_[at].start != covered) ++at;
+      if (at == pads_.size()) return -1;
+      ordered.push_back(pads_[at].id);
+      covered += pads_[at].size;
     }
-    if (covered != extent || ordered.size() != parts_.size()) return -1;
+    if (covered != extent || ordered.size() != pads_.size()) return -1;
     return graph_.add({.op = Op::concat,
                        .dtype = node.dtype,
                        .rank = node.rank,
@@ -7881,14 +8229,14 @@ class PadsToConcat {
   }
 
  private:
-  struct Part {
+  struct Pad {
     std::int64_t start, size;
     std::int32_t id;
   };
   Graph& graph_;
   int dim_ = -1, like_ = -1;
   bool valid_ = true;
-  Growable<Part> parts_;
+  Growable<Pad> pads_;
 
   constexpr void collect(int id) {
     const Node& node = graph_[id];
@@ -7904,7 +8252,7 @@ class PadsToConcat {
     dim_ = dim_of(node);
     const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
     valid_ = size > 0;
-    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
+    pads_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
   }
 };
 
@@ -8188,7 +8536,7 @@ constexpr Value cast(Value x, DType type) {
   const bool prints_whole = number > -9e18 && number < 9e18;
   fail(errc::dtype_mismatch,
        "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
-       " is no value of ", name_of(type), source);
+       " is not a value of ", name_of(type), source);
 }
 [[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
   fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
@@ -8203,8 +8551,8 @@ constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   if (from.is_constant()) {
     if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
       x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
-                                         ? "[dropout] rate: it is not between 0 and 1"
-                                         : "[number] range: it is no value of the element type");
+                                         ? "[dropout] rate: the rate is not between 0 and 1"
+                                         : "[number] range: the number is not a value of the element type");
     else
       check_number(rule, type, from.value, x.source);
     return x.number(from.value, type);
@@ -8263,7 +8611,7 @@ struct SelectOp : ElementwiseOperation<3> {
   static constexpr std::string_view name = "select";
   static constexpr Linearity linear = Linearity::choice;
   static constexpr CheckRule check = [](const NodeCheck& c) {
-    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("the element type of the condition is bool");
   };
   static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
     return select(condition, yes, no);
@@ -8325,7 +8673,7 @@ struct BroadcastOp {
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
     if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
-    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "the result has the shape of the second operand";
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
@@ -8345,8 +8693,8 @@ namespace detail {
 struct SelectTag {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
-    using Said = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
     });
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
@@ -8552,9 +8900,9 @@ struct DivTag : detail::Binary<ops::DivOp> {};
 struct NegTag : detail::Unary<ops::NegOp> {};
 struct TruncateDivTag : detail::Binary<ops::DivOp> {
   template <class A, class B> struct result : detail::Promote<A, B> {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(is_integer(detail::Promote<A, B>::dtype),
-                    "tessera: truncate_div is of integers; floating tensors divide by /");
+                    "tessera: truncate_div takes integer tensors; use / for floating tensors");
     });
   };
   template <class A, class B> static constexpr void convert(Value& x, Value& y) {
@@ -8683,7 +9031,7 @@ struct ClampTag : ThreeOperands {
 };
 struct LerpTag : ThreeOperands {
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(is_floating_v<typename ThreeOperands::result<A, B, C>::type>,
                     "tessera: lerp takes float, double and bf16 tensors");
     });
@@ -9205,8 +9553,8 @@ struct FloorDivideTag : Binary<ops::FmodOp> {
 /// Operations on bits, of integers; of bools they are those of logic.
 template <class Operation, Op OfBools> struct Bitwise : Binary<Operation> {
   template <class A, class B> struct result : Promote<A, B> {
-    using Said = decltype([] {
-      static_assert(!is_floating(Promote<A, B>::dtype), "tessera: operations on bits are of integers and bools");
+    using Checks = decltype([] {
+      static_assert(!is_floating(Promote<A, B>::dtype), "tessera: bitwise operations take integer and bool tensors");
     });
   };
   static constexpr Value emit(Value context, Value x, Value y) {
@@ -9215,13 +9563,16 @@ template <class Operation, Op OfBools> struct Bitwise : Binary<Operation> {
 };
 template <class Operation> struct Shift : Binary<Operation> {
   template <class A, class B> struct result : Promote<A, B> {
-    using Said = decltype([] { static_assert(is_integer(Promote<A, B>::dtype), "tessera: shifts are of integers"); });
+    using Checks = decltype([] {
+      static_assert(is_integer(Promote<A, B>::dtype), "tessera: bitwise shifts take integer tensors");
+    });
   };
 };
 struct BitwiseNotTag : Unary<ops::BitwiseNotOp> {
   template <class A> struct result : A {
-    using Said = decltype([] {
-      static_assert(!is_floating(dtype_v<typename A::type>), "tessera: operations on bits are of integers and bools");
+    using Checks = decltype([] {
+      static_assert(!is_floating(dtype_v<typename A::type>),
+                    "tessera: bitwise operations take integer and bool tensors");
     });
   };
   static constexpr Value emit(Value context, Value x) {
@@ -9607,7 +9958,7 @@ constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.nod
 constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
 constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
 constexpr Shape alike_shape(const ShapeContext& c) {
-  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ");
+  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ", "shard_as");
   return c.operand(0);
 }
 constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
@@ -9622,71 +9973,59 @@ constexpr void like_sharding(const GraphView& graph, int id, FactorRule& rule) {
     }
 }
 
-/// Whether a value is a source computed on the host.
-constexpr bool is_host_number(const Value& v) {
-  const Node& node = v.node();
-  if (node.rank != 0) return false;
-  const OpRow& row = row_of(node);
-  if (row.host_source != HostSource::no) return true;
-  bool all = row.kind == OpKind::elementwise;
-  for (int i = 0; i < node.arity && all; ++i) all = is_host_number(v.with(v.module->graph(v.graph).operand(v.id, i)));
-  return all;
-}
-
 constexpr HostNumber number_of_argument(const HostContext& c) {
   return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
 }
 [[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(), node.source);
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
 }
 constexpr HostNumber size_of_axis(const HostContext& c) {
   if (c.mesh == nullptr) return c.numbers[c.id];
   const Name axis = axis_of(c.node());
-  if (!c.mesh->has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, c.node(), *c.mesh);
+  if (!c.mesh->has_axis(axis.view())) fail_named_axis("unknown axis", axis, c.node(), *c.mesh);
   return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
 }
 
 constexpr BrokenRule check_argument(const NodeCheck& c) {
   return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
-             ? "an argument is one of the program's"
+             ? "the index of an argument is that of an argument of the program"
              : BrokenRule{};
 }
-constexpr BrokenRule check_number(const NodeCheck& c) {
-  return c.node().rank == 0 ? BrokenRule{} : "a number has rank 0";
-}
+constexpr BrokenRule check_number(const NodeCheck& c) { return c.node().rank == 0 ? BrokenRule{} : "the rank is 0"; }
 constexpr BrokenRule check_size(const NodeCheck& c) {
-  if (c.node().rank != 0) return "a number has rank 0";
-  return c.node().dtype == DType::i64 ? BrokenRule{} : "a size is a 64-bit integer";
+  if (c.node().rank != 0) return "the rank is 0";
+  return c.node().dtype == DType::i64 ? BrokenRule{} : "the element type of a size is i64";
 }
 constexpr BrokenRule check_extent(const NodeCheck& c) {
   if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
-  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is one of the operand's";
+  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is a dim of the operand";
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
-  if (!c.has_dim()) return "the dim is one of the rank";
-  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0 ? BrokenRule{}
-                                                                        : "as many numbers as the operand says";
+  if (!c.has_dim()) return "the dim is a dim of the node";
+  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0
+             ? BrokenRule{}
+             : "the operand is the extent of the result, a vector";
 }
 constexpr BrokenRule check_iota(const NodeCheck& c) {
-  if (!c.has_dim()) return "the dim is one of the rank";
+  if (!c.has_dim()) return "the dim is a dim of the node";
   return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_like_operand(const NodeCheck& c) {
   return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
 }
 constexpr BrokenRule check_random(const NodeCheck& c) {
-  if (c.x(1).rank != 0) return "a key is a number";
+  if (c.x(1).rank != 0) return "the key has rank 0";
   return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_constraint(const NodeCheck& c) {
   return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
 }
 constexpr BrokenRule check_alike(const NodeCheck& c) {
-  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "what is alike has one shape";
+  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "operands have equal static shapes";
 }
 
 inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
-  return std::to_string(graph[id].index()) + (is_stacked_argument(graph[id]) ? ", stacked" : "");
+  return std::to_string(graph[id].index()) + (is_in_layers(graph[id]) ? ", stacked" : "");
 }
 
 struct ArgumentOp {
@@ -9775,7 +10114,7 @@ struct ArangeOp {
                              .arity = 1,
                              .shape =
                                  [](const ShapeContext& c) {
-                                   if (c.number(0) < 0) fail_shapes(c, "a count is below zero");
+                                   if (c.number(0) < 0) fail_shapes(c, "negative count");
                                    return Shape{c.number(0)};
                                  },
                              .sharding =
@@ -9984,24 +10323,24 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
       if (c.node().arity > 1 && c.has(1 + last)) {
         const std::int64_t size = c.number(1 + last);
-        if (size < 1) fail_shapes(c, "a dim is split by a size below one");
+        if (size < 1) fail_shapes(c, "a dim is split by a size below 1");
         if (!multiply_fits(product, size, product)) fail_large(c);
         extents[static_cast<std::size_t>(last)] = size;
       } else if (inferred < 0) {
         inferred = last;
       } else {
-        fail_shapes(c, "more than one size of a split dim is left open");
+        fail_shapes(c, "a dim is split with more than one unknown size");
       }
     }
     const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
     if (inferred >= 0) {
       if (extent % product != 0) {
-        if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
-        fail_shapes(c, "a dim does not divide into the sizes it is split by");
+        if (split_by_axes(c, first, last)) fail_axis(c, "is not divisible by", factors.in_dim[first], first, last);
+        fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
-      fail_shapes(c, "the sizes that a dim is split by don't multiply to its extent");
+      fail_shapes(c, "the product of the sizes that split a dim is not the extent of the dim");
     }
     first = last;
   }
@@ -10078,22 +10417,23 @@ constexpr void rearrange_gradient(Gradient& r) {
 constexpr BrokenRule check_rearrange(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Factors f = Factors::of(node);
-  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
+  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each factor, or no sizes";
   unsigned placed = 0, factored = 0;
   for (int p = 0; p < f.count; ++p) {
     if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
         f.order[p] >= f.count)
-      return "the dims of a part exist";
-    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
+      return "the dims of a factor exist";
+    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1]))
+      return "factors are in the order of their dims";
     placed |= 1u << f.order[p];
     factored |= 1u << f.in_dim[p];
-    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
+    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "sizes are i64 scalars";
   }
-  if (placed != (1u << f.count) - 1) return "every part has one place in the result";
-  if ((factored | from.singletons) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
+  if (placed != (1u << f.count) - 1) return "each factor has one position in the result";
+  if ((factored | from.singletons) != (1u << from.rank) - 1) return "only dims of static extent 1 have no factors";
   return node.singletons == build::rearranged_singletons(f, from, node.rank) && node.dtype == from.dtype
              ? BrokenRule{}
-             : "the result has the type that its parts make";
+             : "the type of the result follows from the factors";
 }
 
 /// The text of a rearrange, such as "a (b c) -> a b c".
@@ -10103,15 +10443,15 @@ inline std::string rearrange_text(const ProgramView&, const GraphView& graph, in
     std::string text;
     for (int d = 0; d < rank; ++d) {
       std::string names;
-      int parts = 0;
+      int names_in_dim = 0;
       for (int p = 0; p < f.count; ++p)
         if (dim_at(p) == d) {
           names += names.empty() ? "" : " ";
           names += tessera::detail::label_name(name_at(p));
-          ++parts;
+          ++names_in_dim;
         }
       if (d > 0) text += ' ';
-      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
+      text += names_in_dim == 0 ? "1" : names_in_dim == 1 ? names : "(" + names + ")";
     }
     return text;
   };
@@ -10190,7 +10530,7 @@ constexpr Shape slice_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t start = c.number(1), size = c.number(2);
   if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
-    fail_shapes(c, "the range is not inside the dim");
+    fail_shapes(c, "start and size are outside the dim");
   shape[dim] = size;
   return shape;
 }
@@ -10200,8 +10540,7 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
-  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
-    fail_shapes(c, "padding is negative");
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim]) fail_shapes(c, "negative padding");
   shape[dim] = extent;
   return shape;
 }
@@ -10256,7 +10595,8 @@ constexpr Shape concat_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   for (int i = 1; i < c.node().arity; ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d)
-      if (d != dim && shape[d] != c.operand(i)[d]) fail_shapes(c, "operands differ in another dim than the joined one");
+      if (d != dim && shape[d] != c.operand(i)[d])
+        fail_shapes(c, "operands differ in a dim other than the concatenated dim");
     if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
   }
   return shape;
@@ -10285,9 +10625,10 @@ constexpr void concat_gradient(Gradient& r) {
 constexpr Shape permute_shape(const ShapeContext& c) {
   const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
   for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
-    if (c.number(i) < 0 || c.number(i) >= extent) fail_shapes(c, "a position is outside the dim", "ppermute");
+    if (c.number(i) < 0 || c.number(i) >= extent)
+      fail_shapes(c, "the index of a device is outside the axis", "ppermute");
     for (int other = i + 2; other < c.node().arity; other += 2)
-      if (c.number(i) == c.number(other)) fail_shapes(c, "a position sends twice or receives twice", "ppermute");
+      if (c.number(i) == c.number(other)) fail_shapes(c, "a device sends twice or receives twice", "ppermute");
   }
   return c.operand(0);
 }
@@ -10312,7 +10653,7 @@ constexpr void permute_gradient(Gradient& r) {
 
 /// The dim that an operation works along is one of the rank, and the others are those of its operands.
 constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
-  if (!c.has_dim()) return "the dim is one of the rank";
+  if (!c.has_dim()) return "the dim is a dim of the node";
   const unsigned dim = 1u << dim_of(c.node());
   for (int i = 0; i < operands; ++i)
     if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype ||
@@ -10322,20 +10663,19 @@ constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
 }
 constexpr BrokenRule check_slice(const NodeCheck& c) {
   if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
-  if (!c.is_size(1)) return "a start is a number";
-  return c.is_size(2) ? BrokenRule{} : "a size is a number";
+  return c.is_size(1) && c.is_size(2) ? BrokenRule{} : "start and size are i64 scalars";
 }
 constexpr BrokenRule check_pad(const NodeCheck& c) {
   if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
-  if (!c.is_size(1)) return "a start is a number";
+  if (!c.is_size(1)) return "the start is an i64 scalar";
   return c.is_size(2) || same_static_shape(c.node(), c.x(2)) ? BrokenRule{}
-                                                             : "a pad has the shape of its third operand";
+                                                             : "the result has the shape of the third operand";
 }
 constexpr BrokenRule check_concat(const NodeCheck& c) { return check_along_dim(c, c.node().arity); }
 constexpr BrokenRule check_permute(const NodeCheck& c) {
   if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
   for (int i = 1; i < c.node().arity; ++i)
-    if (!c.is_size(i)) return "positions are numbers";
+    if (!c.is_size(i)) return "device indices are i64 scalars";
   return c.node().singletons == c.x(0).singletons ? BrokenRule{} : "the result has the type of the operand";
 }
 
@@ -10565,21 +10905,21 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
     for (int d = 0; d < max_rank; ++d) {
       const int label = lists[list][d];
       if ((d < ranks[list]) != (label >= 0) || label >= EinsumLabels::count)
-        return "a dim has a label, and nothing else has one";
+        return "each dim has a label, and there are no other labels";
       for (int e = 0; e < d; ++e)
-        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
+        if (label >= 0 && lists[list][e] == label) return "a label occurs once in an operand";
     }
   for (int d = 0; d < node.rank; ++d) {
     bool found = false;
     for (int list = 0; list < 2; ++list)
       for (int e = 0; e < ranks[list]; ++e) found = found || lists[list][e] == labels.out[d];
-    if (!found) return "a label of the result is one of an operand";
+    if (!found) return "a label of the result is a label of an operand";
   }
   if (node.singletons != build::einsum_singletons(labels, a, b, node.rank))
-    return "a dim has static extent 1 when it has in every operand";
+    return "a dim of the result has static extent 1 if it has that in all operands";
   return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
              ? BrokenRule{}
-             : "operands have one element type, and the result that of its products";
+             : "operands have equal element types, and the result has that of the products";
 }
 
 inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {
@@ -10652,6 +10992,14 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   return x.make(made, {x.id});
 }
 
+/// The number of elements along a bit set of dims, an i64 host scalar.
+constexpr Value element_count(Value x, unsigned dims) {
+  Value count = x.number(1, DType::i64);
+  for (int d = 0; d < x.rank(); ++d)
+    if ((dims >> d & 1) != 0) count = count * extent(x, d);
+  return count;
+}
+
 constexpr Value sum_of(Value x, unsigned dims, bool keep = false) { return reduce(Op::sum, x, dims, keep); }
 constexpr Value sum_to(Value x, Value like) {
   const Node &from = x.node(), &to = like.node();
@@ -10688,11 +11036,11 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
   if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention");
   if (!has_values) return;
   const Shape& v = c.operand(2);
   if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
-    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
+    fail_shapes(c, "keys and values differ in batch, time or heads", "attention");
 }
 
 /// Whether a node sums over queries: the gradients of keys and values.
@@ -10839,34 +11187,37 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   const bool plain = node.op == Op::attention_lse;
   const bool is_gradient = node.op == Op::attention_grad;
   const AttentionForm form = AttentionForm::of_node(node);
-  if (is_gradient && (form.of() < 0 || form.of() > 2)) return "a gradient is of queries, keys or values";
+  if (is_gradient && (form.of() < 0 || form.of() > 2))
+    return "an attention_grad is the gradient of queries, keys or values";
   if (!is_gradient && form.result != (plain ? AttentionResult::logarithms : AttentionResult::output))
-    return "an attention says what it gives";
+    return "the kind of result is an attribute of the node";
   const DType type = q.dtype, wide = computed_as(type);
   for (int i = 0; i < node.arity; ++i)
     if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
         c.x(i).dtype != (sum ? wide : type))
-      return "operands and result have one element type";
-  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
-  if (!is_floating(type)) return "attention is of floating numbers";
-  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
+      return "operands have equal element types";
+  if (node.dtype != (plain || is_gradient ? wide : type))
+    return "the element type of the result follows from that of the operands";
+  if (!is_floating(type)) return "operands have a floating element type";
+  if (c.x(node.arity - 1).rank != 0) return "the scale has rank 0";
   if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
   const auto singleton = [](const Node& a, int d) { return static_cast<unsigned>(a.is_singleton(d)); };
   const unsigned lse = singleton(q, 0) | singleton(q, 2) << 1 | singleton(q, 1) << 2;
-  if (plain) return node.rank == 3 && node.singletons == lse ? BrokenRule{} : "a row has one logarithm";
+  if (plain)
+    return node.rank == 3 && node.singletons == lse ? BrokenRule{} : "the result has a logsumexp for each query";
   const unsigned out = (q.singletons & 7u) | singleton(c.x(2), 3) << 3;
   if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.singletons != lse)
-    return "a row has one logarithm";
+    return "the logsumexp operand has an element for each query";
   if (!is_gradient)
     return node.rank == 4 && node.singletons == out
                ? BrokenRule{}
-               : "the result has the dims of the queries, and the width of the values";
+               : "the result has the dims of the queries and the width of the values";
   for (int i : {3, 5})
     if (c.x(i).rank != 4 || c.x(i).singletons != out)
-      return "a result has the dims of the queries, and the width of the values";
+      return "the cotangent has the dims of the queries and the width of the values";
   const Node& of = c.x(form.of());
   return node.rank == of.rank && node.singletons == of.singletons ? BrokenRule{}
-                                                                  : "a gradient has the dims of what it is of";
+                                                                  : "a gradient has the shape of its operand";
 }
 
 struct AttentionLseOp {
@@ -10979,10 +11330,10 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
-  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
   std::int64_t last = 0;  // the offset of a window's last element
   if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
-    fail_shapes(c, "a window is longer than the dim", "conv");
+    fail_shapes(c, "the window is longer than the padded dim", "conv");
   shape[dim] = (shape[dim] - last - 1) / stride + 1;
   shape.insert(dim + 1, size);
   return shape;
@@ -11029,12 +11380,12 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
 /// Operands after the first: size, stride and dilation. `runs` has the two dims of windows, `line` the one dim.
 constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
   const int dim = dim_of(c.node());
-  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  if (dim < 0 || dim >= line.rank) return "the dim is a dim of the node";
   const unsigned before = (1u << dim) - 1, after = unsigned{line.singletons} >> (dim + 1);
   if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.singletons ^ line.singletons) & before) != 0 ||
       unsigned{runs.singletons} >> (dim + 2) != after)
-    return "one dim is two of the other";
-  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+    return "a dim becomes two dims, windows and their elements, or the reverse";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "size, stride and dilation are sizes";
 }
 
 struct WindowsOp {
@@ -11066,12 +11417,12 @@ constexpr Shape fold_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t stride = c.number(1), dilation = c.number(2), extent = c.number(3);
-  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below one", "conv_transpose");
+  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
   std::int64_t last_window = 0, last_element = 0;
   if (volume(shape) > 0 &&
       (!multiply_fits(shape[dim] - 1, stride, last_window) ||
        !multiply_fits(shape[dim + 1] - 1, dilation, last_element) || last_window >= extent - last_element))
-    fail_shapes(c, "windows are longer than the dim", "conv_transpose");
+    fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
   shape.erase(dim + 1);
   shape[dim] = extent;
   return shape;
@@ -11122,10 +11473,10 @@ constexpr BrokenRule check_repeat(const NodeCheck& c) {
   const GraphView& body = c.program.graphs[node.index()];
   if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
     return "carried and stacked values are operands";
-  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands, or a number, to count its layers";
+  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands or a size to count its layers";
   if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
-    return "a number that counts layers is an integer";
-  if (body.output_count < repeat.carried) return "a body gives every carried value";
+    return "the number of layers is an integer of rank 0";
+  if (body.output_count < repeat.carried) return "a body returns each carried value";
   for (int k = 0; k < repeat.carried; ++k)
     if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
   for (int a = 0; a < body.size; ++a) {
@@ -11141,7 +11492,7 @@ constexpr BrokenRule check_project(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const GraphView& body = c.program.graphs[from.index()];
   const int output = output_of(node);
-  if (output < 0 || output >= body.output_count) return "a projection is of an output";
+  if (output < 0 || output >= body.output_count) return "a projection selects an output of the body";
   const Node& type = body[body.outputs[output]];
   const bool carried = output < Repeat::of(from).carried;
   return (carried ? same_type(node, type) : stacks(node, type)) ? BrokenRule{}
@@ -11155,7 +11506,8 @@ struct RepeatOp {
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const Repeat repeat = Repeat::of(graph[id]);
     return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
-                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "");
+                       repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "",
+                       repeat.scan ? ", of a scan" : "");
   };
 };
 
@@ -11235,8 +11587,8 @@ constexpr Value cumsum(Value x, int dim, CumulativeOptions how) { return cumulat
 
 namespace tessera::ops {
 
-constexpr BrokenRule check_scan(const NodeCheck& c) {
-  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+constexpr BrokenRule check_cumulative(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is a dim of the node";
 }
 
 /// Every dim can be split; devices exchange the totals of their chunks where that dim is.
@@ -11252,19 +11604,19 @@ constexpr OpRow cumulative_row(std::string_view name, Reduction reduction, Linea
 
 /// What all cumulative operations share besides their row and gradient.
 struct CumulativeOperation {
-  static constexpr CheckRule check = check_scan;
+  static constexpr CheckRule check = check_cumulative;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const CumulativeOptions scan = CumulativeOptions::of(graph[id]);
-    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+    const CumulativeOptions options = CumulativeOptions::of(graph[id]);
+    return concat_text(dim_of(graph[id]), options.reverse ? ", reverse" : "", options.exclusive ? ", exclusive" : "");
   };
 };
 
 struct CumsumOp : CumulativeOperation {
   static constexpr OpRow row = cumulative_row("cumsum", Reduction::sum, Linearity::first);
   static constexpr GradientRule gradient = [](Gradient& r) {
-    CumulativeOptions scan = CumulativeOptions::of(r.node());
-    scan.reverse = !scan.reverse;
-    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+    CumulativeOptions options = CumulativeOptions::of(r.node());
+    options.reverse = !options.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), options));
   };
 };
 
@@ -11349,7 +11701,7 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
   if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
   if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
       rows.singletons != (index.singletons | (table.singletons >> 1) << index.rank))
-    return "rows have the dims of the indices and of a row";
+    return "the rows have the dims of the indices, then those of a row of the table";
   return {};
 }
 
@@ -11455,9 +11807,9 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
   if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
-    fail_shapes(c, "more elements along the dim than i32 counts");
+    fail_shapes(c, "the dim has more elements than i32 indices can count; use std::int64_t indices");
   if (c.node().arity == 1) return shape;
-  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is more than the dim has", "topk");
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is not between 0 and the extent of the dim", "topk");
   extent = c.number(1);
   return shape;
 }
@@ -11465,7 +11817,7 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
 constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
   for (std::size_t d = 0; d < table.size(); ++d)
     if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
-      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "gather");
+      fail_shapes(c, "operand and indices differ in a dim other than the gathered dim", "gather");
 }
 
 /// Checks that source and indices have one shape; the result is shaped like operand 2.
@@ -11473,13 +11825,14 @@ constexpr Shape scatter_add_shape(const ShapeContext& c) {
   const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
   for (std::size_t d = 0; d < result.size(); ++d)
     if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
-      fail_shapes(c, "source and indices have one shape, and the dims of the result but that along which is added");
+      fail_shapes(
+          c, "source and indices have equal shapes, and differ from the first operand only in the dim of the scatter");
   return result;
 }
 
 /// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
-  if (!c.has_dim()) return "the dim is one of the rank";
+  if (!c.has_dim()) return "the dim is a dim of the node";
   for (int i = 0; i < operands; ++i)
     if (c.x(i).rank != c.node().rank || ((c.x(i).singletons ^ c.node().singletons) & ~(1u << dim_of(c.node()))) != 0)
       return "only the extent of one dim changes";
@@ -11487,11 +11840,11 @@ constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType in
 }
 constexpr BrokenRule check_argsort(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
-  return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
+  return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "k is an i64 scalar";
 }
 constexpr BrokenRule check_gather(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
-  return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
+  return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "the result has the element type of the operand";
 }
 constexpr BrokenRule check_scatter_add(const NodeCheck& c) {
   if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";
@@ -11626,7 +11979,7 @@ constexpr BrokenRule check_reduction(const NodeCheck& c) {
   if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
   Node made{.dtype = from.dtype};
   build::reduced_dims(made, from, reduced);
-  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are kept";
+  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are not reduced, or are kept";
 }
 
 inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {
@@ -11725,17 +12078,18 @@ template <class Operation> constexpr OperationRules rules_of() {
 template <class Entry> class OperationTable {
  public:
   constexpr void add(Op op, Entry entry) {
-    std::size_t at = place(op);
+    std::size_t at = slot(op);
     for (; taken_[at]; at = (at + 1) % size)
-      if (ids_[at] == op) fail(errc::graph_invalid, "[ops] two operations have one id: one of them needs another name");
+      if (ids_[at] == op)
+        fail(errc::graph_invalid, "[ops] two operations have equal ids: rename one of the operations");
     taken_[at] = true;
     ids_[at] = op;
     entries_[at] = entry;
   }
   constexpr Entry operator[](Op op) const {
-    std::size_t at = place(op);
+    std::size_t at = slot(op);
     while (ids_[at] != op) {
-      if (!taken_[at]) fail(errc::graph_invalid, "[ops] an operation that stands in no list");
+      if (!taken_[at]) fail(errc::graph_invalid, "[ops] the operation is in no OperationList of ops/rows.hpp");
       at = (at + 1) % size;
     }
     return entries_[at];
@@ -11747,7 +12101,7 @@ template <class Entry> class OperationTable {
   bool taken_[size]{};
   Entry entries_[size]{};
 
-  static constexpr std::size_t place(Op op) { return static_cast<std::size_t>(op) % size; }
+  static constexpr std::size_t slot(Op op) { return static_cast<std::size_t>(op) % size; }
 };
 
 template <class... Operation> constexpr auto make_row_table(OperationList<Operation...>) {
@@ -11800,12 +12154,12 @@ namespace detail {
 template <bool Causal> struct AttentionTag {
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
                     "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
       static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
                         std::is_same_v<typename Q::type, typename V::type>,
-                    "tessera: queries, keys and values of attention have one floating element type");
+                    "tessera: queries, keys and values of attention must have the same floating element type");
     });
   };
   static constexpr Value emit(Value context, Value q, Value k, Value v) {
@@ -11815,7 +12169,8 @@ template <bool Causal> struct AttentionTag {
   }
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
     q = q.at(context.source);
-    if (q.rank() != 4) q.refuse(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
+    if (q.rank() != 4)
+      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
     check_static_dims(q, k.node(), v.node());
     // With bf16 operands the logarithms, gradients and scale are f32.
     const DType wide = computed_as(q.dtype());
@@ -11849,8 +12204,8 @@ template <bool Causal> struct AttentionTag {
     if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
         ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
       context.refuse(errc::unsupported,
-                     "[attention] dims of static extent 1: queries, keys and values have them alike; "
-                     "nothing is broadcast");
+                     "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
+                     "in all of queries, keys and values, or in none of them");
   }
 };
 
@@ -11898,29 +12253,31 @@ namespace detail {
 /// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
 constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
   if (static_cast<int>(spec.entries.size()) > rank)
-    context.refuse(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
+    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
   PartitionSpec whole = spec;
   for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
   return context.module->add_spec(whole);
 }
 
 template <TensorOperand X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding layout,
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
                          const PartitionSpec* cotangent, Source source) {
   static_assert(!LocalOperand<X>,
-                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
+                "arguments or the results of the shard_map");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
-                            "ts::reshard for tensors");
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
   const Value value = lower(context, x);
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), layout};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
   if (cotangent != nullptr) {
     const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
     if (own > 127 || says.spec > 127)
-      value.refuse(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
+      value.refuse(
+          errc::capacity,
+          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
     says.cotangent_spec = static_cast<std::int8_t>(own);
   }
   says.write(made);
@@ -11957,16 +12314,17 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(!LocalOperand<X> && !LocalOperand<Y>,
-                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
-  static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
+                "arguments or the results of the shard_map");
+  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
   const Source source = Source::from(at);
   Value context = trace_of(x);
   if (context.module == nullptr) context = trace_of(y);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a trace: it is for values inside a traced function");
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
   if (!same_static_shape(a.node(), b.node()))
-    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
   const auto alike = [&](const Value& of, const Value& other) {
     return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons},
                    {of.id, other.id});
@@ -12047,18 +12405,19 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
-                "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
-                "every letter of the result in an operand");
+                "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim, no letter twice in an "
+                "operand, and all letters of the result in an operand");
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
-    using Said = decltype([] {
-      static_assert(A::rank == text.rank_a, "tessera: the first operand of einsum has another rank than the text says");
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_a,
+                    "tessera: the first operand of einsum has a different rank than in the equation");
       static_assert(B::rank == text.rank_b,
-                    "tessera: the second operand of einsum has another rank than the text says");
+                    "tessera: the second operand of einsum has a different rank than in the equation");
       static_assert(std::is_same_v<typename A::type, typename B::type>,
-                    "tessera: the operands of einsum have one element type");
-      static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
+                    "tessera: the operands of einsum must have the same element type; use ts::cast");
+      static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
     });
   };
   static constexpr EinsumLabels labels(int, int) { return text.labels; }
@@ -12099,10 +12458,11 @@ template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Sou
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
   static_assert(matrices,
                 "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
-  static_assert(batches, "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see "
-                         "ts::einsum");
-  static_assert(alike, "tessera: the operands of matmul have one element type");
-  static_assert(splits, "tessera: a precision can be chosen for products of float");
+  static_assert(batches,
+                "tessera: the second operand of matmul is a matrix, or has the rank of the first operand; for other "
+                "products use ts::einsum");
+  static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
+  static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
   if constexpr (matrices && batches && alike && splits)
     return call<MatmulTag<Out, P>>(source, a, b);
   else
@@ -12164,7 +12524,7 @@ namespace detail {
 
 /// `Dim` as an index from 0; negative indices count from the end.
 template <int Dim, int Rank> constexpr int checked_dim() {
-  static_assert(Dim >= -Rank && Dim < Rank, "tessera: a dim is outside the rank of the tensor");
+  static_assert(Dim >= -Rank && Dim < Rank, "tessera: the dim is out of range for the rank of the tensor");
   return Dim < 0 ? Dim + Rank : Dim;
 }
 
@@ -12180,7 +12540,7 @@ template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
     if (found != IntegerResult::known) fail_integers(found, row.name, x.value(), y.value());
     return Dim(exact);
   }
-  const Value context = x.traced() ? x.placeholder() : y.placeholder();
+  const Value context = here(x.traced() ? x.placeholder() : y.placeholder());
   return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
 }
 
@@ -12197,11 +12557,11 @@ struct BroadcastTag {
   template <class A, class B> struct result {
     using type = typename std::conditional_t<fills<A, B>, B, A>::type;
     static constexpr int rank = B::rank;
-    using Said = decltype([] {
-      static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of fewer dims");
+    using Checks = decltype([] {
+      static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of lower rank");
       static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
                         !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
-                    "tessera: a floating number can't fill a tensor of integers or bools; give an integer");
+                    "tessera: a floating number can't be broadcast to an integer or bool tensor; use an integer");
     });
   };
   template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
@@ -12212,7 +12572,7 @@ struct BroadcastTag {
     for (int d = 0; d < x.rank(); ++d)
       if (lead + d >= 0 && like.is_singleton(lead + d) && !x.is_singleton(d))
         context.refuse(errc::shape_mismatch,
-                       "[broadcast_like] dims: a dim that extends would be spread over one of extent 1");
+                       "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
     return build::broadcast(x.at(context.source), like);
   }
 };
@@ -12231,7 +12591,7 @@ constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops
 template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
-    fail(errc::unsupported, "[extent] outside of a trace: ask the tensor itself for its shape");
+    fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
   const Value value = lower(context, x);
   return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
 }
@@ -12281,7 +12641,7 @@ struct RearrangeText {
   Factors factors{};
   std::string_view names[max_rank]{};
   int rank_in = 0, rank_out = 0;
-  unsigned units_in = 0;  ///< dims of the left side written as 1
+  unsigned singletons_in = 0;  ///< dims of the left side written as 1
   bool valid = true;
 
  private:  // comes first since clang needs the definition of what a constexpr constructor calls
@@ -12290,7 +12650,7 @@ struct RearrangeText {
 
   constexpr void read(std::string_view side, int& rank, unsigned* singletons, auto&& name_of_dim) {
     bool inside = false;
-    int parts = 0;
+    int factors_in_dim = 0;
     for (std::size_t i = 0; i < side.size() && valid;) {
       const char c = side[i];
       if (c == ' ') {
@@ -12298,9 +12658,9 @@ struct RearrangeText {
         continue;
       }
       if (c == '(' || c == ')') {
-        valid = inside == (c == ')') && (c == '(' || parts > 0);
+        valid = inside == (c == ')') && (c == '(' || factors_in_dim > 0);
         inside = c == '(';
-        parts = 0;
+        factors_in_dim = 0;
         if (c == ')') ++rank;
         ++i;
         continue;
@@ -12316,7 +12676,7 @@ struct RearrangeText {
       } else if (!is_letter(word[0]) || !name_of_dim(word))
         valid = false;
       if (inside)
-        ++parts;
+        ++factors_in_dim;
       else
         ++rank;
     }
@@ -12344,7 +12704,7 @@ struct RearrangeText {
       factors.out_dim[placed++] = static_cast<std::int8_t>(rank_out);
       return true;
     };
-    read(text.substr(0, arrow), rank_in, &units_in, left);
+    read(text.substr(0, arrow), rank_in, &singletons_in, left);
     read(text.substr(arrow + 2), rank_out, nullptr, right);
     valid = valid && placed == factors.count;
   }
@@ -12385,7 +12745,8 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
     kept[f] = -1;
     if (x.is_singleton(factors.in_dim[f] + lead) && alone && !given) continue;  // singleton dims have no factors
-    if (made.count == max_rank) fail(errc::capacity, "[rearrange] parts: more than 8");
+    if (made.count == max_rank)
+      fail(errc::capacity, "[rearrange] number of factors: dims are split into more than 8 factors in all");
     kept[f] = made.count;
     made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
     ids[made.count++] = given ? sizes[f].id : -1;
@@ -12400,24 +12761,27 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
   return build::rearrange(x, rank_out + lead, made, ids, hidden);
 }
 
-constexpr void require_unit(Value x, int dim, const char* message) {
+constexpr void require_singleton(Value x, int dim, const char* message) {
   if (!x.is_singleton(dim)) x.refuse(errc::shape_mismatch, message);
 }
 
 template <FixedString Text, FixedString... Names> struct RearrangeTag {
   static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid, "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
-                            "parentheses around parts of one dim; the right side has every name of the left once");
+  static_assert(text.valid,
+                "tessera: a rearrange pattern is written \"b t (h d) -> b h t d\": names, 1 for a singleton dim, "
+                "and parentheses around the factors of a dim; both sides have the same names, each once");
   static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
-  static_assert(known || !text.valid, "tessera: a ts::len names a part that the text of the rearrange lacks");
+  static_assert(known || !text.valid, "tessera: the name in a ts::len is not a name in the pattern of the rearrange");
   static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
-  static_assert(determined || !text.valid, "tessera: a split dim needs a ts::len for all of its parts but one");
+  static_assert(determined || !text.valid,
+                "tessera: a dim that is split needs a ts::len for all of its factors but one");
 
   template <class A, class... Sizes> struct result {
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
-    using Said = decltype([] {
-      static_assert(A::rank == text.rank_in, "tessera: the operand of rearrange has another rank than the text says");
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_in,
+                    "tessera: the operand of rearrange has a different rank than the left side of the pattern");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... given) {
@@ -12425,9 +12789,10 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
     Value sizes[max_rank]{};
     ((sizes[text.find(Names.view())] = as_size(given)), ...);
     for (int d = 0; d < text.rank_in; ++d)
-      if ((text.units_in >> d & 1) != 0)
-        require_unit(x, d + x.rank() - text.rank_in,
-                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unsqueeze");
+      if ((text.singletons_in >> d & 1) != 0)
+        require_singleton(
+            x, d + x.rank() - text.rank_in,
+            "[rearrange] 1: in a pattern, 1 is a dim of static extent 1, as from keepdims or ts::unsqueeze");
     return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
   }
 };
@@ -12437,10 +12802,11 @@ template <int... Order> struct TransposeTag {
   template <class A> struct result {
     using type = typename A::type;
     static constexpr int rank = A::rank;
-    using Said = decltype([] {
-      static_assert(A::rank == count, "tessera: transpose names every dim of the tensor once");
+    using Checks = decltype([] {
+      static_assert(A::rank == count,
+                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
       static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
-                    "tessera: transpose names every dim of the tensor once, as in ts::transpose<1, 0>(x)");
+                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
     });
   };
   static constexpr Value emit(Value context, Value x) {
@@ -12453,26 +12819,26 @@ template <int... Order> struct TransposeTag {
   }
 };
 
-/// Splits dim `D` of a tensor of rank `Rank` into `Parts` dims, of which all but the first have given extents.
-template <int Rank, int D, int Parts> struct SplitTag {
-  static_assert(Rank + Parts - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Parts - 1>;
+/// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
+template <int Rank, int D, int Count> struct SplitTag {
+  static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
   static constexpr Value emit(Value context, Value x, auto... inner) {
     Factors f{};
     Value sizes[max_rank]{}, given[] = {as_size(inner)...};
     for (int d = 0; d < Rank; ++d)
-      for (int part = 0; part < (d == D ? Parts : 1); ++part) {
+      for (int k = 0; k < (d == D ? Count : 1); ++k) {
         f.in_dim[f.count] = static_cast<std::int8_t>(d);
-        if (part > 0) sizes[f.count] = given[part - 1];
+        if (k > 0) sizes[f.count] = given[k - 1];
         f.order[f.count] = f.out_dim[f.count] = f.count;
         ++f.count;
       }
-    return rearrange(x.at(context.source), Rank, Rank + Parts - 1, f, sizes);
+    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes);
   }
 };
 
 template <int Rank, int First, int Last> struct MergeTag {
-  static_assert(First <= Last, "tessera: merge_dims names the first and the last dim to merge, in this order");
+  static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
   template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
     Factors f{};
@@ -12499,15 +12865,15 @@ template <int Rank, int D> struct SqueezeTag {
   static constexpr Value emit(Value context, Value x) {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
-    require_unit(x, dim,
-                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unsqueeze, can be dropped");
+    require_singleton(
+        x, dim, "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed");
     return build::drop_singletons(x, 1u << dim);
   }
 };
 
 }  // namespace detail
 
-/// The extent of a named part in a rearrange: `ts::len<"h">(heads)`.
+/// The extent of a named factor in a rearrange: `ts::len<"h">(heads)`.
 template <FixedString Name> struct Len {
   static constexpr auto name = Name;
   Dim size;
@@ -12525,10 +12891,10 @@ concept LenArgument = is_len_v<T>;
 ///
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
-/// Names in parentheses are parts of one dim, the most significant first; ts::len gives the extents of all of them but
-/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the parts don't divide the dim. Communication:
-/// none where the shards stay the same elements. A split dim passes its axes to its parts, the most significant part
-/// first, as sub-axes where a part is smaller than an axis.
+/// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
+/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
+/// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
+/// factor first, as sub-axes where a factor is smaller than an axis.
 template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }
@@ -12640,13 +13006,13 @@ constexpr Value merge_groups(Value x) {
 
 template <int N> struct ConvTag {
   template <class X, class W, class... Options> struct result : X {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(
           X::rank == N + 2 && W::rank == N + 2,
-          "tessera: a convolution takes [batch, spatial..., in-features] and weights [spatial..., in-features of "
-          "a group, out-features]");
+          "tessera: conv takes an input [batch, spatial..., in-features] and weights [spatial..., in-features per "
+          "group, out-features]");
       static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: operand and weights of a convolution have one floating element type");
+                    "tessera: the input and the weights of conv must have the same floating element type");
     });
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
@@ -12658,7 +13024,7 @@ template <int N> struct ConvTag {
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
                                   Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported, "[conv] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
     const DType type = x.dtype();
     for (int d = 0; d < N; ++d)
       if (!padding[d].is_number(0))
@@ -12689,12 +13055,12 @@ template <int N> struct ConvTag {
 
 template <int N> struct ConvTransposeTag {
   template <class X, class W, class... Options> struct result : X {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(X::rank == N + 2 && W::rank == N + 2,
-                    "tessera: a transposed convolution takes [batch, spatial..., in-features] and weights [spatial..., "
-                    "in-features, out-features of a group]");
+                    "tessera: conv_transpose takes an input [batch, spatial..., in-features] and weights [spatial..., "
+                    "in-features, out-features per group]");
       static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: operand and weights of a transposed convolution have one floating element type");
+                    "tessera: the input and the weights of conv_transpose must have the same floating element type");
     });
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
@@ -12706,8 +13072,9 @@ template <int N> struct ConvTransposeTag {
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
                                   const Value* output_padding, const Value* dilation, Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported,
-           "[conv_transpose] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+      fail(
+          errc::unsupported,
+          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
     const DType type = x.dtype();
     Value taps[N], extents[N];
     for (int d = 0; d < N; ++d) {
@@ -12797,6 +13164,232 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
 
 #endif
 
+// ---- tessera/ops/control_flow.hpp
+
+#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
+#define TESSERA_OPS_CONTROL_FLOW_HPP
+
+namespace tessera {
+
+/// Options of ts::scan.
+struct ScanOptions {
+  bool reverse = false;  ///< from the last step to the first
+};
+
+namespace detail {
+
+/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
+/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+  if constexpr (TensorOperand<T>) {
+    constexpr bool has_leading = T::rank > 0;
+    static_assert(has_leading,
+                  "tessera: xs of a scan are tensors with a leading dim of steps; a value that is the same "
+                  "in every step is captured by the function");
+    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+  } else if constexpr (NumberOperand<T>) {
+    return x;
+  } else if constexpr (is_stack_v<T>) {
+    static_assert(!counts_layers_v<typename T::block>,
+                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
+    auto layer = x[0];
+    BindLeaves bind{body, BindLeaves::Kind::layer};
+    for_each_leaf(layer, bind);
+    return layer;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+  } else if constexpr (std::is_empty_v<T>) {
+    return x;
+  } else {
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+    });
+  }
+}
+
+/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
+class StackResults {
+ public:
+  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
+  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
+
+  template <class Y> constexpr auto operator()(const Y& y) {
+    if constexpr (TensorOperand<Y>) {
+      constexpr bool fits = Y::rank < max_rank;
+      static_assert(fits, "tessera: y of a scan has at most 7 dims; the steps are one more");
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
+    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
+      return map_items(y, [&](const auto& item) { return (*this)(item); });
+    } else {
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
+      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
+      Stack<Y> stack;
+      stack.layers().push_back(y);
+      for_each_leaf(stack[0], *this);
+      return stack;
+    }
+  }
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = Leaf(take(Storage::layers));
+    else if (leaf.traced())
+      made_.refuse(errc::unsupported, "[scan] y: a struct with a Dim or a Scalar; return its tensors as a tuple");
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+ private:
+  Value made_;
+  int body_, next_;
+
+  constexpr Value take(Storage storage) {
+    const Graph& body = made_.module->graph(body_);
+    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
+    return build::project(made_, next_++, type, storage);
+  }
+};
+
+template <class T> inline constexpr bool is_two_v = false;
+template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
+template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
+
+/// The carry that a step returns.
+template <class Result> struct ReturnedCarry {
+  using type = void;
+};
+template <class Result>
+  requires(is_two_v<Result>)
+struct ReturnedCarry<Result> {
+  using type = carry_t<std::tuple_element_t<0, Result>>;
+};
+
+/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
+template <class F, class Carry, class Xs>
+constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
+  if constexpr (SizeOperand<Xs>)
+    return f(carry);
+  else
+    return f(carry, step_of(xs, body));
+}
+
+template <class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+  Value count = context;
+  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
+  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
+  const Value inside{context.module, context.module->current, -1, context.source};
+  Carry carried = init;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const auto result = call_step(f, carried, xs, body);
+  const Carry next = as_carry(inside, std::get<0>(result));
+  const auto y = as_carry(inside, std::get<1>(result));
+  GiveLeaves give{body, true};
+  for_each_leaf(next, give);
+  give.carried = false;
+  for_each_leaf(y, give);
+  const Value made = body.close(count, context.source);
+  Carry last = init;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  StackResults stack(made, inside.graph, body.carried());
+  return std::tuple(last, stack(y));
+}
+
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
+  using Carry = carry_t<Init>;
+  using Steps = carry_t<Xs>;
+  constexpr bool is_size = SizeOperand<Xs>;
+  using Taken = std::conditional_t<is_size, Xs, Steps>;
+  // Computed here so that compilers report an error in the function with few lines of context.
+  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
+                                                        std::declval<BodyTrace&>()))>;
+  constexpr bool two = is_two_v<Result>;
+  static_assert(two, "tessera: the function of a scan returns two values, the carry and y, as a std::tuple or a "
+                     "std::pair; where there is no y, it is std::tuple()");
+  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
+  static_assert(same || !two,
+                "tessera: the function of a scan returns another carry than it is given: it has the element types, "
+                "ranks and structure of init; ts::cast what differs in element type");
+  static_assert(!holds_number_v<Init>,
+                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
+  if constexpr (is_outside && same) {
+    Value context = trace_in(init);
+    if (context.module == nullptr) context = trace_in(xs);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[scan] outside of a trace: it is for values inside a traced function");
+    context.source = source;
+    const Carry first = as_carry(context, init);
+    if constexpr (is_size)
+      return run_scan(f, first, xs, context, reverse);
+    else
+      return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else {
+    return std::tuple(std::tuple(), std::tuple());
+  }
+}
+
+}  // namespace detail
+
+/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
+/// the carry after the last step, and the y of all steps along a new leading dim:
+///
+///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
+///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
+///       return std::tuple(next, next);
+///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
+///
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
+/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
+/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
+/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+///
+/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
+/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
+/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
+/// carry that changes its shape, structure for xs of different leading extents.
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
+  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+}
+
+/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
+/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
+}
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  Value context = detail::trace_in(init);
+  for (const Value& other : {trace_of(from), trace_of(to)})
+    if (context.module == nullptr) context = other;
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[fori_loop] outside of a trace: it is for values inside a traced function");
+  context.source = source;
+  const Value first = detail::as_size(lower(context, Dim(from))),
+              count = detail::as_size(lower(context, Dim(to))) - first;
+  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
+  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+  return std::get<0>(detail::scan(step, init, indices, false, source));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/data_movement/slicing.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
@@ -12817,36 +13410,36 @@ template <int Rank, int D> struct SliceTag {
 template <int Rank, int D> struct ConcatTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class... Rest> struct result : A {
-    using Said = decltype([] {
-      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
+    using Checks = decltype([] {
+      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat must have equal ranks");
       static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
-                    "tessera: the operands of concat have one element type");
+                    "tessera: the operands of concat must have the same element type; use ts::cast");
     });
   };
-  static constexpr Value emit(Value context, auto... parts) { return concat({parts...}, context.source); }
+  static constexpr Value emit(Value context, auto... operands) { return concat({operands...}, context.source); }
 
  private:
-  static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
-    const Value first = *parts.begin();
+  static constexpr Value concat(std::initializer_list<Value> operands, Source source) {
+    const Value first = *operands.begin();
     const int dim = first.shifted(D, Rank);
     Node made{.op = Op::concat,
               .dtype = first.dtype(),
               .rank = first.node().rank,
               .singletons = 0xff,
               .labels = pack_dim(dim)};
-    std::int32_t operands[16]{};
+    std::int32_t ids[16]{};
     int count = 0;
-    for (const Value& part : parts) {
-      operands[count++] = part.id;
-      made.singletons = static_cast<std::uint8_t>(made.singletons & part.node().singletons);
+    for (const Value& operand : operands) {
+      ids[count++] = operand.id;
+      made.singletons = static_cast<std::uint8_t>(made.singletons & operand.node().singletons);
     }
     made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim) & ((1u << made.rank) - 1));
-    for (const Value& part : parts)
-      if ((part.node().singletons & ~(1u << dim)) != made.singletons)
+    for (const Value& operand : operands)
+      if ((operand.node().singletons & ~(1u << dim)) != made.singletons)
         first.at(source).refuse(errc::shape_mismatch,
-                                "[concat] dims: an operand has static extent 1 where another extends; "
-                                "broadcast it first");
-    return first.at(source).make(made, operands, count);
+                                "[concat] dims: a dim has static extent 1 in only some of the operands; "
+                                "use ts::broadcast_like first");
+    return first.at(source).make(made, ids, count);
   }
 };
 
@@ -12915,7 +13508,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, bool Lower> struct TriangleTag {
-  static_assert(Rank >= 2, "tessera: tril and triu take matrices, tensors with at least two dims");
+  static_assert(Rank >= 2, "tessera: tril and triu take tensors of rank 2 or more");
   template <class X, class Offset> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value offset) {
     x = x.at(context.source);
@@ -12927,7 +13520,7 @@ template <int Rank, bool Lower> struct TriangleTag {
 };
 
 template <int Rank> struct DiagonalTag {
-  static_assert(Rank >= 2, "tessera: diagonal takes matrices, tensors with at least two dims");
+  static_assert(Rank >= 2, "tessera: diagonal takes tensors of rank 2 or more");
   template <class X> using result = Typed<typename X::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
@@ -12996,7 +13589,7 @@ namespace detail {
 
 /// The dim repeated: the copies one after the other, or each element `count` times.
 template <int Rank, int D, bool EachElement> struct RepeatTag {
-  static_assert(Rank < max_rank, "tessera: a tensor that is repeated has at most 7 dims");
+  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
   template <class X, class Count> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value count) {
     x = x.at(context.source);
@@ -13087,25 +13680,25 @@ template <int Rank, int D> struct StackTag {
     using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
     static constexpr int rank = Rank + 1;
   };
-  static constexpr Value emit(Value context, auto... parts) {
+  static constexpr Value emit(Value context, auto... tensors) {
     const auto with_dim = [&](Value x) {
       return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
     };
-    return ConcatTag<Rank + 1, D>::emit(context, with_dim(parts)...);
+    return ConcatTag<Rank + 1, D>::emit(context, with_dim(tensors)...);
   }
 };
 
-/// The part at position `Part` of `Parts` that are equally long but for the last ones.
-template <int Rank, int D, int Parts, int Part> struct ChunkTag {
-  static_assert(Parts > 0, "tessera: a chunk is one of at least one");
+/// The chunk at position `Index` of `Chunks`, which are equally long except the last ones.
+template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
+  static_assert(Chunks > 0, "tessera: the number of chunks is at least 1");
   template <class X> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
     const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
-    const Value n = build::extent(x, dim), size = (n + whole(Parts - 1)) / whole(Parts);
-    const auto place = [&](int part) { return build::binary(Op::minimum, size * whole(part), n); };
-    return build::slice(x, dim, place(Part), place(Part + 1) - place(Part));
+    const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
+    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
+    return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
   }
 };
 
@@ -13126,28 +13719,28 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = H
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
 }
 
-/// A dim in `Parts` parts, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the extent
-/// over `Parts` rounded up, but the last ones, which are shorter or empty; PyTorch leaves empty ones out. The number of
-/// parts is a constant. Communication: as slice.
-template <int Parts, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
-  return [&]<int... Part>(std::integer_sequence<int, Part...>) {
+/// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
+/// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
+/// The number of chunks is a constant. Communication: as slice.
+template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
-        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Parts, Part>>(Source::from(at), x)...);
-  }(std::make_integer_sequence<int, Parts>{});
+        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Chunks>{});
 }
-/// A dim in parts of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. What is behind the last
-/// part is in none. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
+/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
+/// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
 template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
   int start = 0;
   const auto next = [&](int size) {
     start += size;
     return slice<D>(x, start - size, size, at);
   };
-  using Part = decltype(next(First));
+  using Slice = decltype(next(First));
   if constexpr (sizeof...(Sizes) == 0)
-    return std::tuple<Part>{next(First)};
+    return std::tuple<Slice>{next(First)};
   else
-    return std::tuple<Part, decltype(next(Sizes))...>{next(First), next(Sizes)...};
+    return std::tuple<Slice, decltype(next(Sizes))...>{next(First), next(Sizes)...};
 }
 /// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
 /// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
@@ -13176,7 +13769,7 @@ namespace detail {
 
 /// The dims as a bit set; negative dims count from the end; no dims means all.
 template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
   if constexpr (sizeof...(Dims) == 0)
     return (1u << Rank) - 1;
   else
@@ -13194,9 +13787,9 @@ template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
     using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a reduction names a dim twice");
+                    "tessera: a dim is given twice to a reduction");
     });
   };
   template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
@@ -13207,12 +13800,8 @@ template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
     const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
     Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean) {
-      Value count = made.number(1, DType::i64);
-      for (int d = 0; d < x.rank(); ++d)
-        if ((set >> d & 1) != 0) count = count * build::extent(x.at(context.source), d);
-      made = build::cast(made / build::cast(count, made.dtype()), type);
-    }
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
     return made;
   }
 };
@@ -13231,9 +13820,9 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   using R = Reduce<Extreme, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
     using type = Index;
-    using Is = decltype([] {
+    using IndexChecks = decltype([] {
       static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: indices are std::int32_t or std::int64_t");
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
     });
   };
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
@@ -13376,8 +13965,8 @@ constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
 namespace tessera {
 
 // Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
-// into one kernel: rows are reduced with keepdims, and means scale before the last reduction rather than after it. bf16
-// operands are computed in f32, and results rounded once; losses of bf16 stay f32.
+// into one kernel: rows are reduced with keepdims. bf16 operands are computed in f32, and results rounded once; losses
+// of bf16 stay f32.
 
 namespace build {
 
@@ -13401,17 +13990,10 @@ constexpr Value softmax(Value x, int dim) {
   return e / row_sum(e, dim);
 }
 
-/// 1 over the number of elements along a bit set of dims.
-constexpr Value inverse_count(Value x, unsigned dims) {
-  Value count = x.number(1, DType::i64);
-  for (int d = 0; d < x.rank(); ++d)
-    if ((dims >> d & 1) != 0) count = count * extent(x, d);
-  return cast(x.number(1, DType::f64) / cast(count, DType::f64), x.dtype());
-}
-/// The mean over all dims but the first `lead`.
+/// The mean over all dims but the first `lead`; NaN if they have no elements.
 constexpr Value mean_of_all(Value x, int lead) {
   const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
-  return reduce(Op::sum, x * inverse_count(x, dims), dims, false);
+  return reduce(Op::sum, x, dims, false) / cast(element_count(x, dims), x.dtype());
 }
 
 }  // namespace build
@@ -13425,7 +14007,7 @@ template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
-    using Said =
+    using Checks =
         decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors"); });
   };
   static constexpr Value emit(Value context, Value x) {
@@ -13463,11 +14045,12 @@ template <bool Keep, int... Dims> struct LogSumExp {
 
 template <class X, class... Parameters> struct NormResult : X {
   template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
-  using Said = decltype([] {
+  using Checks = decltype([] {
     static_assert(floating_v<X> && X::rank >= 1,
-                  "tessera: a norm takes float, double or bf16 tensors with at least one dim");
-    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-                  "tessera: gain and bias of a norm are vectors of the element type of the tensor, or float for bf16");
+                  "tessera: layer_norm and rms_norm take float, double and bf16 tensors with at least one dim");
+    static_assert(
+        ((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+        "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 tensors");
   });
 };
 
@@ -13506,12 +14089,12 @@ template <int Rank> struct CrossEntropyTag {
   template <class Logits, class Targets> struct result {
     using type = loss_t<Logits>;
     static constexpr int rank = 0;
-    using Said = decltype([] {
-      static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy must be a float, double or bf16 tensor");
       static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
-                    "tessera: the targets of cross_entropy are an integer tensor of class indices");
+                    "tessera: the targets of cross_entropy must be an integer tensor of class indices");
       static_assert(Targets::rank == Logits::rank - 1,
-                    "tessera: the targets of cross_entropy have the dims of the logits but the last");
+                    "tessera: the targets of cross_entropy must have the dims of the logits except the last");
     });
   };
   // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
@@ -13523,7 +14106,8 @@ template <int Rank> struct CrossEntropyTag {
     const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
     const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
     const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
-    const Value share = build::inverse_count(logits, all & ~(1u << dim));
+    const Value positions = build::element_count(logits, all & ~(1u << dim));
+    const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
     return build::reduce(Op::sum, build::select(picked, loss * share, loss.number(0)), all, false);
   }
 };
@@ -13532,9 +14116,9 @@ template <int Rank> struct MseTag {
   template <class X, class Y> struct result {
     using type = loss_t<X>;
     static constexpr int rank = 0;
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
+                    "tessera: mse takes two float, double or bf16 tensors of equal rank and element type");
     });
   };
   static constexpr Value emit(Value context, Value x, Value y) {
@@ -13589,7 +14173,8 @@ template <TensorOperand Logits, TensorOperand Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
-/// The mean of the squared difference of x and y, which have one shape; rank 0. Errors: shape_mismatch.
+/// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
+/// Errors: shape_mismatch.
 template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }
@@ -13653,12 +14238,13 @@ struct EmbeddingTag {
   template <class Table, class Indices> struct result {
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
       static_assert(Table::rank >= 1,
-                    "tessera: the table of embedding has at least one dim, the one that is looked up");
+                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
       static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
     });
   };
@@ -13696,19 +14282,19 @@ namespace detail {
 template <int Rank, int D> struct GatherTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class Indices> struct result : A {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of gather have the rank of what they index");
+          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
     });
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
     const int dim = x.shifted(D, Rank);
     if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
       context.refuse(errc::shape_mismatch,
-                     "[gather] dims: one operand has static extent 1 where the other extends; broadcast "
-                     "it first");
+                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
+                     "ts::broadcast_like first");
     return build::gather(x.at(context.source), dim, indices);
   }
 };
@@ -13716,16 +14302,17 @@ template <int Rank, int D> struct GatherTag {
 template <int Rank, int D> struct ScatterAddTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class Indices, class Source> struct result : A {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of scatter_add are 32- or 64-bit integers; convert them with "
-          "ts::cast<std::int32_t>(x)");
+          "tessera: the indices of scatter_add must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
       static_assert(Indices::rank == A::rank && Source::rank == A::rank,
-                    "tessera: the operands of scatter_add have one rank");
+                    "tessera: the operands of scatter_add must have equal ranks");
       static_assert(std::is_same_v<typename Source::type, typename A::type>,
-                    "tessera: scatter_add adds elements of one type");
-      static_assert(!std::is_same_v<typename A::type, bool>, "tessera: bools have no sums; convert them with ts::cast");
+                    "tessera: the first operand and the source of scatter_add must have the same element type");
+      static_assert(!std::is_same_v<typename A::type, bool>,
+                    "tessera: scatter_add does not take bool tensors; use ts::cast");
     });
   };
   /// Floating elements are added in f64 and rounded once, since any number of them can be added at one index.
@@ -13734,8 +14321,9 @@ template <int Rank, int D> struct ScatterAddTag {
     const unsigned along = 1u << dim;
     if (((x.node().singletons ^ indices.node().singletons) & ~along) != 0 ||
         source.node().singletons != indices.node().singletons)
-      context.refuse(errc::shape_mismatch,
-                     "[scatter_add] dims: one operand has static extent 1 where the other extends; broadcast it first");
+      context.refuse(
+          errc::shape_mismatch,
+          "[scatter_add] dims: a dim has static extent 1 in only some of the operands; use ts::broadcast_like first");
     x = x.at(context.source);
     const DType type = x.dtype(), wide = is_floating(type) ? DType::f64 : type;
     const Value sums = build::scatter_add(build::cast(source.at(context.source), wide), dim, indices, x);
@@ -13783,7 +14371,7 @@ template <int Rank, class T> struct OneHotTag {
   template <class Indices, class Count> struct result {
     using type = T;
     static constexpr int rank = Rank + 1;
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
     });
   };
@@ -13826,7 +14414,7 @@ constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Her
 /// index outside of the dim. Communication: as embedding; other dims stay split.
 template <int D, TensorOperand X, TensorOperand Indices>
 constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(Indices::rank == 1, "tessera: the indices of index_select are a vector");
+  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
   constexpr int dim = detail::checked_dim<D, X::rank>();
   if constexpr (dim == 0)
     return embedding(x, indices, at);
@@ -13856,7 +14444,7 @@ namespace detail {
 
 template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                "tessera: indices are std::int32_t or std::int64_t");
+                "tessera: the type of indices must be std::int32_t or std::int64_t");
   static constexpr int size_operand = 1;
   template <class A, class... Count> using result = Typed<Index, Rank>;
   static constexpr Value emit(Value context, Value x) {
@@ -13951,9 +14539,10 @@ template <class A> inline constexpr bool draws_v = is_floating_v<typename A::typ
 
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
-    using Said = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double or bf16");
+      static_assert(is_number_v<typename Key::type>,
+                    "tessera: the key of random numbers must be a number or a ts::Scalar");
     });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
@@ -13965,7 +14554,7 @@ template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
   static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the step, not a ts::Key");
+                            "such as the number of the training step, not a ts::Key");
   if constexpr (is_operand)
     return (key);
   else
@@ -13974,10 +14563,10 @@ template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
 
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
       static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout are numbers or ts::Scalars");
+                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
     });
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
@@ -14039,10 +14628,7 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
     const DType type = floating_type(x.dtype());
     const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
     x = build::cast(x.at(context.source), computed_as(type));
-    Value extents = x.number(1, DType::i64);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) extents = extents * build::extent(x, d);
-    const Value count = build::cast(extents, x.dtype());
+    const Value count = build::cast(build::element_count(x, set), x.dtype());
     const Value off = x - build::reduce(Op::sum, x, set, true) / count;
     const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
     const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
@@ -14264,10 +14850,12 @@ template <FixedString Text, bool Structs, class Outer = void> struct ShardMapReg
   using outer = Outer;
   static constexpr bool structs = Structs;
   static constexpr unsigned all = (1u << text.axis_count) - 1;
-  static_assert(text.valid, "tessera: a shard_map reads \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
-                            "each argument, or [{..}, {..}] with one for each tensor of a struct, then those of the "
-                            "results; axes that no spec names follow after a ';'");
-  static_assert(!text.twice, "tessera: a spec of shard_map names an axis twice");
+  static_assert(
+      text.valid,
+      "tessera: the specs of a shard_map are written \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
+      "each argument, or [{..}, {..}] with a spec for each tensor of a struct, then the specs of "
+      "the results; manual axes that no spec names follow after a ';'");
+  static_assert(!text.twice, "tessera: an axis occurs twice in a spec of a shard_map");
 };
 
 }  // namespace tessera::detail
@@ -14291,7 +14879,8 @@ struct LocalValue {
 };
 
 [[noreturn]] inline void fail_local_rank() {
-  fail(errc::capacity, "[shard_map] rank: a local value has at most 8 dims, the axes that it varies over included");
+  fail(errc::capacity,
+       "[shard_map] rank: dims of a local value and axes along which the value varies are at most 8 together");
 }
 
 /// A value of this type in place of one whose computation does not compile.
@@ -14330,8 +14919,9 @@ constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
 /// x with leading dims only for axes in `kept`. Errors: structure if it differs along another axis.
 constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
   if ((extending(x) & ~kept) != 0)
-    x.value.refuse(errc::structure, "[shard_map] result: it differs between the devices of an axis that its out spec "
-                                    "does not name; reduce it with ts::psum, ts::pmean or ts::pmax");
+    x.value.refuse(errc::structure,
+                   "[shard_map] result: a result varies along an axis that its out spec does not name; "
+                   "reduce the result with ts::psum, ts::pmean or ts::pmax");
   unsigned singletons = 0;
   for (int axis = 0, at = 0; axis < ShardMapText::max_names; ++axis) {
     if ((x.varying >> axis & 1u) == 0) continue;
@@ -14350,8 +14940,8 @@ constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
 }
 constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
   if (value.module == nullptr || value.graph >= 0)
-    fail(errc::unsupported, "[shard_map] outside value: a value from outside meets one of a shard_map; pass it as an "
-                            "argument, with a spec");
+    fail(errc::unsupported, "[shard_map] captured value: a local value is combined with a value from outside of the "
+                            "shard_map; pass the outside value as an argument, with a spec");
   value.graph = ~value.graph;
   return {value.at(source), (1u << text.axis_count) - 1, rank};
 }
@@ -14401,7 +14991,7 @@ constexpr Value placed(const ShardMapText& text, const Value& x, const Partition
   const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
   const int about = x.module->add_spec(axes);
   if (own > 127 || of_cotangent > 127 || about > 126)
-    x.refuse(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
+    x.refuse(errc::capacity, "[shard_map] number of specs: a program has more than 127 specs");
   Constraint{own, cotangent ? CotangentSharding::own_spec : CotangentSharding::alike,
              static_cast<std::int8_t>(of_cotangent), static_cast<std::int8_t>(about)}
       .write(made);
@@ -14616,11 +15206,14 @@ template <class Tag, class... Operands> struct LocalCall {
   using Result = typename Tag::template result<typed_of<Operands>...>;
   static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
   static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
-  static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
   static_assert(
-      looks_up_v<Tag, Operands...> || Region::structs,
-      "tessera: inside shard_map the table of embedding is the same on every device; gather it first, or look "
-      "it up outside, where a table may be split");
+      known,
+      "tessera: a local value is combined with a value from outside of the shard_map; pass the outside value as an "
+      "argument, with a spec");
+  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
+                "tessera: inside a shard_map the table of embedding must be equal on all devices; use ts::all_gather "
+                "on the table, "
+                "or call ts::embedding outside of the shard_map");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
@@ -14644,8 +15237,8 @@ template <class Tag, class... Operands> struct LocalCall {
 /// `like` is any local value. No communication.
 template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const Like& like, Here at = Here::current()) {
   using Region = typename Like::region;
-  static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of is for the tensors of a struct");
-  static_assert(Region::structs, "tessera: this shard_map is given no struct");
+  static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of takes a tensor that is a field of a struct");
+  static_assert(Region::structs, "tessera: local_of is only for a shard_map with a struct among its arguments");
   const Value context = like.value.at(Source::from(at));
   return Local<typename X::element, X::rank, Region, Region::all>(detail::local_value<Region>(context, x).value);
 }
@@ -14675,19 +15268,21 @@ namespace detail {
 
 /// The bits of the axes that a collective names, checked. `Varies`: the value has to vary along all of them.
 template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_call() {
-  static_assert(LocalOperand<X>, "tessera: a collective over a named axis is for the values inside a ts::shard_map");
-  static_assert(sizeof...(Axes) > 0, "tessera: a collective names the axes that it runs over: ts::psum<\"model\">(x)");
+  static_assert(LocalOperand<X>, "tessera: a collective over a named axis takes local values, inside a ts::shard_map");
+  static_assert(sizeof...(Axes) > 0,
+                "tessera: a collective needs at least one mesh axis, as in ts::psum<\"model\">(x)");
   if constexpr (LocalOperand<X> && sizeof...(Axes) > 0) {
     constexpr ShardMapText text = X::region::text;
     constexpr bool known = ((text.find(Axes.view()) >= 0) && ...);
-    static_assert(known, "tessera: a collective names an axis that its shard_map does not: neither a spec does, nor "
-                         "the list after the ';' of \"{data} -> {data}; model\"");
+    static_assert(known,
+                  "tessera: an axis of the collective is not a manual axis of the shard_map; name the axis in a spec, "
+                  "or after a ';' as in \"{data} -> {data}; model\"");
     if constexpr (known) {
       constexpr unsigned mask = (0u | ... | (1u << text.find(Axes.view())));
       static_assert(!Varies || (X::varying & mask) == mask,
-                    "tessera: a collective over an axis along which the value does not vary: its devices hold equal "
-                    "values; if that is meant, say ts::pvary<\"axis\">(x)");
-      static_assert(bit_count(mask) == sizeof...(Axes), "tessera: a collective names an axis twice");
+                    "tessera: the value does not vary along the axis of the collective: its devices hold equal values; "
+                    "if you mean this, write ts::pvary<\"axis\">(x)");
+      static_assert(bit_count(mask) == sizeof...(Axes), "tessera: an axis is given twice to a collective");
       if constexpr (!Varies || (X::varying & mask) == mask) return mask;
     }
   }
@@ -14711,8 +15306,9 @@ template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
 template <unsigned Mask, class X> constexpr unsigned wanted_over(const X& x) {
   if constexpr (X::region::structs) {
     if ((Mask & ~extending({x.value, X::varying, X::rank})) != 0)
-      x.value.refuse(errc::structure, "[shard_map] collective: over an axis along which devices hold equal values; if "
-                                      "that is meant, say ts::pvary<\"axis\">(x)");
+      x.value.refuse(errc::structure,
+                     "[shard_map] collective: the value does not vary along the axis of the collective; "
+                     "if you mean this, write ts::pvary<\"axis\">(x)");
     return Mask;
   } else {
     return X::varying;
@@ -14791,7 +15387,7 @@ template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at
   if constexpr (mask == 0) {
     return detail::not_made(x);
   } else {
-    static_assert(is_floating_v<typename X::element>, "tessera: pmean is of float, double and bf16 tensors");
+    static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double and bf16 tensors");
     auto made = detail::reduce_over<Op::sum, mask>(x, at);
     const Value sum = made.value.at(Source::from(at));
     Value count = sum.number(1, DType::i64);
@@ -14810,8 +15406,7 @@ template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at
     return detail::not_made(x);
   } else {
     constexpr bool structs = X::region::structs;
-    static_assert(structs || (X::varying & mask) == 0,
-                  "tessera: pvary over an axis that the value varies over already");
+    static_assert(structs || (X::varying & mask) == 0, "tessera: the value already varies along the axis of pvary");
     constexpr unsigned all = X::varying | mask;
     const detail::LocalValue own = detail::local_at(x, at);
     const Value made = structs || own.value.rank() == 0
@@ -15002,7 +15597,7 @@ constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x
 constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
   const int rank = x.rank, leads = bit_count(x.varying);
   if (x.value.rank() != rank + leads) {
-    x.value.refuse(errc::unsupported, "[shard_map] stacked values: call it inside the block of the stack");
+    x.value.refuse(errc::unsupported, "[shard_map] fields of all layers: call shard_map inside the block of the Stack");
     return outlined(x.value, x.value.dtype(), rank + bit_count(x.varying | spec.mask));
   }
   const Value whole = placed(text, x.value, with_leads(text, x, spec));
@@ -15082,11 +15677,11 @@ struct LocalLeaves {
   constexpr const LocalSpec& take(const LocalSpec* specs, int rank) {
     const LocalSpec& spec = specs[item.of_leaf(next++)];
     if (spec.rank > rank)
-      fail(errc::spec_rank, "[shard_map] spec of a struct: it has more entries than one of its tensors has dims");
+      fail(errc::spec_rank, "[shard_map] spec of a struct: more entries than a tensor of the struct has dims");
     return spec;
   }
   constexpr void enter_stack(const auto&) {
-    fail(errc::unsupported, "[shard_map] a Stack: call shard_map inside the block of the stack");
+    fail(errc::unsupported, "[shard_map] a Stack as an argument: call shard_map inside the block of the Stack");
   }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
@@ -15095,7 +15690,8 @@ struct EnterLeaves : LocalLeaves {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (StoredOperand<Leaf>) {
       if (!leaf.traced())
-        fail(errc::unsupported, "[shard_map] a struct of tensors in hand: call it in a ts::compile'd function");
+        fail(errc::unsupported,
+             "[shard_map] a struct of stored tensors: call shard_map inside a function of ts::compile");
       const LocalSpec& spec = take(text.in, Leaf::rank);
       const Value entered = enter_shard_map(text, spec, {leaf.placeholder().at(source), 0, Leaf::rank});
       leaf = Leaf(kept_in_struct(text, {entered, spec.mask, Leaf::rank}));
@@ -15171,16 +15767,19 @@ template <class Outer, class... Xs> constexpr bool of_one_region() {
 /// The type of an argument inside the function, and how its value is made.
 template <class Region, class X, int Spec> struct Entered {
   static_assert(std::is_same_v<X, Dim> || std::is_same_v<X, Scalar>,
-                "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
+                "tessera: the arguments of a shard_map are tensors, each with a spec, and ts::Dim and ts::Scalar, "
+                "without a spec");
   using type = X;
   static constexpr type make(const Value& x, Source) { return type(x); }
 };
 template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spec> {
   static constexpr LocalSpec spec = Region::text.in[Region::text.in_items[Spec].first];
-  static_assert(Region::text.in_items[Spec].count == 1, "tessera: a list of specs of a shard_map is for a struct");
-  static_assert(spec.rank <= X::rank, "tessera: an in spec of shard_map has more entries than its tensor has dims");
-  static_assert(X::rank + bit_count(spec.mask) <= max_rank,
-                "tessera: inside shard_map a tensor has at most 8 dims, the axes that split it included");
+  static_assert(Region::text.in_items[Spec].count == 1,
+                "tessera: a list of specs [{..}, {..}] of a shard_map is for a struct, not for a tensor");
+  static_assert(spec.rank <= X::rank, "tessera: an in spec of a shard_map has more entries than the argument has dims");
+  static_assert(
+      X::rank + bit_count(spec.mask) <= max_rank,
+      "tessera: the dims of a tensor in a shard_map and the axes that split the tensor are at most 8 together");
   static constexpr unsigned varying = outer_varying_of<X>();
   using type = Local<typename X::element, X::rank, Region, varying | spec.mask>;
   static constexpr type make(const Value& x, Source) {
@@ -15192,8 +15791,8 @@ template <class Region, class X, int Spec>
 struct Entered<Region, X, Spec> {
   static constexpr SpecItem item = Region::text.in_items[Spec];
   static_assert(!item.list || item.count == tensors_of<X>(),
-                "tessera: a list of specs of a shard_map has one for each tensor of the struct, in the order in which "
-                "they are declared");
+                "tessera: a list of specs of a shard_map has a spec for each tensor of the struct, in the order of the "
+                "fields");
   using type = X;
   static constexpr type make(X x, Source source) {
     EnterLeaves enter{{Region::text, item, source}};
@@ -15203,10 +15802,9 @@ struct Entered<Region, X, Spec> {
 };
 
 /// Fails with the axis as a template argument, which compilers print.
-template <Name Axis, bool Equal> constexpr bool said_of_axis() {
-  static_assert(Equal, "tessera: a result of shard_map differs between the devices of an axis that its out spec does "
-                       "not name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a "
-                       "dim");
+template <Name Axis, bool Equal> constexpr bool check_axis_of_result() {
+  static_assert(Equal, "tessera: a result of a shard_map varies along an axis that its out spec does not name; reduce "
+                       "the result with ts::psum, ts::pmean or ts::pmax, or name the axis in the out spec");
   return true;
 }
 /// Whether a result of the function can be returned with its spec; if not, a static_assert says why.
@@ -15218,16 +15816,19 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
   constexpr SpecItem item = Region::text.out_items[Spec];
   if constexpr (whole) {
     static_assert(!item.list || item.count == tensors_of<R>(),
-                  "tessera: a list of specs of a shard_map has one for each tensor of the struct, in the order in "
-                  "which they are declared");
+                  "tessera: a list of specs of a shard_map has a spec for each tensor of the struct, in the order of "
+                  "the fields");
     return !item.list || item.count == tensors_of<R>();
   } else if constexpr (LocalOperand<R>) {
-    static_assert(item.count == 1, "tessera: a list of specs of a shard_map is for a struct");
+    static_assert(item.count == 1,
+                  "tessera: a list of specs [{..}, {..}] of a shard_map is for a struct, not for a tensor");
     constexpr LocalSpec spec = Region::text.out[item.first];
-    static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
-    static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
+    static_assert(std::is_same_v<typename R::region, Region>,
+                  "tessera: the function of a shard_map returns a local value of a different shard_map");
+    static_assert(spec.rank <= R::rank,
+                  "tessera: an out spec of a shard_map has more entries than the result has dims");
     constexpr unsigned left = Region::structs ? 0 : R::varying & ~spec.mask & ~((1u << Region::text.outer) - 1);
-    static_assert(said_of_axis<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
+    static_assert(check_axis_of_result<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
     return spec.rank <= R::rank && left == 0;
   }
   return false;
@@ -15267,14 +15868,15 @@ template <class Outer, class Traced> constexpr auto unmade_results(const Value& 
 }
 
 /// Fails with the axis as a template argument, which compilers print.
-template <Name Axis, bool Apart> constexpr bool said_of_shared_axis() {
-  static_assert(Apart, "tessera: a shard_map inside a shard_map names an axis that the one around it has; it is manual "
-                       "there already: inside, it is over other axes");
+template <Name Axis, bool Apart> constexpr bool check_axis_of_nested_shard_map() {
+  static_assert(Apart,
+                "tessera: an axis of the inner shard_map is a manual axis of the outer shard_map already; nested "
+                "shard_maps need different axes");
   return Apart;
 }
 template <class Region> constexpr bool axes_apart() {
   constexpr int shared = Region::text.shared;
-  return said_of_shared_axis<Region::text.axes[shared < 0 ? 0 : shared], (shared < 0)>();
+  return check_axis_of_nested_shard_map<Region::text.axes[shared < 0 ? 0 : shared], (shared < 0)>();
 }
 
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
@@ -15342,10 +15944,10 @@ template <FixedString Text, class F> class ShardMapped {
   template <class... Xs> constexpr auto operator()(const Xs&... xs) const {
     static_assert(
         ((Operand<Xs> || detail::is_tensor_struct_v<Xs>)&&...),
-        "tessera: shard_map takes tensors and structs of tensors, each with a spec, and ts::Dim and ts::Scalar "
-        "without one");
+        "tessera: the arguments of a shard_map are tensors and structs of tensors, each with a spec, and ts::Dim and "
+        "ts::Scalar, without a spec");
     static_assert(std::is_empty_v<F>,
-                  "tessera: the function of a shard_map must not capture anything; pass what it needs as arguments");
+                  "tessera: the function of a shard_map can't capture variables; pass them as arguments");
     using Tag = detail::ShardMapTag<Text, F, Xs...>;
     using Region = typename Tag::Region;
     constexpr int results = [] {
@@ -15354,16 +15956,16 @@ template <FixedString Text, class F> class ShardMapped {
       else
         return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
     }();
-    static_assert(Tag::one_region,
-                  "tessera: a shard_map inside a shard_map takes values of that one, and no structs; pass others as "
-                  "arguments of both");
+    static_assert(
+        Tag::one_region,
+        "tessera: the arguments of an inner shard_map are local values of the outer shard_map, not structs; pass "
+        "other values as arguments of both");
     static_assert(Tag::right_count || !Tag::one_region || !Tag::apart,
-                  "tessera: shard_map has another number of in specs than it is given tensors");
-    static_assert(Tag::takes_arguments,
-                  "tessera: the function of a shard_map does not take as many arguments as shard_map is given");
+                  "tessera: the number of in specs of the shard_map differs from the number of tensor arguments");
+    static_assert(Tag::takes_arguments, "tessera: the function of the shard_map can't be called with these arguments");
     constexpr bool called = std::is_empty_v<F> && Region::text.valid && Tag::right_count && Tag::takes_arguments;
     static_assert(results == Region::text.outs || !called,
-                  "tessera: shard_map has another number of out specs than results");
+                  "tessera: the number of out specs of the shard_map differs from the number of results");
     if constexpr (!called || results != Region::text.outs || !Tag::leaves) {
       Value context{};
       ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
@@ -15375,8 +15977,8 @@ template <FixedString Text, class F> class ShardMapped {
       ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
       if (context.module == nullptr)
         fail(errc::unsupported,
-             "[shard_map] structs and several results of tensors in hand: call it in a ts::compile'd "
-             "function");
+             "[shard_map] stored tensors: with structs or several results, call shard_map inside a function "
+             "of ts::compile");
       context.source = source_;
       const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
       if constexpr (Tag::single)
@@ -15509,7 +16111,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
   for (FactorKind kind : row.kinds)
     if (kind == FactorKind::reduction && !can_be_partial(graph, node))
       fail(errc::graph_invalid, "[plan] partial values: the row of ", row_of(graph[node]).name,
-           " has a reduction in its sharding rule, and says that its result is never partial");
+           " has a reduction in its sharding rule, but says that no result is partial");
   for (int i = 0; i < unit.input_count; ++i) {
     const int operand = units.input(u, i).operand;
     rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);
@@ -15624,7 +16226,7 @@ struct CollectiveInfo {
   /// bytes that a device sends by ring algorithms over n devices: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   std::int64_t wire_bytes = 0;
   Source source{};        ///< the user's line that makes the communicated value
-  std::string_view why;   ///< the reason, such as "partial sum" or "operands meet"
+  std::string_view why;   ///< the reason, such as "partial sum" or "needed by the reader"
   bool requested = true;  ///< caused by a spec, a request or a partial value; otherwise it is implicit
 };
 
@@ -15892,7 +16494,8 @@ constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
 constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
   for (const Lifetime& block : blocks)
     if (block.bytes < 0 || block.first < 0 || block.last < block.first)
-      fail(errc::graph_invalid, "[plan] lifetime: ", block.bytes, " bytes from step ", block.first, " to ", block.last);
+      fail(errc::graph_invalid, "[plan] lifetime: a block of ", block.bytes, " bytes is needed from step ", block.first,
+           " to step ", block.last);
   std::int64_t peak = 0;
   Growable<int> placed;  // in ascending order of offsets
   placed.reserve(blocks.size());
@@ -16054,7 +16657,7 @@ template <class Make>
 concept Freezable = requires { typename Constant<frozen_in_room<Make>().size>; };
 /// A variable, so that the compiler reports an error of the plan once, and not once for each query.
 template <class Make> struct Freeze {
-  static_assert(frozen_in_room<Make>().size >= 0, "tessera: there is no such plan");
+  static_assert(frozen_in_room<Make>().size >= 0, "tessera: ts::freeze needs a program that can be planned");
   static constexpr FrozenPlan<0> value{};
 };
 template <Freezable Make> struct Freeze<Make> {
@@ -16471,7 +17074,8 @@ class Dependencies {
           waiting[w] &= ~(std::uint64_t{1} << (g % 64));
           made.push_back(g);
         }
-      if (some && made.size() == before) fail(errc::graph_invalid, "[group] order: groups depend on each other");
+      if (some && made.size() == before)
+        fail(errc::graph_invalid, "[group] order: fusion groups depend on each other in a cycle");
     }
     return made;
   }
@@ -16766,10 +17370,10 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/graph/fuse/grouper.hpp
+// ---- tessera/graph/fuse/node_reads.hpp
 
-#ifndef TESSERA_GRAPH_FUSE_GROUPER_HPP
-#define TESSERA_GRAPH_FUSE_GROUPER_HPP
+#ifndef TESSERA_GRAPH_FUSE_NODE_READS_HPP
+#define TESSERA_GRAPH_FUSE_NODE_READS_HPP
 
 TESSERA_PLANNING_BEGIN
 
@@ -16777,66 +17381,11 @@ namespace tessera {
 
 namespace detail {
 
-/// Collects nodes into groups, each of which runs as one kernel. A node joins the groups of its operands if they have
-/// the same iteration space, if no path of the graph leaves the joint group and enters it again, and if the kernel
-/// stays below the limits. Programs are grouped in constant expressions, where compilers limit statements but not
-/// expressions: hence raw arrays.
-class Grouper {
- public:
-  static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
-  // The capacity of a kernel (fused.hpp).
-  static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
-
-  struct Group : GroupMembers {
-    Space space;
-    bool has_reduced = false;  ///< some member has the form `reduced`
-    bool alone = false;        ///< absorbs no other group
-    bool all_elements = true;  ///< all members have the form `element`
-    // Upper bounds; counted exactly only when a bound exceeds a limit.
-    std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
-    std::int32_t row_reductions = 0;
-  };
-
-  /// `spaces`: the iteration spaces of the nodes; null: computed here.
-  constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
-      : graph_(graph), states_(count(graph.size)), groups_(count(graph.size)), dependencies_(graph.size),
-        scratch_(2 * count(graph.size)), state_(states_.data()), group_(groups_.data()) {
-    if (spaces != nullptr) {
-      for (int id = 0; id < graph.size; ++id) state_[id].space = spaces[id];
-    } else {
-      const Growable<Space> own = node_spaces(graph);
-      for (int id = 0; id < graph.size; ++id) state_[id].space = own.data()[id];
-    }
-    describe_nodes();
-    list_reads();
-    find_additions();
-    for (int id = 0; id < graph.size; ++id) assign(id);
-    merge_readers();
-  }
-  Grouper(const Grouper&) = delete;
-  Grouper& operator=(const Grouper&) = delete;
-
-  constexpr Groups groups() const {
-    const Growable<std::int32_t> order = dependencies_.order();
-    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order.size())};
-    NodeGroup* const nodes = made.nodes.data();
-    for (int id = 0; id < graph_.size; ++id) {
-      const NodeState& own = state_[id];
-      nodes[id] = own;
-      nodes[id].leaves = leaves_group(own);
-      nodes[id].whole_input = own.kind == OpKind::reduction && own.group >= 0 &&
-                              state_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space;
-    }
-    GroupMembers* next = made.groups.data();
-    for (std::int32_t g : order) {
-      *next = group_[g];
-      next++->rank = group_[g].space.rank;
-    }
-    return made;
-  }
-
- private:
-  /// The state of one node.
+/// The nodes of a graph with their iteration spaces, the values whose elements each node reads, and the nodes that read
+/// its elements: what a Grouper asks of each node many times.
+class NodeReads {
+ protected:
+  /// What grouping knows about one node.
   struct NodeState : NodeGroup {
     Space space;
     std::int32_t uses = 0;
@@ -16849,28 +17398,31 @@ class Grouper {
 
   GraphView graph_;
   Growable<NodeState> states_;
-  Growable<Group> groups_;
-  Dependencies dependencies_;
   Growable<std::int32_t> reads_, readers_;
-  Growable<std::int32_t> scratch_;  // two integers per node; all 0 between uses
-  // states_ and groups_ as raw pointers, which cost no calls.
-  NodeState* state_;
-  Group* group_;
-  std::int32_t merges_ = 0;
-  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that could not be merged, and merges_ at that time
+  NodeState* state_;  // states_ as a raw pointer, which costs no calls
+
+  /// `spaces`: the iteration spaces of the nodes; null: they are computed.
+  constexpr NodeReads(const GraphView& graph, const Space* spaces)
+      : graph_(graph), states_(count(graph.size)), state_(states_.data()) {
+    if (spaces != nullptr) {
+      for (int id = 0; id < graph.size; ++id) state_[id].space = spaces[id];
+    } else {
+      const Growable<Space> own = node_spaces(graph);
+      for (int id = 0; id < graph.size; ++id) state_[id].space = own.data()[id];
+    }
+    describe_nodes();
+    list_reads();
+  }
+  NodeReads(const NodeReads&) = delete;
+  NodeReads& operator=(const NodeReads&) = delete;
 
   static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
   constexpr NodeState& at(int id) { return state_[id]; }
   constexpr const NodeState& at(int id) const { return state_[id]; }
 
-  constexpr bool leaves_group(const NodeState& own) const {
-    if (own.is_output) return true;
-    const std::int32_t* const readers = readers_.data();
-    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
-      if (state_[readers[r]].group != own.group) return true;
-    return false;
-  }
+  constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
 
+ private:
   constexpr void describe_nodes() {
     NodeState* const states = states_.data();
     for (int id = 0; id < graph_.size; ++id) {
@@ -16926,6 +17478,91 @@ class Grouper {
       for (std::int32_t r = states[id].first_read; r < states[id].last_read; ++r)
         readers[states[reads[r]].last_reader++] = id;
   }
+};
+
+}  // namespace detail
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/fuse/grouper.hpp
+
+#ifndef TESSERA_GRAPH_FUSE_GROUPER_HPP
+#define TESSERA_GRAPH_FUSE_GROUPER_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Collects nodes into groups, each of which runs as one kernel. A node joins the groups of its operands if they have
+/// the same iteration space, if no path of the graph leaves the joint group and enters it again, and if the kernel
+/// stays below the limits. Programs are grouped in constant expressions, where compilers limit statements but not
+/// expressions: hence raw arrays.
+class Grouper : NodeReads {
+ public:
+  static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
+  // The capacity of a kernel (fused.hpp).
+  static constexpr int max_loads = 24, max_uniforms = 64, max_instructions = 96;
+
+  struct Group : GroupMembers {
+    Space space;
+    bool has_reduced = false;  ///< some member has the form `reduced`
+    bool alone = false;        ///< absorbs no other group
+    bool all_elements = true;  ///< all members have the form `element`
+    // Upper bounds; counted exactly only when a bound exceeds a limit.
+    std::int32_t inputs = 0, loads = 0, uniforms = 0, outputs = 1;
+    std::int32_t row_reductions = 0;
+  };
+
+  /// `spaces`: the iteration spaces of the nodes; null: they are computed.
+  constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
+      : NodeReads(graph, spaces), groups_(count(graph.size)), dependencies_(graph.size),
+        scratch_(2 * count(graph.size)), group_(groups_.data()) {
+    find_additions();
+    for (int id = 0; id < graph.size; ++id) assign(id);
+    merge_readers();
+  }
+  Grouper(const Grouper&) = delete;
+  Grouper& operator=(const Grouper&) = delete;
+
+  constexpr Groups groups() const {
+    const Growable<std::int32_t> order = dependencies_.order();
+    Groups made{Growable<NodeGroup>(count(graph_.size)), Growable<GroupMembers>(order.size())};
+    NodeGroup* const nodes = made.nodes.data();
+    for (int id = 0; id < graph_.size; ++id) {
+      const NodeState& own = state_[id];
+      nodes[id] = own;
+      nodes[id].leaves = leaves_group(own);
+      nodes[id].whole_input = own.kind == OpKind::reduction && own.group >= 0 &&
+                              state_[graph_.operands[graph_.nodes[id].first]].space == group_[own.group].space;
+    }
+    GroupMembers* next = made.groups.data();
+    for (std::int32_t g : order) {
+      *next = group_[g];
+      next++->rank = group_[g].space.rank;
+    }
+    return made;
+  }
+
+ private:
+  Growable<Group> groups_;
+  Dependencies dependencies_;
+  Growable<std::int32_t> scratch_;  // two integers per node; all 0 between uses
+  Group* group_;                    // groups_ as a raw pointer, which costs no calls
+  std::int32_t merges_ = 0;
+  std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that could not be merged, and merges_ at that time
+
+  constexpr bool leaves_group(const NodeState& own) const {
+    if (own.is_output) return true;
+    const std::int32_t* const readers = readers_.data();
+    for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
+      if (state_[readers[r]].group != own.group) return true;
+    return false;
+  }
 
   constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
 
@@ -16948,7 +17585,6 @@ class Grouper {
     }
   }
 
-  constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
   /// A cast to bf16 of a bf16 product (plus a bias) that is only read through this cast: the product stores rounded
   /// values, so the cast is not fused into the kernel of its reader.
   constexpr bool rounds_product(int id) const {
@@ -17696,7 +18332,8 @@ class FusedWriter {
     return members[low] == id ? low : -1;
   }
   constexpr int add(const Instr& instr) {
-    if (count_ == Fused::max_instrs) fail(errc::capacity, "[group] instructions: a fused kernel grew too large");
+    if (count_ == Fused::max_instrs)
+      fail(errc::capacity, "[group] instructions: a fused kernel has more than ", Fused::max_instrs, " instructions");
     fused_.instrs[count_] = instr;
     return count_++;
   }
@@ -17734,7 +18371,7 @@ class FusedWriter {
                            .a = static_cast<std::uint8_t>(i)});
       return load_of_[i];
     }
-    fail(errc::graph_invalid, "[group] operand: a fused node reads a value that its unit does not list");
+    fail(errc::graph_invalid, "[group] operand: a fused node reads a value that is not an input of its unit");
   }
 
   constexpr bool accumulated(int id) const {
@@ -18084,7 +18721,7 @@ namespace detail {
 
 /// The axes of the refined mesh that a named axis or sub-axis consists of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("unknown axis", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
@@ -18116,22 +18753,32 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 }
 
 [[noreturn]] inline void fail_program(const ShapeContext& c) {
-  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+  fail_operation(errc::capacity, c,
+                 "the values of the program up to this operation have more than 2^55 elements together", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
-  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       node.source);
+  if (Repeat::of(node).scan)
+    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but have ", expected, " and ",
+         found, node.source);
+  fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
+       expected, node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
-  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+  fail(errc::structure, "[stack] layers: a Stack has at least 1 layer, but this Stack has ", layers);
+}
+[[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
+  fail(errc::structure, "[scan] steps: their number is not negative, and is ", steps, node.source);
 }
 /// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
                                                                              const Shape& given,
                                                                              const Shape& returned) {
-  fail(errc::shape_mismatch, "[stack] a layer returns the shape that it is given: ", shape_text(result.dtype, given),
-       " becomes ", shape_text(result.dtype, returned), result.source.line != 0 ? result.source : repeat.source);
+  fail(errc::shape_mismatch,
+       Repeat::of(repeat).scan ? "[scan] carry: a step must return the shape of its carry "
+                               : "[stack] result of a layer: a layer must return the shape of its argument ",
+       shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
+       result.source.line != 0 ? result.source : repeat.source);
 }
 
 class ShapeInference {
@@ -18161,7 +18808,7 @@ class ShapeInference {
         count(context, shapes[at]);
         if (node.is_argument() && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
-               ", and the program takes ", int{node.rank});
+               ", but the program was traced for rank ", int{node.rank});
       }
     }
     found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
@@ -18188,12 +18835,14 @@ class ShapeInference {
     const Repeat repeat = Repeat::of(node);
     std::int64_t layers =
         repeat.counted ? numbers[static_cast<std::size_t>(graph.operand(id, node.arity - 1))].integer() : -1;
-    if (repeat.counted && layers < 1) fail_layer_count(layers);
+    if (repeat.counted && !repeat.scan && layers < 1) fail_layer_count(layers);
+    if (repeat.counted && layers < 0) fail_step_count(node, layers);
     Growable<Shape> arguments;
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
-        if (shape.empty()) fail(errc::structure, "[stack] layers: a stacked operand has no leading dim");
+        if (shape.empty())
+          fail(errc::structure, "[repeat] layers: a tensor of rank 0 has no leading dim for layers or steps");
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
         shape.erase(0);
@@ -18894,7 +19543,7 @@ constexpr Sharding without_layers(const Sharding& stacked) {
   return slice;
 }
 
-/// The sharding of a stack of values with this sharding. The dim of layers is never split among devices.
+/// The sharding of a stack of values with this sharding. A repeat takes and makes it with the dim of layers unsplit.
 constexpr Sharding with_layers(const Sharding& slice) {
   Sharding stacked = replicated(slice.rank + 1);
   for (int d = 0; d < slice.rank; ++d) {
@@ -18908,6 +19557,8 @@ constexpr Sharding with_layers(const Sharding& slice) {
 struct OutputRequest {
   bool given = false;
   Sharding sharding{};
+  bool stored = false;               ///< whether the result is stored as `storage` says
+  Storage storage = Storage::block;  ///< block or layers
 };
 
 /// Finds the shardings of all values of a program. Propagation runs in the main graph and in each body of a repeat; a
@@ -19093,8 +19744,10 @@ class ShardingSolver {
       const int inside = argument_node(body, i), outside = units_[g].input(u, i).node;
       if (inside < 0) continue;
       const bool stacked = i >= repeat.carried && i < stacked_end;
-      if (stacked && !outer.of[size(outside)].dims[0].empty())
-        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
+      if (is_in_layers(program_.graphs[g][outside]) && !outer.of[size(outside)].dims[0].empty())
+        fail(errc::unsupported, "[stack] layers: dim 0 of the tensors of a Stack counts its layers and can't be split "
+                                "among devices; use ts::none "
+                                "for dim 0");
       seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
       seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
       seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];
@@ -19327,6 +19980,80 @@ struct PlanOptions {
 
 #endif
 
+// ---- tessera/partition/reshard/chunks.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_CHUNKS_HPP
+#define TESSERA_PARTITION_RESHARD_CHUNKS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// Rows of a dim: begin <= row < end.
+struct IndexRange {
+  std::int64_t begin = 0, end = 0;
+
+  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
+  constexpr IndexRange within(const IndexRange& other) const {
+    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
+  }
+};
+
+/// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
+constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
+  return extent / count + (extent % count != 0);
+}
+constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
+  const std::int64_t rows = rows_of_chunk(extent, count);
+  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
+}
+
+// A dim split by several axes has a chunk for each combination of them, so chunks of {x,y} need not be within chunks of
+// {x}: of 12 rows on 4 x 4 devices, device (1, 3) has rows 3 to 5 when {x} splits them, and row 7 when {x,y} does.
+// Below, a dim is split into `outer` chunks along the first axes, and into outer * inner along all.
+
+/// The most rows that a device lacks when outer chunks become outer * inner, if it keeps what it has of its new chunk.
+constexpr std::int64_t rows_lacking_after_slice(std::int64_t extent, std::int64_t outer, std::int64_t inner) {
+  const std::int64_t rows = rows_of_chunk(extent, outer * inner);
+  if (rows == 0 || rows * inner == rows_of_chunk(extent, outer)) return 0;
+  std::int64_t most = 0;
+  // New chunk k is the further behind chunk k / inner, the larger k is. The last full chunk, the chunk after it, or the
+  // last new chunk of the outer chunk before lacks most.
+  const std::int64_t full = extent / rows - 1;
+  const std::int64_t candidates[] = {full - (full + 1) % inner, full, full + 1};
+  for (const std::int64_t k : candidates) {
+    if (k < 0 || k >= outer * inner) continue;
+    const IndexRange chunk = chunk_of(extent, outer * inner, k);
+    const std::int64_t lacking = chunk.size() - chunk.within(chunk_of(extent, outer, k / inner)).size();
+    if (lacking > most) most = lacking;
+  }
+  return most;
+}
+
+/// The most rows that a device lacks when outer * inner chunks become outer, after each device has got the chunks of
+/// the devices that differ from it only along the inner axes.
+constexpr std::int64_t rows_lacking_after_gather(std::int64_t extent, std::int64_t outer, std::int64_t inner) {
+  const std::int64_t rows = rows_of_chunk(extent, outer), gathered = rows_of_chunk(extent, outer * inner) * inner;
+  if (rows == 0 || gathered == rows) return 0;
+  std::int64_t most = 0;
+  // Chunk i begins i * (gathered - rows) rows before what was gathered: the last full chunk or the next lacks most.
+  const std::int64_t full = extent / rows - 1;
+  const std::int64_t candidates[] = {full, full + 1};
+  for (const std::int64_t i : candidates) {
+    if (i < 0 || i >= outer) continue;
+    const IndexRange chunk = chunk_of(extent, outer, i);
+    const std::int64_t lacking = chunk.size() - chunk.within({i * gathered, (i + 1) * gathered}).size();
+    if (lacking > most) most = lacking;
+  }
+  return most;
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/partition/reshard/reshard_path.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_RESHARD_PATH_HPP
@@ -19380,6 +20107,34 @@ constexpr std::int64_t ring_bytes(Collective kind, std::int64_t payload, std::in
   return 0;
 }
 
+/// The bytes that a device receives beyond those of a collective from `before` to `after`, because axes split a dim
+/// unevenly; see chunks.hpp. A permute, whose `wire_bytes` are 0 where shards are even.
+constexpr CollectiveInfo uneven_shift(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& before,
+                                      const Sharding& after) {
+  CollectiveInfo made;
+  for (int d = 0; d < after.rank && d < before.rank; ++d) {
+    const AxisList& was = before.dims[d];
+    const AxisList& is = after.dims[d];
+    if (was.size() == is.size() || was.empty() || is.empty()) continue;
+    const bool grows = was.size() < is.size();
+    const std::int64_t extent = shape[static_cast<std::size_t>(d)],
+                       outer = shard_count(grows ? before : after, mesh, d);
+    const std::int64_t all = shard_count(grows ? after : before, mesh, d);
+    if (extent % all == 0) continue;
+    const std::int64_t rows = grows ? rows_lacking_after_slice(extent, outer, all / outer)
+                                    : rows_lacking_after_gather(extent, outer, all / outer);
+    if (rows == 0) continue;
+    Shape lacking = local_extents(shape, after, mesh);
+    lacking[static_cast<std::size_t>(d)] = rows;
+    made.payload_bytes += volume(lacking) * static_cast<std::int64_t>(size_of(dtype));
+    for (const std::uint8_t axis : grows ? is : was) made.axes = static_cast<std::uint16_t>(made.axes | 1u << axis);
+  }
+  made.kind = Collective::permute;
+  made.dtype = dtype;
+  made.wire_bytes = made.payload_bytes;
+  return made;
+}
+
 namespace detail {
 
 /// Goes from one sharding to another, one collective at a time, each chosen greedily.
@@ -19388,7 +20143,7 @@ class ReshardPath {
   Growable<CollectiveInfo> steps;
 
   constexpr ReshardPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
-      : shape_(shape), dtype_(dtype), mesh_(mesh), now_(from), to_(to) {
+      : shape_(shape), dtype_(dtype), mesh_(mesh), before_(from), now_(from), to_(to) {
     // Collectives that send nothing or shrink the value come first, those that enlarge it last.
     for (;;) {
       if (swap_devices()) break;
@@ -19397,14 +20152,15 @@ class ReshardPath {
       if (!gather()) break;
     }
     if (!same())
-      fail(errc::graph_invalid, "[reshard] path: a value can't become partial, or the shardings have different ranks");
+      fail(errc::graph_invalid,
+           "[reshard] path: a value that is not partial can't become partial, and ranks must be equal");
   }
 
  private:
   const Shape& shape_;
   DType dtype_;
   const Mesh& mesh_;
-  Sharding now_;
+  Sharding before_, now_;  // before and after the collective that is being added
   const Sharding& to_;
 
   constexpr unsigned pending() const { return now_.unreduced & ~unsigned{to_.unreduced}; }
@@ -19441,6 +20197,11 @@ class ReshardPath {
     made.payload_bytes = payload;
     made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
     steps.push_back(made);
+    if (kind != Collective::permute && kind != Collective::all_reduce) {
+      const CollectiveInfo shift = uneven_shift(shape_, dtype_, mesh_, before_, now_);
+      if (shift.wire_bytes != 0) steps.push_back(shift);
+    }
+    before_ = now_;
   }
 
   /// permute: where each dim has as many shards as in the target, devices swap their shards.
@@ -19454,8 +20215,9 @@ class ReshardPath {
         if (i < now_.dims[d].size()) axes |= 1u << now_.dims[d][i];
         if (i < to_.dims[d].size()) axes |= 1u << to_.dims[d][i];
       }
-    add(Collective::permute, axes, bytes());
+    const std::int64_t payload = bytes();
     for (int d = 0; d < now_.rank; ++d) now_.dims[d] = to_.dims[d];
+    add(Collective::permute, axes, payload);
     return true;
   }
 
@@ -19668,6 +20430,7 @@ class ReshardPath {
 }  // namespace detail
 
 /// The collectives that bring a value from one sharding to another; none when they are equal. Priorities are ignored.
+/// Example: 12 rows from {x} to {x,y} on 4 x 4 devices are a slice and a permute of the rows that devices lack then.
 /// Axes unreduced only in `from` are reduced, if possible by a reduce_scatter onto a dim that `to` splits by them.
 /// Source: the order of collectives follows GSPMD's resharding: slice, permute, all_to_all, all_gather.
 constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,
@@ -20285,25 +21048,6 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Rows of a dim: begin <= row < end.
-struct IndexRange {
-  std::int64_t begin = 0, end = 0;
-
-  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
-  constexpr IndexRange within(const IndexRange& other) const {
-    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
-  }
-};
-
-/// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
-constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
-  return extent / count + (extent % count != 0);
-}
-constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
-  const std::int64_t rows = rows_of_chunk(extent, count);
-  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
-}
-
 /// The rows of an operand from which rows of the result are computed: row i reads the rows [first, last) + i * stride
 /// that exist. Examples: a slice reads [start, start + 1); padding and concat read before the operand's first row and
 /// past its last; a convolution reads [-padding, -padding + window), a halo of `padding` rows on the left and the rest
@@ -20830,8 +21574,10 @@ namespace detail {
                                        const Mesh& mesh) {
   const Node& made = graph[node];
   fail(errc::policy, "[plan] implicit reshard: ", name_of(collective.kind), " of ", collective.payload_bytes,
-       " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name, made.source, ", from ",
-       text(from, mesh), " to ", text(to, mesh), collective.source.line == 0 ? "" : " for its use", collective.source);
+       " bytes reshards ", shape_text(made.dtype, shape), ", ",
+       made.is_argument() ? concat_text("argument ", made.index()) : concat_text("the result of ", row_of(made).name),
+       made.source, ", from ", text(from, mesh), " to ", text(to, mesh),
+       collective.source.line == 0 ? "" : " for its use", collective.source);
 }
 
 }  // namespace detail
@@ -20958,7 +21704,7 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
   made.payload_bytes = rows * static_cast<std::int64_t>(size_of(made.dtype));
   made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh, axes));
   made.source = step.source;
-  made.why = "rows split among devices";
+  made.why = "rows are split among devices";
   for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
 }
 
@@ -21191,7 +21937,7 @@ class GraphPlanner {
       if (host_[size(id)] || !graph_[id].is_argument()) continue;
       while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
       made_.arguments[size(graph_[id].index())] =
-          add_value(id, flow_.produced[size(id)], ValueRole::argument, g_ == 0 && is_stacked_argument(graph_[id]));
+          add_value(id, flow_.produced[size(id)], ValueRole::argument, is_in_layers(graph_[id]));
     }
   }
 
@@ -21217,7 +21963,8 @@ class GraphPlanner {
       best_count = found.size();
       path = std::move(found);
     }
-    if (best < 0) fail(errc::graph_invalid, "[plan] reshard: node ", node, " has no value to start from");
+    if (best < 0)
+      fail(errc::graph_invalid, "[plan] reshard: no step computes node ", node, ", which another step reads");
     const Sharding from = value(best).sharding;
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
@@ -21266,7 +22013,7 @@ class GraphPlanner {
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
-    const char* const why = flow_.avoids_halo[size(u)] ? "a halo would send more" : "operands meet";
+    const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
     return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
   }
 
@@ -21276,16 +22023,19 @@ class GraphPlanner {
            kind != UnitKind::data_movement;
   }
   /// A value with all layers of a Stack in one block: itself, or a copy.
-  constexpr int in_one_block(int v, Source source) {
-    if (v < 0 || !value(v).stacked) return v;
+  constexpr int in_one_block(int v, Source source) { return v < 0 ? v : stored(v, Storage::block, source); }
+  /// A value in one block or in layers: itself, or a copy.
+  constexpr int stored(int v, Storage storage, Source source) {
+    const bool stacked = storage == Storage::layers;
+    if (value(v).stacked == stacked) return v;
     const int node = value(v).node;
     const Sharding sharding = value(v).sharding;
     for (const std::int32_t other : versions_[size(node)])
-      if (!value(other).stacked && lies_alike(value(other).sharding, sharding)) return other;
+      if (value(other).stacked == stacked && lies_alike(value(other).sharding, sharding)) return other;
     PlanStep step;
     step.kind = StepKind::reshard;
     step.source = source;
-    const int made = add_value(node, sharding, ValueRole::intermediate);
+    const int made = add_value(node, sharding, ValueRole::intermediate, stacked);
     step.inputs = {v};
     step.outputs = {made};
     for (const int own : {v, made}) add_moved(step, own);
@@ -21437,6 +22187,9 @@ class GraphPlanner {
         request.sharding = without_layers(values_.of[size(outside)]);
       else
         request.sharding = inner.of[size(body_graph.outputs[k])];
+      // A slice of a result is in one block; a carried value is stored as the next step takes it.
+      request.stored = true;
+      if (k < repeat.carried) request.storage = carried_storage(body, k, outside);
     }
     plans_[size(body)] =
         GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, options_, body, requests.data(), plans_).plan();
@@ -21458,9 +22211,11 @@ class GraphPlanner {
         wanted = solver_.carried(body, i);
       else if (inside >= 0)
         wanted = i < stacked_end ? with_layers(inner.of[size(inside)]) : inner.of[size(inside)];
-      const int v = version(node, wanted.without_unreduced(), step.source,
-                            i < repeat.carried ? "carried value" : "operand of the layers", is_constraint(node));
-      step.inputs.push_back(contiguous(v, step.source));
+      const bool sliced = repeat.is_stacked(i);
+      int v = version(node, wanted.without_unreduced(), step.source,
+                      i < repeat.carried ? "carried value" : "operand of the layers", is_constraint(node));
+      if (!sliced && inside >= 0) v = stored(v, storage_of(body_graph[inside]), step.source);
+      step.inputs.push_back(contiguous(v, sliced, step.source));
     }
     for (int k = 0; k < unit.output_count; ++k) {
       const int node = units_.output(u, k).node;
@@ -21471,7 +22226,7 @@ class GraphPlanner {
       const Sharding& made = requests[size(k)].sharding;
       Sharding& produced = flow_.produced[size(node)];
       produced = k < repeat.carried ? made : with_layers(made);
-      step.outputs.push_back(add_value(node, produced, role_of(node, produced), k >= repeat.carried));
+      step.outputs.push_back(add_value(node, produced, role_of(node, produced), is_in_layers(graph_[node])));
     }
     for (const PlanStep& inside : plans_[size(body)].steps) {
       step.flops = saturating_sum(step.flops, saturating_product(inside.flops, step.layers));
@@ -21482,15 +22237,24 @@ class GraphPlanner {
       if (units_.output(u, k).node >= 0) finish_output(units_.output(u, k).node);
   }
 
+  /// How a body takes and returns carried value k: `outside` is its projection, -1 where there is none.
+  constexpr Storage carried_storage(int body, int k, int outside) const {
+    const int inside = solver_.argument_node(body, k);
+    if (inside >= 0) return storage_of(program_.graphs[body][inside]);
+    return outside >= 0 ? storage_of(graph_[outside]) : Storage::block;
+  }
+
   constexpr void add_moved(PlanStep& step, int v) {
     step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
   }
 
-  /// Each layer takes its operand as a slice of memory, so a view that is not row-major is copied.
-  constexpr int contiguous(int v, Source source) {
+  /// A body takes its operands, or slices of them, as they are in memory, so a view that is not row-major is copied.
+  constexpr int contiguous(int v, bool sliced, Source source) {
     const Sharding sharding = value(v).sharding;
     for (std::int32_t other : versions_[size(value(v).node)])
-      if (lies_alike(value(other).sharding, sharding) && is_row_major(other)) return other;
+      if (lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
+          (sliced || value(other).stacked == value(v).stacked))
+        return other;
     PlanStep step;
     step.kind = StepKind::reshard;
     step.source = source;
@@ -21501,10 +22265,10 @@ class GraphPlanner {
     made_.steps.push_back(std::move(step));
     return result;
   }
-  constexpr bool is_row_major(int v) {
+  constexpr bool is_row_major(int v, bool sliced) {
     const Shape extents = local_extents(value(v).shape, value(v).sharding, mesh_);
     const Shape strides = row_major_strides(extents);
-    for (std::size_t d = value(v).stacked ? 1 : 0; d < extents.size(); ++d)
+    for (std::size_t d = value(v).stacked || sliced ? 1 : 0; d < extents.size(); ++d)
       if (extents[d] > 1 && strides[d] != strides_[size(v)][d]) return false;
     return true;
   }
@@ -21512,6 +22276,7 @@ class GraphPlanner {
   // ---- results
 
   constexpr void add_outputs() {
+    bool moved = false;
     for (int k = 0; k < graph_.output_count; ++k) {
       const int node = graph_.outputs[k];
       if (host_[size(node)]) {
@@ -21528,8 +22293,19 @@ class GraphPlanner {
       while (value(v).role == ValueRole::view && is_constraint(value(v).node) &&
              value(value(v).view_of).role != ValueRole::argument)
         v = under(v);
+      if (given && requests_[k].stored) {
+        const int kept = stored(v, requests_[k].storage, graph_[node].source);
+        moved = moved || kept != v;
+        v = kept;
+      }
       if (value(v).role == ValueRole::intermediate) value(v).role = ValueRole::output;
       made_.outputs.push_back(v);
+    }
+    // A value that was made as a result, but in other storage than the result has, is an intermediate.
+    for (int v = 0; moved && v < static_cast<int>(made_.values.size()); ++v) {
+      bool returned = value(v).role != ValueRole::output;
+      for (std::size_t k = 0; k < made_.outputs.size() && !returned; ++k) returned = made_.outputs[k] == v;
+      if (!returned) value(v).role = ValueRole::intermediate;
     }
   }
   constexpr int under(int v) {
@@ -21670,8 +22446,8 @@ class ExplicitAxes {
                       shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
     }
     fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         graph[id].source, "; name its sharding, such as ts::with_sharding(..., ", spec_of(suggestion, mesh_).text(),
-         ")");
+         graph[id].source, "; state the sharding of the result, such as ts::with_sharding(..., ",
+         spec_of(suggestion, mesh_).text(), ")");
   }
 
   constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
@@ -21705,11 +22481,11 @@ class ExplicitAxes {
         const auto f = static_cast<std::size_t>(factors[0]);
         if (factors.size() > 1) {
           if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
-            object("a dim that is split or merged does not keep its axes");
+            object("the mesh axes of a reshaped dim do not divide the dims of the result");
           continue;
         }
         if (rule.kinds[f] == FactorKind::replicate) {
-          object("a dim that the operation takes whole is split");
+          object("the operation needs a whole dim on each device, but the dim is split");
           continue;
         }
         // Only one operand of a product is split along the summed dim: that operand is gathered.
@@ -21717,10 +22493,10 @@ class ExplicitAxes {
         if (!met)
           axes[f] = own.dims[d];
         else if (!(axes[f] == own.dims[d]))
-          object("dims that meet are split in two ways");
+          object("corresponding dims of the operands are split by different mesh axes");
         if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
             (met || row.unit != UnitKind::contraction))
-          object("a summed dim is split, so the result would be partial or reduced");
+          object("a summed dim is split, so each device has only a partial sum");
       }
     }
     unsigned used = 0;
@@ -21732,13 +22508,13 @@ class ExplicitAxes {
         const auto f = static_cast<std::size_t>(factors[k]);
         const AxisList& own = axes[f];
         if (!whole && !own.empty()) {
-          object("a dim that is split is not the major one of those merged");
+          object("a split dim is merged with a more significant dim that is not split into single indices");
           continue;
         }
         whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
         for (std::uint8_t axis : own) {
           if (used >> axis & 1u) {
-            object("two dims of the result would be split by one axis");
+            object("the same mesh axis would split two dims of the result");
             continue;
           }
           used |= 1u << axis;
@@ -21848,7 +22624,8 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
   AxisCuts cuts;
   const auto add = [&](const AxisCuts& more) {
     if (!more.empty() && !cuts.add(more))
-      fail(errc::capacity, "[plan] cuts of ", mesh.text(), ": at most ", AxisCuts::capacity, " in one program");
+      fail(errc::capacity, "[plan] sub-axes: the shardings of a program can cut the axes of ", mesh.text(),
+           " at no more than ", AxisCuts::capacity, " places");
   };
   for (const Sharding& sharding : shardings) add(sharding.cuts);
   for (int s = 0; s < program.spec_count; ++s)
@@ -21875,7 +22652,7 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
 constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
                          const ArgumentInfo* arguments, int argument_count, const PlanOptions& options = {}) {
   if (argument_count < program.argument_count)
-    fail(errc::graph_invalid, "[plan] arguments: ", argument_count, " given, the program takes ",
+    fail(errc::graph_invalid, "[plan] arguments: ", argument_count, " given, but the program has ",
          program.argument_count);
   Growable<Shape> shapes;
   Growable<Sharding> given;  // of arguments, then of results
@@ -22096,10 +22873,10 @@ struct AxesOfTheMesh {
   }
 };
 template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks() {
-  fail(errc::spec_axis, "[with_sharding] axis '", Axis.name, "' is none of the mesh at line ", Line);
+  fail(errc::spec_axis, "[with_sharding] unknown axis: the mesh has no axis '", Axis.name, "', at line ", Line);
 }
 template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks() {
-  fail(errc::spec_axis, "[shard_map] axis '", Axis.name, "' is none of the mesh at line ", Line);
+  fail(errc::spec_axis, "[shard_map] unknown axis: the mesh has no axis '", Axis.name, "', at line ", Line);
 }
 
 template <class Trace> struct ConstraintAxes {
@@ -22185,11 +22962,12 @@ class ScheduleVerifier {
         verify_pair(s);
       else
         for (const std::int32_t v : step.outputs)
-          require(v < 0 || value(v).role != ValueRole::fused, "only fused steps pass on what is not stored");
+          require(v < 0 || value(v).role != ValueRole::fused,
+                  "a value that is not stored is the result of a fused step");
     }
     for (const PlanValue& v : plan_.values)
-      require(!v.spare || v.role == ValueRole::fused, "a spare block is for a value that is not stored");
-    require(plan_.donated.size() == plan_.outputs.size(), "sizes by output");
+      require(!v.spare || v.role == ValueRole::fused, "only a value that is not stored has a spare block");
+    require(plan_.donated.size() == plan_.outputs.size(), "the list of donated arguments has an entry for each result");
     for (std::size_t k = 0; k < plan_.donated.size(); ++k)
       if (plan_.donated[k] >= 0) verify_donation(k);
   }
@@ -22222,63 +23000,65 @@ class ScheduleVerifier {
   constexpr void verify_pair(std::size_t s) const {
     const PlanStep& step = plan_.steps[s];
     require(s + 1 < plan_.steps.size() && plan_.steps[s + 1].fusion == Fusion::apart,
-            "a step is fused with the next one, and that with no other");
+            "the step after a fused step is not itself fused with its next step");
     const PlanStep& next = plan_.steps[s + 1];
     require(step.kind == StepKind::compute && step.outputs.size() == 1 && has(next.inputs, step.outputs[0]),
-            "a fused step makes one value, which the next one reads");
+            "a fused step has one result, which the next step reads");
     const int made = step.outputs[0];
     const PlanValue& passed = value(made);
     require((passed.role == ValueRole::fused) == (step.fusion != Fusion::epilogue),
-            "what a fused step makes is stored for an epilogue, and not otherwise");
+            "the result of a fused step is stored if and only if the next step is an epilogue");
     require(passed.role != ValueRole::fused || !is_used_beside(made, s + 1),
-            "what is not stored is read by the next step alone");
-    require(!passed.spare || step.fusion == Fusion::into_result, "a spare block is for sums that may go into a result");
+            "only the next step reads a value that is not stored");
+    require(!passed.spare || step.fusion == Fusion::into_result,
+            "only a product that is summed in the memory of a result has a spare block");
     for (const std::int32_t out : next.outputs)
       for (const std::int32_t in : step.inputs)
-        require(!share_memory(plan_, out, in), "fused steps write nothing that the first of them reads");
+        require(!share_memory(plan_, out, in), "fused steps do not write over inputs of the first of them");
 
     if (step.fusion == Fusion::sum) {
-      require(next.kind == StepKind::reshard, "parts are summed by a reshard");
+      require(next.kind == StepKind::reshard, "a step that sums parts in place is followed by a reshard");
       const Sharding &parts = passed.sharding, &sum = value(next.outputs[0]).sharding;
       bool alike = parts.unreduced != 0 && parts.reduction == Reduction::sum && sum.unreduced == 0;
       for (int d = 0; d < parts.rank; ++d) alike = alike && parts.dims[d] == sum.dims[d];
-      return require(alike, "parts are added to shards of the same boxes");
+      return require(alike, "the parts of a partial sum and the sum have the same boxes");
     }
     require(next.kind == StepKind::compute && units_[next.unit].kind == UnitKind::fused &&
                 work_axes(plan_, step) == work_axes(plan_, next),
-            "boxes are worked on by a fused unit, at the same places");
+            "an epilogue is a fused unit that runs at the places of its product");
     for (std::size_t d = 0; d < passed.shape.size(); ++d)
       require(d < next.factors.size() && next.factors[d] == passed.sharding.dims[d],
-              "boxes are worked on as they are split");
+              "an epilogue splits its product as the product is sharded");
     if (step.fusion == Fusion::epilogue) return;
     const PlanValue& result = value(next.outputs[0]);
     if (step.fusion == Fusion::into_result)
       return require(next.outputs.size() == 1 && result.role == ValueRole::output && stored_alike(passed, result),
-                     "a product is summed where one result goes, in memory laid out as its own");
+                     "a product that is summed in the memory of a result has the layout of that result");
     require(next.outputs.size() == 1 && result.dtype == DType::bf16 && result.shape == passed.shape,
-            "a product is rounded to bf16 of its shape");
+            "the result of rounding a product is bf16 in the shape of the product");
   }
 
   constexpr void verify_donation(std::size_t k) const {
     const int v = plan_.outputs[k], argument = plan_.donated[k];
-    require(v >= 0 && value(v).role == ValueRole::output, "what is written over an argument is a result");
+    require(v >= 0 && value(v).role == ValueRole::output, "only a result is written over a donated argument");
     require(size(argument) < plan_.arguments.size() && plan_.arguments[size(argument)] >= 0,
-            "what a result is written over is an argument");
+            "a donated argument is an argument of the graph");
     const int given = plan_.arguments[size(argument)];
-    require(stored_alike(value(given), value(v)), "a result is laid out as the argument that it is written over");
+    require(stored_alike(value(given), value(v)),
+            "a result has the layout of the donated argument that it is written over");
     for (std::size_t other = 0; other < k; ++other)
-      require(plan_.donated[other] != argument, "an argument is written over once");
+      require(plan_.donated[other] != argument, "a donated argument is written over by one result only");
     std::size_t maker = 0;
     while (maker < plan_.steps.size() && !has(plan_.steps[maker].outputs, v)) ++maker;
     require(maker < plan_.steps.size() && has(plan_.steps[maker].inputs, given),
-            "a result is written over an argument that its step reads");
+            "the step that computes a result reads the donated argument");
     bool last = !has(plan_.outputs, given);
     for (std::size_t s = maker + 1; s < plan_.steps.size(); ++s) last = last && !has(plan_.steps[s].inputs, given);
     for (const PlanValue& other : plan_.values)
       last = last && !(other.role == ValueRole::view && other.view_of == given);
-    require(last, "an argument is written over by the last step that reads it");
+    require(last, "the last step that reads a donated argument writes over it");
     if (maker > 0 && plan_.steps[maker - 1].fusion != Fusion::apart)
-      require(!has(plan_.steps[maker - 1].inputs, given), "fused steps write nothing that the first of them reads");
+      require(!has(plan_.steps[maker - 1].inputs, given), "fused steps do not write over inputs of the first of them");
   }
 };
 
@@ -22308,19 +23088,20 @@ class PlanVerifier {
     graph_ = g;
     const GraphPlan& plan = plan_.graphs[size(g)];
     require(plan.shapes.size() == size(program_.graphs[g].size) && plan.numbers.size() == plan.shapes.size(),
-            "sizes by node");
+            "a graph's plan has a shape and a number for each node");
     Growable<std::uint8_t> ready(plan.values.size(), 0);
     for (std::size_t v = 0; v < plan.values.size(); ++v) {
       const PlanValue& value = plan.values[v];
       verify_value(plan, value);
       ready[v] = value.role == ValueRole::argument || value.role == ValueRole::host;
-      if (value.role == ValueRole::view) require(value.view_of < static_cast<int>(v), "a view comes after its source");
+      if (value.role == ValueRole::view)
+        require(value.view_of < static_cast<int>(v), "the source of a view is listed before the view");
     }
     for (const PlanStep& step : plan.steps) {
-      for (std::int32_t v : step.inputs) require(is_ready(plan, ready, v), "inputs are made before they are read");
+      for (std::int32_t v : step.inputs) require(is_ready(plan, ready, v), "inputs are computed before they are read");
       for (std::int32_t v : step.outputs) {
         if (v < 0) continue;
-        require(!ready[size(v)], "a value is made once");
+        require(!ready[size(v)], "a value is computed by one step only");
         const ValueRole role = plan.values[size(v)].role;
         require(role == ValueRole::intermediate || role == ValueRole::output || role == ValueRole::fused,
                 "steps write intermediates and results");
@@ -22331,10 +23112,10 @@ class PlanVerifier {
     }
     for (std::int32_t v : plan.outputs) {
       if (v < 0) continue;
-      require(is_ready(plan, ready, v), "results are made");
-      require(plan.values[size(v)].sharding.unreduced == 0, "results are reduced");
+      require(is_ready(plan, ready, v), "a step computes each result");
+      require(plan.values[size(v)].sharding.unreduced == 0, "results are not partial");
       require(plan.values[size(v)].role != ValueRole::intermediate && plan.values[size(v)].role != ValueRole::fused,
-              "results are not scratch");
+              "results are not stored in scratch memory");
     }
     verify_memory(plan);
     ScheduleVerifier(plan, units_[g], g).verify();
@@ -22373,7 +23154,7 @@ class PlanVerifier {
         require(axis < plan_.mesh.rank() && !(used >> axis & 1u), "a value uses each mesh axis once");
         used |= 1u << axis;
       }
-    require(!value.stacked || value.sharding.dims[0].empty(), "layers are not split among devices");
+    require(!value.stacked || value.sharding.dims[0].empty(), "the layers of a Stack are not split among devices");
     require((value.role == ValueRole::view) == (value.view_of >= 0), "a view has a source");
   }
 
@@ -22381,8 +23162,9 @@ class PlanVerifier {
     require(step.inputs.size() == 1 && step.outputs.size() == 1, "a reshard has one source and one result");
     const PlanValue& from = plan.values[size(step.inputs[0])];
     const PlanValue& to = plan.values[size(step.outputs[0])];
-    require(from.node == to.node, "a reshard keeps its node");
-    require((to.sharding.unreduced & ~unsigned{from.sharding.unreduced}) == 0, "nothing reduced becomes partial");
+    require(from.node == to.node, "source and result of a reshard belong to the same node");
+    require((to.sharding.unreduced & ~unsigned{from.sharding.unreduced}) == 0,
+            "a value that is not partial does not become partial");
     require(tessera::wire_bytes(reshard_path(from.shape, from.dtype, plan_.mesh, from.sharding, to.sharding)) ==
                 tessera::wire_bytes(step.collectives),
             "a reshard lists the collectives between its shardings");
@@ -22413,15 +23195,16 @@ class PlanVerifier {
       return true;
     };
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
-      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs have the shardings of the factors");
+      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]),
+              "the shardings of inputs follow from the step's factors");
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
-              "results have the shardings of the factors");
+              "the shardings of results follow from the step's factors");
     if (unit.kind != UnitKind::data_movement) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
     require(tessera::wire_bytes(halo_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
                 tessera::wire_bytes(step.collectives),
-            "a data movement operation lists what it sends");
+            "a data movement operation lists the bytes of its halo exchange");
   }
 
   constexpr void verify_repeat(const GraphPlan& plan, const PlanStep& step) const {
@@ -22438,17 +23221,17 @@ class PlanVerifier {
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
       require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
-              "a body takes its operands in their shardings outside");
+              "operands of a repeat have the same shardings inside its body");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),
-              "a body leaves its results in their shardings outside");
+              "results of a repeat have the same shardings inside its body");
     for (int k = 0; k < repeat.carried && size(k) < body.arguments.size(); ++k) {
       const int in = body.arguments[size(k)], out = body.outputs[size(k)];
       if (in < 0 || out < 0) continue;
       require(lies_alike(body.values[size(in)].sharding, body.values[size(out)].sharding) ||
                   body.values[size(out)].role == ValueRole::host,
-              "a carried value comes out as it went in");
+              "a value carried from layer to layer keeps its sharding");
     }
   }
 
@@ -22456,21 +23239,23 @@ class PlanVerifier {
     for (std::size_t a = 0; a < plan.values.size(); ++a) {
       const PlanValue& x = plan.values[a];
       if (!x.in_arena() || x.first_step < 0) continue;
-      require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes, "scratch fits the arena");
+      require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes,
+              "values in scratch memory end within the arena");
       for (std::size_t b = 0; b < a; ++b) {
         const PlanValue& y = plan.values[b];
         if (!y.in_arena() || y.first_step < 0) continue;
         const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
         const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
-        require(!share_step || !share_byte, "values that are needed at once have memory of their own");
+        require(!share_step || !share_byte, "values that are needed at the same time do not overlap in memory");
       }
       for (std::size_t s = 0; s < plan.steps.size(); ++s) {
         if (plan.steps[s].kind != StepKind::repeat || static_cast<int>(s) < x.first_step ||
             static_cast<int>(s) > x.last_step)
           continue;
         const std::int64_t end = plan.body_offset + plan_.graphs[size(plan.steps[s].body)].arena_bytes;
-        require(x.offset + x.stored_bytes <= plan.body_offset || x.offset >= end, "a body has memory of its own");
-        require(end <= plan.arena_bytes, "a body fits the arena");
+        require(x.offset + x.stored_bytes <= plan.body_offset || x.offset >= end,
+                "the body of a repeat does not overlap other values in memory");
+        require(end <= plan.arena_bytes, "the memory of a body ends within the arena");
       }
     }
   }

@@ -1,4 +1,4 @@
-// expect first: && of tensors is ts::logical_and\(x, y\)
+// expect first: for tensors write ts::logical_and\(x, y\) instead of x && y
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 

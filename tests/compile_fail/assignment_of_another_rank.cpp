@@ -1,4 +1,4 @@
-// expect: this expression has another rank than the tensor it is assigned to
+// expect: the expression has a different rank than the tensor to which it is assigned
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

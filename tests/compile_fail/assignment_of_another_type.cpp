@@ -1,4 +1,4 @@
-// expect: this expression has another element type than the tensor it is assigned to; cast it
+// expect: the expression has a different element type than the tensor to which it is assigned; use ts::cast
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

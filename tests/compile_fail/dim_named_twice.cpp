@@ -1,4 +1,4 @@
-// expect: a reduction names a dim twice
+// expect: a dim is given twice to a reduction
 // lines: 7
 #include <tessera/ops/ops.hpp>
 

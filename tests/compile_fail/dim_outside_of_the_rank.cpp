@@ -1,4 +1,4 @@
-// expect: a dim is outside the rank of the tensor
+// expect: the dim is out of range for the rank of the tensor
 // lines: 9
 #include <tessera/ops/ops.hpp>
 

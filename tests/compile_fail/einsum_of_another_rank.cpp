@@ -1,4 +1,4 @@
-// expect: the second operand of einsum has another rank than the text says
+// expect: the second operand of einsum has a different rank than in the equation
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

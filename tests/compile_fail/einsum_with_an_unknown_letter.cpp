@@ -1,4 +1,4 @@
-// expect: an einsum reads .*one letter a dim, each at most once an operand
+// expect: an einsum equation is written .*a letter for each dim, no letter twice in an operand
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

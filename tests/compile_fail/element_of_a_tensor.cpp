@@ -1,4 +1,4 @@
-// expect first: a part of a tensor is ts::slice
+// expect first: tensors have no operator.*; write ts::slice<0>\(x, start, size\) for a range of rows
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 

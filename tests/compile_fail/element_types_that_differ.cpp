@@ -1,4 +1,4 @@
-// expect: the operands of matmul have one element type
+// expect: the operands of matmul must have the same element type
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,4 +1,4 @@
-// expect first: == of tensors, element by element, is ts::equal\(x, y\)
+// expect first: to compare tensors element by element, write ts::equal\(x, y\) instead of x == y
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 

@@ -1,4 +1,4 @@
-// expect: this expression has grown too large to be a type; trace it with ts::compile
+// expect: an expression of stored tensors has at most 64 operations; evaluate a part with ts::eval
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,4 +1,4 @@
-// expect first: a traced function must not capture anything; pass what it needs as arguments
+// expect first: a traced function can.t capture variables; pass them as arguments
 #include <tessera/tensor/compile.hpp>
 
 namespace ts = tessera;

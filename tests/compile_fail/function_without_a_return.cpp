@@ -1,4 +1,4 @@
-// expect first: the traced function returns nothing; it lacks a return
+// expect first: the traced function returns nothing; add a return statement
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 

@@ -1,4 +1,4 @@
-// expect: the indices of gather have the rank of what they index
+// expect: the indices of gather must have the rank of the first operand
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

@@ -1,4 +1,4 @@
-// expect: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum
+// expect: value_and_grad needs a loss of rank 0; reduce the loss with ts::mean or ts::sum
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

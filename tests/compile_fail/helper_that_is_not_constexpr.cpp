@@ -1,5 +1,4 @@
-// expect first: the traced function calls a function that is not constexpr; write constexpr before the one that the
-// lines: 6
+// expect first: the traced function calls a function that is not constexpr; add constexpr to the function that the
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 

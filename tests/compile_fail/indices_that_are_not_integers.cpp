@@ -1,4 +1,4 @@
-// expect: the indices of embedding are 32- or 64-bit integers
+// expect: the indices of embedding must be std::int32_t or std::int64_t
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

@@ -1,4 +1,4 @@
-// expect first: a number in a model, or given to a traced function, is a ts::Dim where it is a size and a ts::Scalar
+// expect first: a number in a model or an argument of a traced function is a ts::Dim if it is a size, else a ts::Scalar
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

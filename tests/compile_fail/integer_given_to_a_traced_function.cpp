@@ -1,4 +1,4 @@
-// expect first: a number .* given to a traced function, is a ts::Dim where it is a size and a ts::Scalar otherwise
+// expect first: a number .* an argument of a traced function is a ts::Dim if it is a size, else a ts::Scalar, never int
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 

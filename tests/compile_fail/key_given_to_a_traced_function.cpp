@@ -1,4 +1,4 @@
-// expect first: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar
+// expect first: a ts::Key can't be in a model or an argument of a traced function; pass a ts::Scalar
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/tensor/key.hpp>

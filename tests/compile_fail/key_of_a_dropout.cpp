@@ -1,4 +1,4 @@
-// expect first: the key of random numbers is a number or a ts::Scalar, such as the number of the step, not a ts::Key
+// expect first: the key of random numbers is a number or a ts::Scalar.*, not a ts::Key
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/tensor/key.hpp>

@@ -1,4 +1,4 @@
-// expect: matmul takes a matrix, or batches of equal rank, as its second operand
+// expect: the second operand of matmul is a matrix, or has the rank of the first operand
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

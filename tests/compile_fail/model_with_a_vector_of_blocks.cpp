@@ -1,4 +1,4 @@
-// expect first: a model can't hold this container or string; use std::array .* and ts::Stack for layers of one kind
+// expect first: a model can't contain this container or string; use std::array .* and ts::Stack for layers of one type
 #include <vector>
 
 #include <tessera/graph/trace/trace.hpp>

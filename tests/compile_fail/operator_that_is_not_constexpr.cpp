@@ -1,5 +1,4 @@
-// expect first: calls a function that is not constexpr; write constexpr before the one that the next error names
-// lines: 6
+// expect first: calls a function that is not constexpr; add constexpr to the function that the next error names
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 

@@ -1,4 +1,4 @@
-// expect: the traced function does not take as many arguments as it is given here
+// expect: the traced function can't be called with these arguments; compare their number and types
 #include <tessera/ops/ops.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 

@@ -1,4 +1,4 @@
-// expect: a rearrange reads .*the right side has every name of the left once
+// expect: a rearrange pattern is written .*both sides have the same names, each once
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

@@ -1,4 +1,4 @@
-// expect: a split dim needs a ts::len for all of its parts but one
+// expect: a dim that is split needs a ts::len for all of its factors but one
 // lines: 7
 #include <tessera/ops/ops.hpp>
 

@@ -1,4 +1,4 @@
-// expect: a collective names an axis that its shard_map does not
+// expect: an axis of the collective is not a manual axis of the shard_map
 // lines: 7
 #include <tessera/ops/shard_map/shard_map.hpp>
 

@@ -1,4 +1,4 @@
-// expect: names an axis that the one around it has
+// expect: an axis of the inner shard_map is a manual axis of the outer shard_map already
 // lines: 18
 #include <tessera/ops/shard_map/shard_map.hpp>
 

@@ -1,4 +1,4 @@
-// expect: differs between the devices of an axis that its out spec does not name
+// expect: a result of a shard_map varies along an axis that its out spec does not name
 // lines: 9
 #include <tessera/ops/shard_map/shard_map.hpp>
 #include <tessera/partition/plan/static_plan.hpp>

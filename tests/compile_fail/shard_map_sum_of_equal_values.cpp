@@ -1,4 +1,4 @@
-// expect: over an axis along which the value does not vary
+// expect: the value does not vary along the axis of the collective
 // lines: 7
 #include <tessera/ops/shard_map/shard_map.hpp>
 

@@ -1,4 +1,4 @@
-// expect: an entry of a spec is ts::none, an axis by its name or its index, or a list of axes
+// expect: an entry of a spec is ts::none, the name or the index of an axis, or a list of axes
 #include <tessera/mesh/partition_spec.hpp>
 
 namespace ts = tessera;

@@ -1,4 +1,4 @@
-// expect: axis index from 0
+// expect: is negative; axes count from 0
 #include <tessera/mesh/partition_spec.hpp>
 
 namespace ts = tessera;

@@ -1,4 +1,4 @@
-// expect: only a dim whose .*extent 1 is static, from keepdims .*ts::unsqueeze, can be dropped.*14
+// expect: only a dim of static .*extent 1, as from keepdims or .*ts::unsqueeze, can be squeezed.*14
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

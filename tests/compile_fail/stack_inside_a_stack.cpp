@@ -1,4 +1,4 @@
-// expect first: the layers of a Stack have no Stack inside, and take none as an argument
+// expect first: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument
 #include <array>
 
 #include <tessera/graph/transform/value_and_grad.hpp>

@@ -1,4 +1,4 @@
-// expect: a layer of a Stack returns another rank than it is given, which the next layer could not
+// expect: the result of a layer of a Stack must have the rank of the layer's first argument
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

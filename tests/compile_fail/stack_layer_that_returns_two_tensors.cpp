@@ -1,4 +1,4 @@
-// expect: a layer of a Stack returns one tensor, which the next layer is given
+// expect: a layer of a Stack must return a single tensor, the first argument of the next layer
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

@@ -1,4 +1,4 @@
-// expect: the targets of cross_entropy are an integer tensor of class indices
+// expect: the targets of cross_entropy must be an integer tensor of class indices
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

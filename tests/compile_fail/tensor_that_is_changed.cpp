@@ -1,4 +1,4 @@
-// expect first: tensors are values that do not change; write x = x \+ y
+// expect first: tensors are immutable; write x = x \+ y instead of x \+= y
 #include <tessera/graph/trace/trace.hpp>
 #include <tessera/ops/ops.hpp>
 

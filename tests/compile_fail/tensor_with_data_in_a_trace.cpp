@@ -1,4 +1,4 @@
-// expect: captured tensor: a tensor .*with data can.*t be used inside a .*traced function; pass it as an .*argument
+// expect: captured tensor: a traced .*function can.*t use a stored tensor .*the tensor as an argument
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

@@ -1,4 +1,4 @@
-// expect: transpose names every dim of the tensor once
+// expect: transpose needs each dim of the tensor once
 // lines: 6
 #include <tessera/ops/ops.hpp>
 

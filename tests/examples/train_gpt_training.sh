@@ -37,7 +37,7 @@ for layout in "dp" "fsdp" "tp" "fsdp+tp" "dp data=3" "fsdp data=4" "tp model=3" 
     fail "$layout failed: $(tail -n 1 $i.txt)"
   agree single.csv $i.csv || fail "$layout: another loss curve than on one device"
   grep -q '</svg>' $i.svg || fail "$layout: no chart"
-  grep -Eq '^bytes a device +([0-9,]+) held, \1 predicted' $i.txt || fail "$layout: more or fewer bytes held than predicted"
+  grep -Eq '^bytes per device +([0-9,]+) stored, \1 predicted' $i.txt || fail "$layout: more or fewer bytes stored than predicted"
 done
 grep -q all_reduce 1.txt || fail "dp: no all_reduce is reported"
 grep -q all_gather 2.txt && grep -q reduce_scatter 2.txt || fail "fsdp: no all_gather or reduce_scatter is reported"

@@ -34,7 +34,7 @@ constexpr bool multiply_fits(std::int64_t a, std::int64_t b, std::int64_t& out) 
 namespace detail {
 [[noreturn]] inline void fail_size(std::string_view what, std::int64_t a, const char* op, std::int64_t b,
                                    const Source& at) {
-  fail(errc::capacity, "[size] ", what, ": ", a, op, b, " is no 64-bit integer", at);
+  fail(errc::capacity, "[size] ", what, ": ", a, op, b, " does not fit a signed 64-bit integer", at);
 }
 }  // namespace detail
 

@@ -43,7 +43,8 @@ template <class T, std::size_t Capacity> struct InlineVector {
   TESSERA_ACCESS constexpr const T& back() const { return items[count - 1]; }
 
   constexpr void push_back(const T& value) {
-    if (count == Capacity) fail(errc::capacity, "[base] capacity: a fixed-size list is full");
+    if (count == Capacity)
+      fail(errc::capacity, "[base] capacity: more than ", Capacity, " elements in a list of fixed capacity");
     items[count++] = value;
   }
   constexpr void pop_back() { items[--count] = T{}; }

@@ -235,7 +235,8 @@ struct ReducedTypes {
   }
 };
 
-/// All combinations of reduction and element type that operations can have: for partial values, and for scans.
+/// All combinations of reduction and element type that operations can have: for partial values, and for cumulative
+/// operations.
 inline constexpr ReducedTypes all_partial_types = [] {
   ReducedTypes all;
   for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})

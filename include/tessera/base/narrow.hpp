@@ -12,7 +12,8 @@ namespace tessera {
 template <class To, class From> constexpr To narrow(From value, const char* what) {
   const To made = static_cast<To>(value);
   if (static_cast<From>(made) != value || (made < To{}) != (value < From{}))
-    fail(errc::capacity, what, ": ", value, ", of which there can be ", std::numeric_limits<To>::max());
+    fail(errc::capacity, what, ": ", value, " is outside the range ", std::numeric_limits<To>::min(), " to ",
+         std::numeric_limits<To>::max());
   return made;
 }
 

@@ -33,7 +33,7 @@ namespace detail {
 [[noreturn]] inline void fail_volume(const Shape& shape) {
   std::string text;
   for (std::int64_t extent : shape) text += concat_text(text.empty() ? "" : ",", extent);
-  fail(errc::capacity, "[volume] elements from 0 to 2^52: [", text, "]");
+  fail(errc::capacity, "[volume] shape: [", text, "] has a negative extent or more than 2^52 elements");
 }
 }  // namespace detail
 

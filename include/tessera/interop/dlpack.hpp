@@ -124,7 +124,7 @@ template <class Managed> struct DlpackRelease {
 };
 
 inline void require_array(const void* array, Here at) {
-  if (array == nullptr) fail(errc::host_data, "[from_dlpack] array: a null pointer", Source::from(at));
+  if (array == nullptr) fail(errc::host_data, "[from_dlpack] array: the pointer is null", Source::from(at));
 }
 
 template <class T, int Rank>
@@ -132,21 +132,23 @@ ShardedTensor<T, Rank> shard_dlpack(const dlpack::DLTensor& array, const Mesh& m
                                     Here at) {
   const dlpack::DLDataType wanted = dlpack::type_of(dtype_v<T>);
   if (array.device.device_type != dlpack::cpu)
-    fail(errc::unsupported, "[from_dlpack] memory of the CPU: the array is on a device of type ",
-         array.device.device_type, Source::from(at));
+    fail(errc::unsupported, "[from_dlpack] device: the array has DLPack device type ", array.device.device_type,
+         ", but must be in CPU memory, type ", int{dlpack::cpu}, Source::from(at));
   if (array.dtype.code != wanted.code || array.dtype.bits != wanted.bits || array.dtype.lanes != 1)
-    fail(errc::dtype_mismatch, "[from_dlpack] element type: code ", int{array.dtype.code}, ", ", int{array.dtype.bits},
-         " bits, ", int{array.dtype.lanes}, " lanes for a tensor of ", name_of(dtype_v<T>), Source::from(at));
+    fail(errc::dtype_mismatch, "[from_dlpack] element type: DLPack type code ", int{array.dtype.code}, " with ",
+         int{array.dtype.bits}, " bits and ", int{array.dtype.lanes}, " lanes is not ", name_of(dtype_v<T>),
+         Source::from(at));
   if (array.ndim != Rank)
     fail(errc::rank_mismatch, "[from_dlpack] rank: an array of ", array.ndim, " dims for a tensor of rank ", Rank,
          Source::from(at));
   if (Rank > 0 && array.shape == nullptr)
-    fail(errc::host_data, "[from_dlpack] shape: a null pointer", Source::from(at));
+    fail(errc::host_data, "[from_dlpack] shape: the pointer is null", Source::from(at));
   Shape shape;
   for (int d = 0; d < Rank; ++d) shape.push_back(array.shape[d]);
   check_shape("from_dlpack", dtype_v<T>, shape, Rank, at);
   if (array.data == nullptr && volume(shape) > 0)
-    fail(errc::host_data, "[from_dlpack] data: a null pointer for ", shape_text(dtype_v<T>, shape), Source::from(at));
+    fail(errc::host_data, "[from_dlpack] data: the pointer is null for ", shape_text(dtype_v<T>, shape),
+         Source::from(at));
   kernels::Strides strides = kernels::contiguous_strides(shape);
   for (int d = 0; d < Rank && array.strides != nullptr; ++d) strides[static_cast<std::size_t>(d)] = array.strides[d];
   const auto* data = static_cast<const std::byte*>(array.data) + array.byte_offset;
@@ -202,7 +204,8 @@ ShardedTensor<T, Rank> from_dlpack(dlpack::DLManagedTensorVersioned* array, cons
       owned(array);
   detail::require_array(array, at);
   if (array->version.major != 1)
-    fail(errc::unsupported, "[from_dlpack] version 1: the array has version ", array->version.major, Source::from(at));
+    fail(errc::unsupported, "[from_dlpack] version: DLPack version 1 is supported, but the array has version ",
+         array->version.major, Source::from(at));
   return detail::shard_dlpack<T, Rank>(array->dl_tensor, mesh, spec, at);
 }
 

@@ -58,9 +58,9 @@ concept EigenDense = std::is_class_v<Matrix> && requires { typename Matrix::Plai
 template <int Rank, EigenDense Matrix>
 auto shard(const Matrix& matrix, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   using T = typename Matrix::Scalar;
-  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
+  static_assert(Element<T>, "tessera: a tensor can't have this element type; use float, double, an integer or bool");
   static_assert(Rank == 2 || (Rank == 1 && Matrix::IsVectorAtCompileTime),
-                "tessera: a matrix becomes a tensor of rank 2, a vector one of rank 1 or 2");
+                "tessera: a matrix becomes a tensor of rank 2, a vector a tensor of rank 1 or 2");
   if constexpr ((static_cast<unsigned>(Matrix::Flags) & Eigen::DirectAccessBit) == 0) {
     const typename Matrix::PlainObject values = matrix;
     return shard<Rank>(values, mesh, spec, at);
@@ -86,9 +86,9 @@ auto to_eigen(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
     return to_eigen<typename detail::EigenOf<T, Rank>::type>(x, at);
   } else {
     static_assert(std::is_same_v<typename Matrix::Scalar, T>,
-                  "tessera: the matrix has another element type than the tensor; cast the one or the other");
+                  "tessera: the matrix and the tensor have different element types; cast the tensor with ts::cast");
     static_assert(Rank == 2 || (Rank == 1 && Matrix::IsVectorAtCompileTime),
-                  "tessera: a tensor of rank 2 becomes a matrix, one of rank 1 a vector");
+                  "tessera: a tensor of rank 2 becomes a matrix, a tensor of rank 1 a vector");
     const TensorStorage& storage = storage_of(x);
     const std::int64_t first = storage.shape()[0], last = Rank == 2 ? storage.shape()[Rank - 1] : 1;
     const bool is_row = Rank == 1 && Matrix::RowsAtCompileTime == 1;
@@ -98,9 +98,9 @@ auto to_eigen(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
     };
     if (!fits(Matrix::RowsAtCompileTime, Matrix::MaxRowsAtCompileTime, rows) ||
         !fits(Matrix::ColsAtCompileTime, Matrix::MaxColsAtCompileTime, cols))
-      fail(errc::host_data, "[to_eigen] shape: ", sharded_type_text(storage), " in a matrix of ",
-           static_cast<int>(Matrix::RowsAtCompileTime), "x", static_cast<int>(Matrix::ColsAtCompileTime), " (-1: any)",
-           Source::from(at));
+      fail(errc::host_data, "[to_eigen] shape: ", sharded_type_text(storage), " does not fit an Eigen matrix of ",
+           static_cast<int>(Matrix::RowsAtCompileTime), "x", static_cast<int>(Matrix::ColsAtCompileTime),
+           " (-1 is Eigen::Dynamic)", Source::from(at));
     Matrix out;
     out.resize(static_cast<Eigen::Index>(rows), static_cast<Eigen::Index>(cols));
     detail::copy_to_host(storage, out.data(), detail::eigen_strides(out, Rank));

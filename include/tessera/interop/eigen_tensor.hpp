@@ -39,7 +39,7 @@ inline kernels::Strides eigen_tensor_strides(const Shape& shape, bool row_major)
 template <class Tensor>
 auto shard_eigen_tensor(const Tensor& tensor, const Mesh& mesh, const PartitionSpec& spec, Here at) {
   using T = std::remove_const_t<typename Tensor::Scalar>;
-  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
+  static_assert(Element<T>, "tessera: a tensor can't have this element type; use float, double, an integer or bool");
   Shape shape;
   for (int dim = 0; dim < static_cast<int>(Tensor::NumDimensions); ++dim)
     shape.push_back(static_cast<std::int64_t>(tensor.dimension(dim)));

@@ -41,7 +41,7 @@ struct Device {
 
 namespace detail {
 inline int index_count(std::int64_t count, Here at) {
-  if (count > INT32_MAX) fail(errc::capacity, "[batches] count: ", count, " is above 2^31", Source::from(at));
+  if (count > INT32_MAX) fail(errc::capacity, "[batches] count: ", count, " is not below 2^31", Source::from(at));
   return static_cast<int>(count);
 }
 }  // namespace detail
@@ -85,7 +85,7 @@ auto batches(Values&& values, const Extent (&shape)[Rank], std::int64_t size, co
              const PartitionSpec& spec = {}, Ragged ragged = Ragged::error, Here at = Here::current()) {
   using T = detail::host_element<std::remove_cvref_t<Values>>;
   static_assert(!std::is_same_v<std::remove_cvref_t<Values>, std::vector<bool>>,
-                "tessera: std::vector<bool> has no contiguous values to take batches of");
+                "tessera: std::vector<bool> is not contiguous in memory; use std::vector<unsigned char>");
   const Shape whole = detail::shape_from(shape);
   const std::span<const T> data(std::data(values), std::size(values));
   detail::check_shape("batches", dtype_v<T>, whole, static_cast<int>(Rank), at);

@@ -59,7 +59,7 @@ concept StridedXtensor = requires(const E& e) {
 template <int Rank, XtensorExpression E>
 auto shard(const E& array, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   using T = std::remove_cv_t<typename E::value_type>;
-  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
+  static_assert(Element<T>, "tessera: a tensor can't have this element type; use float, double, an integer or bool");
   if constexpr (!detail::StridedXtensor<E>) {
     return shard<Rank>(xt::eval(array), mesh, spec, at);
   } else {
@@ -75,7 +75,7 @@ template <XtensorExpression E>
 auto shard(const E& array, const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   constexpr int rank = detail::xtensor_rank<typename E::shape_type>;
   static_assert(rank >= 0,
-                "tessera: the rank of this array is known at run time only; name it, as in ts::shard<2>(array, mesh)");
+                "tessera: the rank of this array is known only at run time; give it, as in ts::shard<2>(array, mesh)");
   if constexpr (rank >= 0) return shard<rank>(array, mesh, spec, at);
 }
 

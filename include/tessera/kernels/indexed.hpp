@@ -315,7 +315,7 @@ inline std::optional<std::int64_t> scatter_add_rows(DType type, DType index_type
       case DType::i64:
         return scatter(std::int64_t{});
       default:
-        fail(errc::dtype_mismatch, "[index_add] dtype: rows of ", name_of(type), " can't be added");
+        fail(errc::dtype_mismatch, "[index_add] dtype: ", name_of(type), " is none of f32, f64, i32, i64");
     }
   });
 }

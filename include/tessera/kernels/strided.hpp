@@ -405,12 +405,13 @@ template <class T>
 void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std::span<const StridedSource> sources,
                     const Shape& extents, bool accumulate = false, bool past_caches = false) {
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
-  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
+  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: no source is given");
   with_monoid(reduction, [&]<class M>() {
     if constexpr ((M::dtypes & set_of(dtype_v<T>)) != 0)
       detail::reduce_box<M>(dst, dst_strides, sources, extents, accumulate, past_caches);
     else
-      fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(dtype_v<T>), " has no ", M::name);
+      fail(errc::dtype_mismatch, "[strided_reduce] dtype: the reduction ", M::name, " is not defined for ",
+           name_of(dtype_v<T>));
   });
 }
 
@@ -421,9 +422,9 @@ void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides
                        std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
                        bool past_caches = false) {
   if (detail::is_empty(extents) || (accumulate && sources.empty())) return;
-  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: there are none");
+  if (sources.empty()) fail(errc::graph_invalid, "[strided_reduce] sources: no source is given");
   const auto none = [&] {
-    fail(errc::dtype_mismatch, "[strided_reduce] dtype: ", name_of(type), " is not reduced here");
+    fail(errc::dtype_mismatch, "[strided_reduce] dtype: this reduction is not defined for ", name_of(type));
   };
   with_monoid(reduction, [&]<class M>() {
     constexpr DTypeSet bools = set_of(DType::bool_), own = Types[M::kind];

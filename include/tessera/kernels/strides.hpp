@@ -37,7 +37,8 @@ using ReduceFunction = void (*)(DType, Reduction, void*, const Strides&, std::sp
 /// For callers without partial values, so that no code to combine them is instantiated.
 inline void no_reduction(DType type, Reduction, void*, const Strides&, std::span<const StridedSource>, const Shape&,
                          bool, bool) {
-  fail(errc::graph_invalid, "[reshard] partial values: none were expected, of ", name_of(type));
+  fail(errc::graph_invalid, "[reshard] partial values: ", name_of(type),
+       " values are partial where only whole values are supported");
 }
 
 }  // namespace tessera::kernels

@@ -32,7 +32,8 @@ constexpr Shape extents(const Box& box) {
 /// The intersection of two boxes. Extents are never negative: disjoint boxes give an empty box.
 constexpr Box intersect(const Box& a, const Box& b) {
   if (a.begin.size() != b.begin.size())
-    fail(errc::rank_mismatch, "[intersect] ranks differ: ", a.begin.size(), " and ", b.begin.size());
+    fail(errc::rank_mismatch, "[intersect] rank: the first box has rank ", a.begin.size(), ", the second box has rank ",
+         b.begin.size());
   Box both = a;
   for (std::size_t dim = 0; dim < a.begin.size(); ++dim) {
     if (b.begin[dim] > both.begin[dim]) both.begin[dim] = b.begin[dim];

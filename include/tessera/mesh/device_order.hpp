@@ -113,7 +113,7 @@ class DeviceOrder {
       return;
     }
     if (std::is_constant_evaluated())
-      fail(errc::capacity, "[mesh] device order: in a constant expression, a list of at most 64 ids below 256");
+      fail(errc::capacity, "[mesh] device order: a constant mesh can list at most 64 ids, each below 256");
     many_ = detail::keep_ids(ids, count);
   }
 
@@ -312,8 +312,8 @@ class DeviceOrder {
   }
   constexpr void check_listed() const {
     if (size_ > max_listed_devices)
-      fail(errc::capacity, "[mesh] device order: ", size_,
-           " ids in no order of a transposed array; ids are listed for ", max_listed_devices, " devices at most");
+      fail(errc::capacity, "[mesh] device order: ", size_, " ids that are not the transpose of an array; at most ",
+           max_listed_devices, " such ids can be listed");
   }
   template <class IdAt> constexpr DeviceOrder listed(const IdAt& id_at) const {
     check_listed();

@@ -41,18 +41,18 @@ namespace detail {
 inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int64_t devices_in_slice) {
   if (shape.outer.empty()) shape.outer.assign(shape.inner.size(), 1);
   if (shape.inner.size() != shape.outer.size())
-    fail(errc::mesh_axis, "[hybrid_mesh] one inner and one outer size an axis: ", shape.inner.size(), " and ",
-         shape.outer.size());
+    fail(errc::mesh_axis, "[hybrid_mesh] number of axes: inner has ", shape.inner.size(), " sizes, outer ",
+         shape.outer.size(), "; each axis has an inner and an outer size");
   if (!shape.axes.empty() && shape.axes.size() != shape.inner.size())
-    fail(errc::mesh_axis, "[hybrid_mesh] one name an axis: ", shape.axes.size(), " names for ", shape.inner.size(),
+    fail(errc::mesh_axis, "[hybrid_mesh] number of axis names: ", shape.axes.size(), " names for ", shape.inner.size(),
          " axes");
   check_axis_count(shape.inner.size());
   AxisTable axes;
   std::int64_t inner = 1, outer = 1;
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
     if (shape.inner[axis] < 1 || shape.outer[axis] < 1)
-      fail(errc::mesh_axis, "[hybrid_mesh] axis size at least 1: axis ", axis, " has ", shape.inner[axis],
-           " inside and ", shape.outer[axis], " outside");
+      fail(errc::mesh_axis, "[hybrid_mesh] axis size: axis ", axis, " has inner size ", shape.inner[axis],
+           " and outer size ", shape.outer[axis], "; sizes are at least 1");
     inner *= shape.inner[axis];
     outer *= shape.outer[axis];
     const std::int64_t size = std::int64_t{shape.inner[axis]} * shape.outer[axis];
@@ -62,13 +62,13 @@ inline AxisTable check_hybrid(HybridShape& shape, std::int64_t slices, std::int6
         {shape.axes.empty() ? name_of_index(static_cast<int>(axis)) : shape.axes[axis], static_cast<int>(size)});
   }
   if (slices == 1 && outer > 1)
-    fail(errc::mesh_devices, "[hybrid_mesh] outer shape: ", product_text(shape.outer.data(), shape.outer.size()),
-         " for devices of a single slice");
+    fail(errc::mesh_devices, "[hybrid_mesh] number of slices: the outer shape is ",
+         product_text(shape.outer.data(), shape.outer.size()), ", but all devices are in a single slice");
   if (inner != devices_in_slice)
-    fail(errc::mesh_devices, "[hybrid_mesh] devices of a slice: ", devices_in_slice, " for an inner shape of ",
+    fail(errc::mesh_devices, "[hybrid_mesh] devices per slice: ", devices_in_slice, " for an inner shape of ",
          product_text(shape.inner.data(), shape.inner.size()));
   if (outer != slices)
-    fail(errc::mesh_devices, "[hybrid_mesh] slices: ", slices, " for an outer shape of ",
+    fail(errc::mesh_devices, "[hybrid_mesh] number of slices: ", slices, " for an outer shape of ",
          product_text(shape.outer.data(), shape.outer.size()));
   return axes;
 }
@@ -89,11 +89,13 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
   std::int64_t in_slice = 1;
   for (std::int32_t dim : torus.dims) {
     if (dim < 1 || dim > INT32_MAX / in_slice)
-      fail(errc::mesh_devices, "[hybrid_mesh] torus: ", detail::product_text(torus.dims.data(), torus.dims.size()));
+      fail(errc::mesh_devices, "[hybrid_mesh] torus dims: ", detail::product_text(torus.dims.data(), torus.dims.size()),
+           "; each is at least 1, and their product below 2^31");
     in_slice *= dim;
   }
   if (torus.slices < 1 || torus.slices > INT32_MAX / in_slice)
-    fail(errc::mesh_devices, "[hybrid_mesh] slices: ", torus.slices);
+    fail(errc::mesh_devices, "[hybrid_mesh] number of slices: ", torus.slices, " of ", in_slice,
+         " devices; there is at least 1 slice, and there are fewer than 2^31 devices");
   const AxisTable axes = detail::check_hybrid(shape, torus.slices, in_slice);
   const detail::TorusFactors laid = detail::lay_on_torus(shape.inner, torus.dims, shape.split_dims);
   std::vector<Digit> digits;
@@ -101,10 +103,10 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
   for (std::size_t axis = 0; axis < shape.inner.size(); ++axis) {
     slices /= shape.outer[axis];
     digits.push_back({shape.outer[axis], static_cast<std::int32_t>(slices * in_slice)});
-    for (const detail::TorusFactor& part : laid[axis]) {
-      std::int32_t stride = part.step;
-      for (int faster = 0; faster < part.dim; ++faster) stride *= torus.dims[static_cast<std::size_t>(faster)];
-      digits.push_back({part.size, stride});
+    for (const detail::TorusFactor& factor : laid[axis]) {
+      std::int32_t stride = factor.step;
+      for (int faster = 0; faster < factor.dim; ++faster) stride *= torus.dims[static_cast<std::size_t>(faster)];
+      digits.push_back({factor.size, stride});
     }
   }
   return Mesh(axes, detail::order_of(digits));
@@ -114,7 +116,7 @@ inline Mesh hybrid_mesh(HybridShape shape, const Torus& torus) {
 /// long as each is a complete box of the same shape. Errors: also `mesh_devices` for two devices at one place and for
 /// an incomplete slice.
 inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>& devices) {
-  if (devices.empty()) fail(errc::mesh_devices, "[hybrid_mesh] devices: none");
+  if (devices.empty()) fail(errc::mesh_devices, "[hybrid_mesh] number of devices: the list of devices is empty");
   const std::size_t rank = devices[0].coordinates.size();
   struct Slice {
     std::int32_t index;
@@ -124,8 +126,8 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
   std::vector<Slice> slices;  // in ascending order of numbers
   for (const DeviceCoordinates& device : devices) {
     if (device.coordinates.size() != rank)
-      fail(errc::mesh_devices, "[hybrid_mesh] coordinates: ", device.coordinates.size(), " and ", rank,
-           " of two devices");
+      fail(errc::mesh_devices, "[hybrid_mesh] number of coordinates: a device has ", device.coordinates.size(),
+           ", the first device has ", rank);
     std::size_t at = 0;
     while (at < slices.size() && slices[at].index < device.slice) ++at;
     if (at == slices.size() || slices[at].index != device.slice)
@@ -142,19 +144,19 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
   for (std::size_t dim = 0; dim < rank; ++dim) {
     const std::int64_t size = std::int64_t{slices[0].high[dim]} - slices[0].low[dim] + 1;
     if (size > static_cast<std::int64_t>(devices.size()))
-      fail(errc::mesh_devices, "[hybrid_mesh] full slices: slice ", slices[0].index, " spans ", size, " places in dim ",
-           dim, " with ", devices.size(), " devices");
+      fail(errc::mesh_devices, "[hybrid_mesh] full slices: the coordinates of slice ", slices[0].index,
+           " have a range of ", size, " in dim ", dim, ", but there are only ", devices.size(), " devices");
     dims.push_back(static_cast<std::int32_t>(size));
     in_slice *= size;
   }
   for (Slice& slice : slices) {
     for (std::size_t dim = 0; dim < rank; ++dim)
       if (std::int64_t{slice.high[dim]} - slice.low[dim] + 1 != dims[dim])
-        fail(errc::mesh_devices, "[hybrid_mesh] slices of one shape: slice ", slice.index, " is not ",
-             detail::product_text(dims.data(), rank), " like slice ", slices[0].index);
+        fail(errc::mesh_devices, "[hybrid_mesh] slices of equal shapes: slice ", slices[0].index, " is ",
+             detail::product_text(dims.data(), rank), ", slice ", slice.index, " is not");
     if (in_slice * static_cast<std::int64_t>(slices.size()) != static_cast<std::int64_t>(devices.size()))
       fail(errc::mesh_devices, "[hybrid_mesh] full slices: ", devices.size(), " devices for ", slices.size(),
-           " slices of ", detail::product_text(dims.data(), rank));
+           " slices of shape ", detail::product_text(dims.data(), rank));
     slice.ids.assign(static_cast<std::size_t>(in_slice), -1);
   }
   for (std::size_t id = 0; id < devices.size(); ++id) {
@@ -165,7 +167,8 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
       place = place * dims[dim] + (devices[id].coordinates[dim] - slices[at].low[dim]);
     std::int32_t& held = slices[at].ids[static_cast<std::size_t>(place)];
     if (held >= 0)
-      fail(errc::mesh_devices, "[hybrid_mesh] one device a place: ", held, " and ", id, " of slice ", slices[at].index);
+      fail(errc::mesh_devices, "[hybrid_mesh] distinct coordinates: devices ", held, " and ", id, " of slice ",
+           slices[at].index, " have the same coordinates");
     held = static_cast<std::int32_t>(id);
   }
   const AxisTable axes = detail::check_hybrid(shape, static_cast<std::int64_t>(slices.size()), in_slice);
@@ -178,11 +181,11 @@ inline Mesh hybrid_mesh(HybridShape shape, const std::vector<DeviceCoordinates>&
     std::int64_t slice = 0, slice_stride = 1, place = 0;
     for (std::size_t axis = shape.inner.size(); axis-- > 0;) {
       for (std::size_t i = laid[axis].size(); i-- > 0;) {
-        const detail::TorusFactor& part = laid[axis][i];
-        std::int64_t stride = part.step;
-        for (std::size_t minor = static_cast<std::size_t>(part.dim) + 1; minor < rank; ++minor) stride *= dims[minor];
-        place += rest % part.size * stride;
-        rest /= part.size;
+        const detail::TorusFactor& factor = laid[axis][i];
+        std::int64_t stride = factor.step;
+        for (std::size_t minor = static_cast<std::size_t>(factor.dim) + 1; minor < rank; ++minor) stride *= dims[minor];
+        place += rest % factor.size * stride;
+        rest /= factor.size;
       }
       slice += rest % shape.outer[axis] * slice_stride;
       rest /= shape.outer[axis];

@@ -24,14 +24,15 @@ inline Mesh make_mesh(const std::vector<std::int32_t>& device_ids, const std::ve
                       const std::vector<Name>& names = {}, std::int64_t device_count = -1) {
   const auto given = static_cast<std::int64_t>(device_ids.size());
   if (device_count >= 0 && given != device_count)
-    fail(errc::mesh_devices, "[mesh] one id a device: ", given, " ids for ", device_count, " devices");
+    fail(errc::mesh_devices, "[mesh] number of device ids: ", given, " ids for ", device_count, " devices");
   if (!names.empty() && names.size() != sizes.size())
-    fail(errc::mesh_axis, "[mesh] one name an axis: ", names.size(), " names for ", sizes.size(), " axes");
+    fail(errc::mesh_axis, "[mesh] number of axis names: ", names.size(), " names for ", sizes.size(), " axes");
   detail::check_axis_count(sizes.size());
   AxisTable axes;
   for (std::size_t axis = 0; axis < sizes.size(); ++axis)
     axes.push_back({names.empty() ? detail::name_of_index(static_cast<int>(axis)) : names[axis], sizes[axis]});
-  if (device_ids.empty()) fail(errc::mesh_devices, "[mesh] one device id a place: no ids");
+  if (device_ids.empty())
+    fail(errc::mesh_devices, "[mesh] number of device ids: the list of ids is empty; give an id for each device");
   return Mesh(axes, DeviceOrder(device_ids.data(), device_ids.size()));
 }
 

@@ -31,7 +31,7 @@ using AxisTable = InlineVector<Axis, max_axes>;
 
 namespace detail {
 constexpr void check_axis_count(std::size_t count) {
-  if (count > max_axes) fail(errc::capacity, "[mesh] axes: ", count, ", of which a mesh has at most ", max_axes);
+  if (count > max_axes) fail(errc::capacity, "[mesh] number of axes: ", count, "; a mesh has at most ", max_axes);
 }
 }  // namespace detail
 
@@ -79,7 +79,7 @@ class Mesh {
     return axis;
   }
 
-  /// The part of the mesh along some of its axes, as in DeviceMesh; defined in mesh/sub_mesh.hpp.
+  /// The submesh along some of its axes, as in DeviceMesh; defined in mesh/sub_mesh.hpp.
   constexpr SubMesh operator[](std::string_view axis) const;
   constexpr SubMesh operator[](std::initializer_list<Name> axes) const;
 
@@ -87,12 +87,12 @@ class Mesh {
   constexpr const DeviceOrder& order() const { return order_; }
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
-      fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
+      fail(errc::mesh_devices, "[mesh] number of coordinates: ", coordinates.size(), " given for ", rank(), " axes");
     std::int64_t position = 0;
     for (int axis = 0; axis < rank(); ++axis) {
       const int size = axes_[axis].size;
       if (coordinates[axis] < 0 || coordinates[axis] >= size)
-        fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates[axis], " is outside axis '",
+        fail(errc::mesh_devices, "[mesh] coordinate range: ", coordinates[axis], " is outside axis '",
              axes_[axis].name.view(), "' of size ", size);
       position = position * size + coordinates[axis];
     }
@@ -100,7 +100,7 @@ class Mesh {
   }
   constexpr Coordinates coordinates_of(int device) const {
     if (axes_.empty() && !order_.empty() ? device != order_[0] : device < 0 || device >= size_)
-      fail(errc::mesh_devices, "[mesh] device: ", device, " is not one of the ", size_, " devices");
+      fail(errc::mesh_devices, "[mesh] device id: no device of ", text(), " has id ", device);
     std::int64_t position = order_.empty() ? device : order_.position_of(device);
     Coordinates coordinates(axes_.size(), 0);
     for (int axis = rank() - 1; axis >= 0; --axis) {
@@ -140,7 +140,8 @@ class Mesh {
     return axis;
   }
   constexpr const Axis& at(int axis) const {
-    if (axis < 0 || axis >= rank()) fail(errc::mesh_axis, "[mesh] axis: ", axis, " is not one of the ", rank());
+    if (axis < 0 || axis >= rank())
+      fail(errc::mesh_axis, "[mesh] axis index: ", axis, " on a mesh of ", rank(), " axes; the first axis has index 0");
     return axes_[axis];
   }
 
@@ -148,13 +149,15 @@ class Mesh {
     for (int axis = 0; axis < rank(); ++axis) {
       const std::string_view name = axes_[axis].name.view();
       if (!detail::is_axis_name(name))
-        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' is empty, '-', or holds a space or one of {}()[]=,;*'\"");
+        fail(errc::mesh_axis, "[mesh] axis name: '", name,
+             "' is empty, '-', or contains a space or a character of {}()[]=,;*'\"");
       if (const int index = detail::index_of_digits(name); index >= 0 && index != axis)
-        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' names axis ", axis,
-             ", but digits are the index of an axis without a name");
-      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] axis names differ: '", name, "' is given twice");
+        fail(errc::mesh_axis, "[mesh] axis name: '", name, "' for axis ", axis,
+             "; only an unnamed axis has digits as its name, which are its index");
+      if (find(name) != axis) fail(errc::mesh_axis, "[mesh] distinct axis names: '", name, "' is given twice");
       if (axes_[axis].size < 1)
-        fail(errc::mesh_axis, "[mesh] axis size at least 1: '", name, "' has ", axes_[axis].size);
+        fail(errc::mesh_axis, "[mesh] axis size: axis '", name, "' has size ", axes_[axis].size,
+             "; sizes are at least 1");
       size_ *= axes_[axis].size;
       if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
     }
@@ -162,18 +165,18 @@ class Mesh {
   constexpr void check_order() {
     if (order_.empty()) return;
     if (order_.size() != size_)
-      fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");
+      fail(errc::mesh_devices, "[mesh] number of device ids: ", order_.size(), " ids for ", size_, " devices");
     if (const std::int64_t repeated = order_.repeated(); repeated < size_)
-      fail(errc::mesh_devices, "[mesh] device ids differ: ", order_[repeated], " is given twice");
+      fail(errc::mesh_devices, "[mesh] distinct device ids: ", order_[repeated], " is given twice");
     const std::int64_t ids = axes_.empty() ? INT32_MAX : size_;
     for (std::int64_t i = 0; !order_.is_counter() && i < size_; ++i)
       if (order_[i] < 0 || order_[i] >= ids)
-        fail(errc::mesh_devices, "[mesh] device ids from 0 to ", size_ - 1, ": ", order_[i]);
+        fail(errc::mesh_devices, "[mesh] device id range: ", order_[i], ", but ids are from 0 to ", ids - 1);
     // Each mesh has one form: equality and hashes are keys of the plan cache.
     if (order_.is_range()) order_ = {};
   }
   [[noreturn]] void fail_axis_is_not_in_the_mesh(std::string_view name) const {
-    fail(errc::mesh_axis, "[mesh] known axis: '", name, "' is none of ", text());
+    fail(errc::mesh_axis, "[mesh] unknown axis: ", text(), " has no axis '", name, "'");
   }
 
   AxisTable axes_;
@@ -191,7 +194,8 @@ constexpr Mesh parse_mesh(std::string_view text) {
   };
   const auto expect = [&](bool matches) {
     if (!matches)
-      fail(errc::mesh_axis, "[mesh] text like data=2,model=4: '", text, "' stops making sense at '", reader.rest, "'");
+      fail(errc::mesh_axis, "[mesh] syntax: can't read '", text, "' from '", reader.rest,
+           "' on; a mesh is written data=2,model=4");
   };
 
   AxisTable axes;
@@ -229,7 +233,8 @@ constexpr Mesh parse_mesh(std::string_view text) {
   expect(reader.take(")") && at_end());
   DeviceOrder order;
   if (!detail::transposed_range(dims.data(), dims.size(), ids.data(), ids.size(), order))
-    fail(errc::mesh_devices, "[mesh] device order: the sizes and the transposition don't fit in '", text, "'");
+    fail(errc::mesh_devices,
+         "[mesh] device order: the numbers in T(...) are not a permutation of the dims in [...] of '", text, "'");
   return Mesh(axes, order);
 }
 

@@ -30,10 +30,10 @@ struct NamedSubAxis {
 constexpr NamedSubAxis named_sub_axis(std::string_view name) {
   const std::size_t base = detail::sub_axis_at(name);
   if (base == name.size()) return {name};
-  NamedSubAxis part{name.substr(0, base)};
+  NamedSubAxis sub_axis{name.substr(0, base)};
   detail::TextReader reader{name.substr(base + 2)};
-  (void)(reader.take(part.before) && reader.take(")") && reader.take(part.size));
-  return part;
+  (void)(reader.take(sub_axis.before) && reader.take(")") && reader.take(sub_axis.size));
+  return sub_axis;
 }
 
 /// The mesh with one axis cut into sub-axes of these sizes, the most significant first; devices and their order stay.
@@ -44,7 +44,8 @@ constexpr NamedSubAxis named_sub_axis(std::string_view name) {
 constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::int32_t* sizes, std::size_t count) {
   const int at = mesh.axis_index(axis);
   if (!mesh.is_named(at))
-    fail(errc::mesh_axis, "[split_axis] an axis with a name: ", at, " of ", mesh.text(), " has none");
+    fail(errc::mesh_axis, "[split_axis] axis name: axis ", at, " of ", mesh.text(),
+         " is unnamed; only a named axis can be split");
   AxisTable axes;
   for (int a = 0; a < mesh.rank(); ++a) {
     if (a != at) {
@@ -61,7 +62,8 @@ constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, const std::in
       before *= sizes[i];
     }
     if (product != mesh.axis_size(at))
-      fail(errc::not_divisible, "[split_axis] sizes: those of the parts don't make up '", axis, "' of ", mesh.text());
+      fail(errc::not_divisible, "[split_axis] sizes: the product of the sub-axis sizes is not the size of axis '", axis,
+           "' of ", mesh.text());
   }
   return Mesh(axes, mesh.order());
 }
@@ -72,7 +74,7 @@ constexpr Mesh split_axis(const Mesh& mesh, std::string_view axis, std::initiali
 /// The mesh with its axes cut where these sub-axes begin and end, so that each sub-axis consists of axes of the result.
 /// Errors: `mesh_axis` for an axis that the mesh lacks, `not_divisible` for sub-axes that don't divide their axis or
 /// overlap partly.
-constexpr Mesh refined_mesh(const Mesh& mesh, const NamedSubAxis* parts, std::size_t count) {
+constexpr Mesh refined_mesh(const Mesh& mesh, const NamedSubAxis* named, std::size_t count) {
   Mesh refined = mesh;
   for (int a = 0; a < mesh.rank(); ++a) {
     const Axis axis = mesh.axes()[static_cast<std::size_t>(a)];
@@ -89,29 +91,29 @@ constexpr Mesh refined_mesh(const Mesh& mesh, const NamedSubAxis* parts, std::si
       }
     };
     for (std::size_t p = 0; p < count; ++p) {
-      if (parts[p].axis != axis.name.view() || parts[p].size == 0) continue;
-      if (parts[p].before < 1 || parts[p].size < 1 || axis.size % (std::int64_t{parts[p].before} * parts[p].size) != 0)
-        fail(errc::not_divisible, "[sub_axis] \"", axis.name.view(), "\":(", parts[p].before, ")", parts[p].size,
-             " of an axis of size ", axis.size);
-      cut(parts[p].before);
-      cut(std::int64_t{parts[p].before} * parts[p].size);
+      if (named[p].axis != axis.name.view() || named[p].size == 0) continue;
+      if (named[p].before < 1 || named[p].size < 1 || axis.size % (std::int64_t{named[p].before} * named[p].size) != 0)
+        fail(errc::not_divisible, "[sub_axis] size: \"", axis.name.view(), "\":(", named[p].before, ")", named[p].size,
+             " does not divide the axis of size ", axis.size);
+      cut(named[p].before);
+      cut(std::int64_t{named[p].before} * named[p].size);
     }
     if (cuts.size() == 1) continue;
     cut(axis.size);
     Growable<std::int32_t> sizes;
     for (std::size_t i = 1; i < cuts.size(); ++i) {
       if (cuts[i] % cuts[i - 1] != 0)
-        fail(errc::not_divisible, "[sub_axis] parts of '", axis.name.view(), "' cut across each other: ", cuts[i - 1],
+        fail(errc::not_divisible, "[sub_axis] sub-axes of '", axis.name.view(), "' overlap partly: ", cuts[i - 1],
              " does not divide ", cuts[i]);
       sizes.push_back(cuts[i] / cuts[i - 1]);
     }
     if (sizes.size() > 1) refined = split_axis(refined, axis.name.view(), sizes.data(), sizes.size());
   }
   for (std::size_t p = 0; p < count; ++p)
-    if (parts[p].size > 0) {
+    if (named[p].size > 0) {
       bool known = false;
-      for (const Axis& axis : mesh.axes()) known = known || axis.name.view() == parts[p].axis;
-      if (!known) (void)mesh.axis_index(parts[p].axis);  // throws with the axis
+      for (const Axis& axis : mesh.axes()) known = known || axis.name.view() == named[p].axis;
+      if (!known) (void)mesh.axis_index(named[p].axis);  // throws with the axis
     }
   return refined;
 }

@@ -25,11 +25,12 @@ inline constexpr int max_axes_per_dim = 4;
 
 namespace detail {
 constexpr void check_entry_count(std::size_t count) {
-  if (count > max_rank) fail(errc::capacity, "[spec] entries: ", count, "; a tensor has at most ", max_rank, " dims");
+  if (count > max_rank)
+    fail(errc::capacity, "[spec] number of entries: ", count, "; a tensor has at most ", max_rank, " dims");
 }
 constexpr void check_entry_axes(std::size_t count) {
   if (count > max_axes_per_dim)
-    fail(errc::capacity, "[spec] axes of one dim: ", count, "; at most ", max_axes_per_dim, " can split it");
+    fail(errc::capacity, "[spec] axes of a dim: ", count, "; at most ", max_axes_per_dim, " axes can split a dim");
 }
 }  // namespace detail
 
@@ -50,8 +51,8 @@ struct AxisRef {
     requires(std::is_integral_v<Index> && !std::is_same_v<Index, bool> && !std::is_same_v<Index, char>)
   constexpr AxisRef(Index axis) {
     if (axis < Index{0})
-      fail(errc::spec_axis, "[spec] axis index from 0: ", static_cast<std::int64_t>(axis), " counts from the end");
-    if (axis > Index{99}) fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis));
+      fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis), " is negative; axes count from 0");
+    if (axis > Index{99}) fail(errc::spec_axis, "[spec] axis index: ", static_cast<std::int64_t>(axis), " exceeds 99");
     name = detail::name_of_index(static_cast<int>(axis));
   }
   template <class T>
@@ -59,7 +60,7 @@ struct AxisRef {
              (!std::is_integral_v<T> || std::is_same_v<T, bool> || std::is_same_v<T, char>))
   constexpr AxisRef(const T&) {
     static_assert(sizeof(T) == 0,
-                  "an entry of a spec is ts::none, an axis by its name or its index, or a list of axes");
+                  "tessera: an entry of a spec is ts::none, the name or the index of an axis, or a list of axes");
   }
 };
 
@@ -68,7 +69,8 @@ struct AxisRef {
 /// coordinate and sub_axis("x", 2, 2) the less significant. "x:(1)2" means the same. Errors: `spec_axis`.
 constexpr AxisRef sub_axis(const AxisRef& axis, std::int32_t before, std::int32_t size) {
   if (before < 1 || size < 2)
-    fail(errc::spec_axis, "[spec] sub_axis: '", axis.name.view(), "' has no part of ", size, " after ", before);
+    fail(errc::spec_axis, "[spec] sub_axis: of '", axis.name.view(), "', size ", size, " after ", before,
+         " devices; the size is at least 2, and the number of devices before at least 1");
   return AxisRef(detail::name_of_sub_axis(axis.name.view(), before, size));
 }
 
@@ -96,7 +98,7 @@ struct SpecEntry {
 /// mesh.
 ///
 ///     ts::shard(x, mesh, {"data", ts::none, {"x", "y"}})
-///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in parts
+///     ts::shard(y, mesh, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)})      // an axis in sub-axes
 struct PartitionSpec {
   InlineVector<SpecEntry, max_rank> entries;
 
@@ -113,7 +115,7 @@ struct PartitionSpec {
   /// The same for one entry: the axes of other entries also split computations.
   constexpr PartitionSpec gathered_on_use(int dim) const {
     if (dim < 0 || dim >= static_cast<int>(entries.size()))
-      fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of ", entries.size(), " entries");
+      fail(errc::dim_range, "[spec] gathered_on_use: dim ", dim, " of a spec with ", entries.size(), " entries");
     PartitionSpec spec = *this;
     SpecEntry& entry = spec.entries[static_cast<std::size_t>(dim)];
     entry.priority = entry.axes.empty() ? 0 : 1;
@@ -144,7 +146,8 @@ constexpr PartitionSpec parse_spec(std::string_view text) {
   detail::TextReader reader{text};
   const auto expect = [&](bool matches) {
     if (!matches)
-      fail(errc::spec_axis, "[spec] text like {data,-,(x,y)}: '", text, "' stops making sense at '", reader.rest, "'");
+      fail(errc::spec_axis, "[spec] syntax: can't read '", text, "' from '", reader.rest,
+           "' on; a spec is written {data,-,(x,y)}");
   };
   const auto take_axis = [&] {
     const std::string_view name = reader.take_name();

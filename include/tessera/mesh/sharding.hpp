@@ -108,21 +108,21 @@ class SubAxisSharding {
     bool room = true;
     for (int dim = 0; dim < sharding.rank; ++dim) {
       sharding.dims[dim].clear();
-      for (const SubAxis& part : dims[dim]) {
+      for (const SubAxis& sub_axis : dims[dim]) {
         std::int64_t size = 1;
-        for_each_index(part, table, [&](std::uint8_t axis) {
+        for_each_index(sub_axis, table, [&](std::uint8_t axis) {
           size *= table[axis].size;
           if (sharding.dims[dim].size() < AxisList::capacity())
             sharding.dims[dim].push_back(axis);
           else
             room = false;
         });
-        room = room && size == part.size;
+        room = room && size == sub_axis.size;
       }
     }
     sharding.unreduced = 0;
-    for (const SubAxis& part : unreduced)
-      for_each_index(part, table, [&](std::uint8_t axis) {
+    for (const SubAxis& sub_axis : unreduced)
+      for_each_index(sub_axis, table, [&](std::uint8_t axis) {
         sharding.unreduced = static_cast<std::uint16_t>(sharding.unreduced | 1u << axis);
       });
     sharding.cuts = cut;
@@ -132,10 +132,10 @@ class SubAxisSharding {
 
 /// The same sharding with only the cuts that it needs.
 constexpr Sharding with_fewest_cuts(const Sharding& sharding, const Mesh& mesh) {
-  const SubAxisSharding parts(sharding, mesh);
-  const AxisCuts cuts = parts.cuts(mesh);
+  const SubAxisSharding by_sub_axis(sharding, mesh);
+  const AxisCuts cuts = by_sub_axis.cuts(mesh);
   Sharding made = sharding;
-  if (!(cuts == sharding.cuts)) parts.write(made, mesh, cuts);
+  if (!(cuts == sharding.cuts)) by_sub_axis.write(made, mesh, cuts);
   return made;
 }
 }  // namespace detail
@@ -184,7 +184,7 @@ namespace detail {
 // The names of these functions appear in compilers' messages about constants.
 [[noreturn]] inline void fail_axis_of_spec_is_not_in_the_mesh(const Name& axis, const PartitionSpec& spec,
                                                               const Mesh& mesh, int rank) {
-  fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is unknown"), spec, mesh, rank);
+  fail_spec(errc::spec_axis, concat_text("unknown axis '", axis.view(), "'"), spec, mesh, rank);
 }
 [[noreturn]] inline void fail_axis_of_spec_is_used_twice(const Name& axis, const PartitionSpec& spec, const Mesh& mesh,
                                                          int rank) {
@@ -192,29 +192,29 @@ namespace detail {
 }
 constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
   if (shape.size() != sharding.rank)
-    fail(errc::rank_mismatch, "[sharding] rank: a shape of rank ", shape.size(), " and a sharding of rank ",
+    fail(errc::rank_mismatch, "[sharding] rank: the shape has rank ", shape.size(), ", the sharding has rank ",
          sharding.rank);
 }
 }  // namespace detail
 
 namespace detail {
 /// resolve() for a spec that names sub-axes, or axes that were cut in the mesh.
-constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, int rank) {
-  SubAxisSharding parts;
+constexpr Sharding resolve_sub_axes(const PartitionSpec& spec, const Mesh& mesh, int rank) {
+  SubAxisSharding by_sub_axis;
   Sharding sharding = replicated(rank);
   for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
     const SpecEntry& entry = spec.entries[dim];
     for (const Name& name : entry.axes) {
       const AxisSet axes = axes_named(mesh, name.view());
-      for (std::uint8_t axis : axes) add_sub_axis(parts.dims[dim], {axis, 1, mesh.axis_size(axis)});
+      for (std::uint8_t axis : axes) add_sub_axis(by_sub_axis.dims[dim], {axis, 1, mesh.axis_size(axis)});
       if (!axes.empty()) continue;
-      const SubAxis part = sub_axis_named(mesh, name.view());
-      if (part.size == 0) fail_axis_of_spec_is_not_in_the_mesh(name, spec, mesh, rank);
-      if (part.size > 1) add_sub_axis(parts.dims[dim], part);
+      const SubAxis sub_axis = sub_axis_named(mesh, name.view());
+      if (sub_axis.size == 0) fail_axis_of_spec_is_not_in_the_mesh(name, spec, mesh, rank);
+      if (sub_axis.size > 1) add_sub_axis(by_sub_axis.dims[dim], sub_axis);
     }
     if (!entry.axes.empty()) sharding.priority[dim] = entry.priority;
   }
-  if (!parts.write(sharding, mesh, parts.cuts(mesh))) check_entry_axes(max_axes_per_dim + 1);
+  if (!by_sub_axis.write(sharding, mesh, by_sub_axis.cuts(mesh))) check_entry_axes(max_axes_per_dim + 1);
   unsigned used = 0;
   for (int dim = 0; dim < rank; ++dim)
     for (std::uint8_t axis : sharding.dims[dim]) {
@@ -233,15 +233,15 @@ constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, in
 /// don't divide their axis or each other.
 constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
   if (rank < 0 || rank > max_rank)
-    detail::fail_spec(errc::capacity, concat_text("rank from 0 to ", max_rank), spec, mesh, rank);
+    detail::fail_spec(errc::capacity, concat_text("the rank of a tensor is from 0 to ", max_rank), spec, mesh, rank);
   if (static_cast<int>(spec.entries.size()) > rank)
-    detail::fail_spec(errc::spec_rank, "more entries than dims", spec, mesh, rank);
+    detail::fail_spec(errc::spec_rank, "more entries than the tensor has dims", spec, mesh, rank);
   Sharding sharding = replicated(rank);
   unsigned used = 0;
   for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
     const SpecEntry& entry = spec.entries[dim];
     for (const Name& name : entry.axes) {
-      if (!mesh.has_axis(name.view())) return detail::resolve_parts(spec, mesh, rank);
+      if (!mesh.has_axis(name.view())) return detail::resolve_sub_axes(spec, mesh, rank);
       const int axis = mesh.axis_index(name.view());
       if (used >> axis & 1) detail::fail_axis_of_spec_is_used_twice(name, spec, mesh, rank);
       used |= 1u << axis;
@@ -261,7 +261,7 @@ constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
   for (int dim = 0; dim < sharding.rank; ++dim) {
     SpecEntry entry;
     detail::JoinedAxes names(mesh);
-    const auto add = [&](const NamedSubAxis& part) { entry.axes.push_back(detail::name_of(part)); };
+    const auto add = [&](const NamedSubAxis& sub_axis) { entry.axes.push_back(detail::name_of(sub_axis)); };
     for (std::uint8_t axis : sharding.dims[dim]) names.add(axis, add);
     names.flush(add);
     entry.priority = sharding.priority[dim];
@@ -286,7 +286,7 @@ inline std::string text(const Sharding& sharding, const Mesh& mesh) {
 /// The number of shards into which a dim is split.
 constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
   if (dim < 0 || dim >= sharding.rank)
-    fail(errc::dim_range, "[shard_count] dim in range: ", dim, " of rank ", sharding.rank);
+    fail(errc::dim_range, "[shard_count] dim range: dim ", dim, " of a sharding of rank ", sharding.rank);
   if (!sharding.cuts.empty())
     return shard_count(refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts), dim);
   int count = 1;
@@ -296,14 +296,14 @@ constexpr int shard_count(const Sharding& sharding, const Mesh& mesh, int dim) {
 
 namespace detail {
 /// The number of devices behind (less significant than) a sub-axis in its axis: the stride of its coordinate.
-constexpr int devices_after(const SubAxis& part, const Mesh& mesh) {
-  return mesh.axis_size(part.axis) / part.before / part.size;
+constexpr int devices_after(const SubAxis& sub_axis, const Mesh& mesh) {
+  return mesh.axis_size(sub_axis.axis) / sub_axis.before / sub_axis.size;
 }
 /// Coordinates in a mesh as coordinates in the mesh with these cuts.
 constexpr Coordinates refined_coordinates(const Coordinates& coordinates, const Mesh& mesh, const AxisCuts& cuts) {
   Coordinates place;
-  for (const SubAxis& part : sub_axes(mesh, cuts))
-    place.push_back(coordinates[part.axis] / devices_after(part, mesh) % part.size);
+  for (const SubAxis& sub_axis : sub_axes(mesh, cuts))
+    place.push_back(coordinates[sub_axis.axis] / devices_after(sub_axis, mesh) % sub_axis.size);
   return place;
 }
 }  // namespace detail
@@ -315,7 +315,7 @@ constexpr Box shard_box(const Shape& shape, const Sharding& sharding, const Mesh
                         const Coordinates& coordinates) {
   detail::check_same_rank(shape, sharding);
   if (static_cast<int>(coordinates.size()) != mesh.rank())
-    fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", mesh.rank(), " axes");
+    fail(errc::mesh_devices, "[mesh] number of coordinates: ", coordinates.size(), " given for ", mesh.rank(), " axes");
   if (!sharding.cuts.empty())
     return shard_box(shape, refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts),
                      detail::refined_coordinates(coordinates, mesh, sharding.cuts));
@@ -351,18 +351,18 @@ class ShardGrid {
   /// The grid over the given axes, one bit each, of the mesh with these cuts.
   constexpr ShardGrid(const Mesh& mesh, unsigned used, const AxisCuts& cuts = {})
       : rank_(mesh.rank()), used_(static_cast<std::uint16_t>(used)) {
-    if (!cuts.empty()) parts_ = sub_axes(mesh, cuts);
-    const int axes = parts_.empty() ? rank_ : static_cast<int>(parts_.size());
+    if (!cuts.empty()) sub_axes_ = sub_axes(mesh, cuts);
+    const int axes = sub_axes_.empty() ? rank_ : static_cast<int>(sub_axes_.size());
     if (used_ >> axes != 0)
-      fail(errc::spec_axis, "[sharding] axes of the mesh: a sharding that uses ", std::bit_width(used_),
-           " axes on a mesh of ", axes);
+      fail(errc::spec_axis, "[sharding] number of axes: the sharding uses the first ", std::bit_width(used_),
+           " axes of a larger mesh, this mesh has ", axes);
     for (int axis = axes - 1; axis >= 0; --axis) {
-      sizes_[axis] = parts_.empty() ? mesh.axis_size(axis) : parts_[static_cast<std::size_t>(axis)].size;
+      sizes_[axis] = sub_axes_.empty() ? mesh.axis_size(axis) : sub_axes_[static_cast<std::size_t>(axis)].size;
       int& count = used_ >> axis & 1 ? count_ : replicas_;
       strides_[axis] = count;
       count *= sizes_[axis];
     }
-    for (SubAxis& part : parts_) part.before = detail::devices_after(part, mesh);
+    for (SubAxis& sub_axis : sub_axes_) sub_axis.before = detail::devices_after(sub_axis, mesh);
   }
 
   /// The number of distinct shards.
@@ -376,9 +376,9 @@ class ShardGrid {
   constexpr Coordinates coordinates(int index, int replica = 0) const {
     Coordinates place(static_cast<std::size_t>(rank_), 0);
     const auto digit = [&](int axis) { return (used_ >> axis & 1 ? index : replica) / strides_[axis] % sizes_[axis]; };
-    for (int axis = 0; axis < rank_ && parts_.empty(); ++axis) place[axis] = digit(axis);
-    for (std::size_t i = 0; i < parts_.size(); ++i)
-      place[parts_[i].axis] += digit(static_cast<int>(i)) * parts_[i].before;
+    for (int axis = 0; axis < rank_ && sub_axes_.empty(); ++axis) place[axis] = digit(axis);
+    for (std::size_t i = 0; i < sub_axes_.size(); ++i)
+      place[sub_axes_[i].axis] += digit(static_cast<int>(i)) * sub_axes_[i].before;
     return place;
   }
 
@@ -387,10 +387,10 @@ class ShardGrid {
  private:
   constexpr int digits(const Coordinates& coordinates, unsigned axes) const {
     int index = 0;
-    for (int axis = 0; axis < rank_ && parts_.empty(); ++axis)
+    for (int axis = 0; axis < rank_ && sub_axes_.empty(); ++axis)
       if (axes >> axis & 1) index += coordinates[axis] * strides_[axis];
-    for (std::size_t i = 0; i < parts_.size(); ++i)
-      if (axes >> i & 1) index += coordinates[parts_[i].axis] / parts_[i].before % sizes_[i] * strides_[i];
+    for (std::size_t i = 0; i < sub_axes_.size(); ++i)
+      if (axes >> i & 1) index += coordinates[sub_axes_[i].axis] / sub_axes_[i].before % sizes_[i] * strides_[i];
     return index;
   }
 
@@ -400,7 +400,7 @@ class ShardGrid {
   int replicas_ = 1;
   int sizes_[max_axes]{};
   int strides_[max_axes]{};
-  SubAxisTable parts_;  ///< where axes are cut; `before` is the stride of a sub-axis in the coordinate of its axis
+  SubAxisTable sub_axes_;  ///< where axes are cut; `before` is the stride of a sub-axis in the coordinate of its axis
 };
 
 /// Which replica a device holds: the number of devices of lower id that hold the same shard.
@@ -428,14 +428,15 @@ struct ElementLocation {
 constexpr ElementLocation locate(const Shape& index, const Shape& shape, const Sharding& sharding, const Mesh& mesh) {
   detail::check_same_rank(shape, sharding);
   if (index.size() != shape.size())
-    fail(errc::rank_mismatch, "[locate] rank: an index of rank ", index.size(), " in a tensor of rank ", shape.size());
+    fail(errc::rank_mismatch, "[locate] rank: an index of ", index.size(), " entries for a tensor of rank ",
+         shape.size());
   if (!sharding.cuts.empty())
     return locate(index, shape, refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
   ElementLocation place{0, index};
   Coordinates coordinates(static_cast<std::size_t>(mesh.rank()), 0);
   for (std::size_t dim = 0; dim < shape.size(); ++dim) {
     if (index[dim] < 0 || index[dim] >= shape[dim])
-      fail(errc::dim_range, "[locate] index: ", index[dim], " in dim ", dim, " of ", shape[dim]);
+      fail(errc::dim_range, "[locate] index range: index ", index[dim], " in dim ", dim, " of extent ", shape[dim]);
     const int count = shard_count(sharding, mesh, static_cast<int>(dim));
     const std::int64_t chunk = shape[dim] / count + (shape[dim] % count != 0);
     std::int64_t shard = index[dim] / chunk;

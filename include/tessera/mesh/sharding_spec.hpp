@@ -33,7 +33,7 @@ struct ShardingSpec {
   constexpr Sharding resolve(int rank) const {
     if (!can_apply(rank))
       fail(errc::rank_mismatch, "[sharding_spec] rank: ", spec.text(), " has ", spec.entries.size(),
-           " entries, the tensor ", rank, " dims");
+           " entries, the tensor has rank ", rank);
     return tessera::resolve(spec, mesh, rank);
   }
   /// The shape of the global tensor, of which each of `hosts` hosts has `local`.
@@ -52,9 +52,10 @@ struct ShardingSpec {
     if (!minibatch) return box;
     const std::int64_t first = device / (mesh.size() / hosts) * local[0];
     if (box.begin[0] < first || box.end[0] > first + local[0])
-      fail(errc::mesh_devices, "[sharding_spec] minibatch: rows ", box.begin[0], " to ", box.end[0], " of device ",
-           device, " are not on its host; order the mesh host by host along the axes of dim 0: ", spec.text(), " on ",
-           mesh.text());
+      fail(errc::mesh_devices, "[sharding_spec] minibatch: device ", device, " gets rows ", box.begin[0], " to ",
+           box.end[0],
+           ", which its host does not have; order the devices host by host along the axes of dim 0: ", spec.text(),
+           " on ", mesh.text());
     box.begin[0] -= first;
     box.end[0] -= first;
     return box;
@@ -71,13 +72,15 @@ struct ShardingSpec {
     const Sharding sharding = resolve(static_cast<int>(local.size()));
     if (local.empty()) fail(errc::rank_mismatch, "[sharding_spec] minibatch: a scalar has no rows");
     if (hosts < 1 || mesh.size() % hosts != 0)
-      fail(errc::not_divisible, "[sharding_spec] minibatch: ", mesh.size(), " devices over ", hosts, " hosts");
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", mesh.size(), " devices are not divisible by ", hosts,
+           " hosts");
     const int shards = shard_count(sharding, mesh, 0);
     if (shards % hosts != 0)
-      fail(errc::not_divisible, "[sharding_spec] minibatch: ", shards, " shards of the rows over ", hosts, " hosts");
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", shards, " shards of dim 0 are not divisible by ", hosts,
+           " hosts");
     if (local[0] % (shards / hosts) != 0)
-      fail(errc::not_divisible, "[sharding_spec] minibatch: ", local[0], " rows of a host over the ", shards / hosts,
-           " shards of its devices");
+      fail(errc::not_divisible, "[sharding_spec] minibatch: ", local[0], " rows of a host are not divisible by the ",
+           shards / hosts, " shards of dim 0 on the host");
   }
 };
 

@@ -133,7 +133,7 @@ class HloParser {
   constexpr void tiled(HloSharding& sharding) {
     sharding.kind = HloSharding::Kind::tiled;
     const Numbers tile = sizes();
-    require(tile.size() <= sharding.tile.capacity(), "too many dims");
+    require(tile.size() <= sharding.tile.capacity(), "more than 8 dims");
     for (std::int32_t size : tile) sharding.tile.push_back(size);
     if (reader_.take("<=")) {
       const Numbers dims = sizes();
@@ -143,27 +143,27 @@ class HloParser {
         order = numbers();
         expect(reader_.take(")"));
       }
-      require(count(dims) == count(tile), "tile and device counts differ");
+      require(count(dims) == count(tile), "the sizes in devices=[...] and in <=[...] have different products");
       require(transposed_range(dims.data(), dims.size(), order.data(), order.size(), sharding.devices),
-              "the transposition is no permutation of the dims");
+              "the numbers in T(...) are not a permutation of the dims");
     } else {
       const Numbers devices = numbers();
       const auto given = static_cast<std::int64_t>(devices.size());
-      require(given == count(tile), "tile and device counts differ");
-      require(is_permutation(devices), "the devices are no permutation of 0, 1, 2, ...");
+      require(given == count(tile), "the product of the sizes in devices=[...] is not the number of devices listed");
+      require(is_permutation(devices), "the listed devices are not a permutation of 0, 1, 2, ...");
       sharding.devices = DeviceOrder(devices.data(), devices.size());
     }
     if (reader_.take("last_tile_dim_replicate")) {
       sharding.subgroups = {HloSharding::Subgroup::replicated};
     } else if (reader_.take("last_tile_dims={")) {
       do {
-        require(sharding.subgroups.size() < sharding.subgroups.capacity(), "too many subgroups");
+        require(sharding.subgroups.size() < sharding.subgroups.capacity(), "too many entries in last_tile_dims");
         sharding.subgroups.push_back(subgroup());
       } while (reader_.take(","));
       expect(reader_.take("}"));
     }
-    require(sharding.subgroups.size() <= sharding.tile.size(), "more subgroups than tile dims");
-    require(sharding.rank() <= max_rank, "too many dims");
+    require(sharding.subgroups.size() <= sharding.tile.size(), "more entries in last_tile_dims than tile dims");
+    require(sharding.rank() <= max_rank, "more than 8 dims");
   }
 
   constexpr HloSharding::Subgroup subgroup() {
@@ -187,7 +187,7 @@ class HloParser {
   constexpr Numbers sizes() {
     expect(reader_.take("["));
     const Numbers list = numbers();
-    for (std::int32_t size : list) require(size > 0, "a size of zero");
+    for (std::int32_t size : list) require(size > 0, "a size is zero");
     expect(reader_.take("]"));
     return list;
   }
@@ -213,7 +213,8 @@ class HloParser {
   }
   constexpr void expect(bool matches) const {
     if (!matches)
-      fail(errc::sharding_string, "[hlo] sharding string: '", source_, "' stops making sense at '", reader_.rest, "'");
+      fail(errc::sharding_string, "[hlo] syntax: can't read '", source_, "' from '", reader_.rest,
+           "' on; a sharding is written {replicated} or {devices=[2,4]<=[8]}");
   }
 
   std::string_view source_;
@@ -304,8 +305,8 @@ inline std::string HloSharding::text(HloForm form) const {
   if (form == HloForm::iota && devices.is_counter())
     out += concat_text("<=", devices.counter_text());
   else if (devices.is_counter() && devices.size() > max_listed_devices)
-    fail(errc::capacity, "[hlo] listed devices: ", devices.size(), ", of ", max_listed_devices,
-         " at most; HloForm::iota writes a transposed range");
+    fail(errc::capacity, "[hlo] listed devices: ", devices.size(), ", but at most ", max_listed_devices,
+         " can be listed; use HloForm::iota, which writes an iota with a transposition");
   else
     out += devices.list_text();
   if (subgroups.size() == 1 && subgroups[0] == Subgroup::replicated) {
@@ -360,10 +361,12 @@ constexpr Box device_box(const Shape& shape, const HloSharding& sharding, int de
   if (sharding.kind == HloSharding::Kind::maximal && device != sharding.devices[0]) box.end = box.begin;
   if (sharding.kind != HloSharding::Kind::tiled) return box;
   if (sharding.rank() != shape.size())
-    fail(errc::rank_mismatch, "[hlo] rank: a shape of rank ", shape.size(), " and a tile of rank ", sharding.rank());
+    fail(errc::rank_mismatch, "[hlo] rank: the shape has rank ", shape.size(), ", the sharding has rank ",
+         sharding.rank());
   const std::int64_t position = sharding.devices.position_of(device);
   if (position == sharding.devices.size())
-    fail(errc::mesh_devices, "[hlo] device: ", device, " is not one of the ", sharding.devices.size(), " devices");
+    fail(errc::mesh_devices, "[hlo] device id: ", device, " is not among the ", sharding.devices.size(),
+         " devices of the sharding");
   std::int64_t tile = position / (sharding.devices.size() / sharding.tile_count());
   for (std::size_t dim = shape.size(); dim-- > 0; tile /= sharding.tile[dim]) {
     const std::int64_t chunk = shape[dim] / sharding.tile[dim] + (shape[dim] % sharding.tile[dim] != 0);

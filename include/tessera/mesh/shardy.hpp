@@ -35,25 +35,26 @@ struct ShardySharding {
 namespace detail {
 /// Consecutive axes of a mesh that are all sub-axes of one axis, in order.
 struct AxisRun {
-  NamedSubAxis part;
+  NamedSubAxis sub_axis;
   int end = 0;
   std::int64_t size = 1;
   bool whole = false;
 
-  constexpr AxisRun(const Mesh& mesh, int axis) : part(part_of(mesh, axis)), end(axis + 1), size(mesh.axis_size(axis)) {
-    if (part.size > 0 && part.before == 1)
-      for (; end < mesh.rank() && follows(part_of(mesh, end)); ++end) size *= mesh.axis_size(end);
-    whole = part.size > 0 && part.before == 1;
+  constexpr AxisRun(const Mesh& mesh, int axis)
+      : sub_axis(sub_axis_of(mesh, axis)), end(axis + 1), size(mesh.axis_size(axis)) {
+    if (sub_axis.size > 0 && sub_axis.before == 1)
+      for (; end < mesh.rank() && follows(sub_axis_of(mesh, end)); ++end) size *= mesh.axis_size(end);
+    whole = sub_axis.size > 0 && sub_axis.before == 1;
     if (!whole) name_ = mesh.axes()[static_cast<std::size_t>(axis)].name.view();
   }
-  constexpr std::string_view name() const { return whole ? part.axis : name_; }
-  static constexpr NamedSubAxis part_of(const Mesh& mesh, int axis) {
+  constexpr std::string_view name() const { return whole ? sub_axis.axis : name_; }
+  static constexpr NamedSubAxis sub_axis_of(const Mesh& mesh, int axis) {
     return named_sub_axis(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
   }
 
  private:
   constexpr bool follows(const NamedSubAxis& next) const {
-    return next.size > 0 && next.axis == part.axis && next.before == size;
+    return next.size > 0 && next.axis == sub_axis.axis && next.before == size;
   }
   std::string_view name_;
 };
@@ -93,9 +94,9 @@ inline std::string shardy_text(const ShardySharding& from, const Mesh& mesh) {
     return shardy_text(refined, refined_mesh(mesh, sharding.cuts));
   }
   std::string list;
-  const auto add = [&](const NamedSubAxis& part) {
-    list += concat_text(list.empty() ? "" : ", ", "\"", part.axis, "\"");
-    if (part.size > 0) list += concat_text(":(", part.before, ")", part.size);
+  const auto add = [&](const NamedSubAxis& sub_axis) {
+    list += concat_text(list.empty() ? "" : ", ", "\"", sub_axis.axis, "\"");
+    if (sub_axis.size > 0) list += concat_text(":(", sub_axis.before, ")", sub_axis.size);
   };
   const auto axes_of = [&](unsigned mask) {
     list.clear();
@@ -194,14 +195,14 @@ class ShardyParser {
       out.mesh_name = Name("");
       const Mesh own = mesh_body();
       if (!(own == joined(mesh)))
-        fail(errc::mesh_mismatch, "[shardy] mesh: '", source_, "' is about ", own.text(), ", not ", mesh.text(),
-             "; ts::parse_shardy_mesh(text) reads it");
+        fail(errc::mesh_mismatch, "[shardy] mesh: '", source_, "' is for ", own.text(), ", not for ", mesh.text(),
+             "; ts::parse_shardy_mesh(text) gives the mesh in the text");
     }
     expect(reader_.take(",") && reader_.take("["));
-    SubAxisSharding parts;
+    SubAxisSharding by_sub_axis;
     SubAxisList replicated;
     if (!reader_.take("]")) {
-      do dim(mesh, out, parts);
+      do dim(mesh, out, by_sub_axis);
       while (reader_.take(","));
       expect(reader_.take("]"));
     }
@@ -214,19 +215,19 @@ class ShardyParser {
         for (int kind = 0; kind < reduction_count; ++kind)
           if (reader_.take(name_of(static_cast<Reduction>(kind))))
             out.sharding.reduction = static_cast<Reduction>(kind);
-        axis_set(mesh, parts.unreduced);
+        axis_set(mesh, by_sub_axis.unreduced);
       }
     }
     expect(reader_.take(">") && reader_.done());
-    parts.unreduced = in_mesh_order(parts.unreduced);
+    by_sub_axis.unreduced = in_mesh_order(by_sub_axis.unreduced);
     replicated = in_mesh_order(replicated);
-    AxisCuts cuts = parts.cuts(mesh);
+    AxisCuts cuts = by_sub_axis.cuts(mesh);
     add_cuts(replicated, mesh, cuts);
-    require(parts.write(out.sharding, mesh, cuts), "too many axes on one dim");
+    require(by_sub_axis.write(out.sharding, mesh, cuts), "too many axes on one dim");
     const SubAxisTable table = sub_axes(mesh, cuts);
     unsigned used = 0;
-    for (const SubAxisList& list : parts.dims) use(list, mesh, table, used);
-    use(parts.unreduced, mesh, table, used);
+    for (const SubAxisList& list : by_sub_axis.dims) use(list, mesh, table, used);
+    use(by_sub_axis.unreduced, mesh, table, used);
     const unsigned before = used;
     use(replicated, mesh, table, used);
     out.replicated = static_cast<std::uint16_t>(used & ~before);
@@ -245,9 +246,9 @@ class ShardyParser {
     }
     return Mesh(axes, mesh.order());
   }
-  constexpr void dim(const Mesh& mesh, ShardySharding& out, SubAxisSharding& parts) {
+  constexpr void dim(const Mesh& mesh, ShardySharding& out, SubAxisSharding& by_sub_axis) {
     Sharding& sharding = out.sharding;
-    require(sharding.rank < max_rank, "too many dims");
+    require(sharding.rank < max_rank, "more than 8 dims");
     const int at = sharding.rank++;
     expect(reader_.take("{"));
     if (!reader_.take("}")) {
@@ -256,7 +257,7 @@ class ShardyParser {
           out.open_dims = static_cast<std::uint8_t>(out.open_dims | 1u << at);
           break;
         }
-        axes(mesh, parts.dims[at]);
+        axes(mesh, by_sub_axis.dims[at]);
       } while (reader_.take(","));
       expect(reader_.take("}"));
     }
@@ -285,20 +286,21 @@ class ShardyParser {
     const AxisSet found = axes_named(mesh, whole.view());
     for (const std::uint8_t axis : found) add_sub_axis(list, {axis, 1, mesh.axis_size(axis)});
     if (!found.empty()) return;
-    const SubAxis part = sub_axis_named(mesh, whole.view());
-    if (part.size > 1) add_sub_axis(list, part);
-    if (part.size > 0) return;
+    const SubAxis sub_axis = sub_axis_named(mesh, whole.view());
+    if (sub_axis.size > 1) add_sub_axis(list, sub_axis);
+    if (sub_axis.size > 0) return;
     if (wanted.size > 0 && !axes_named(mesh, name.view()).empty())
-      fail(errc::spec_axis, "[shardy] part of an axis: '", name.view(), "':(", wanted.before, ")", wanted.size,
-           " is not made of axes of ", mesh.text(), " in '", source_, "'; ts::shardy_mesh(mesh, {text}) has it");
-    fail(errc::spec_axis, "[shardy] axis '", name.view(), "' is unknown: '", source_, "' on ", mesh.text());
+      fail(errc::spec_axis, "[shardy] sub-axis: '", name.view(), "':(", wanted.before, ")", wanted.size,
+           " does not consist of axes of ", mesh.text(), ": '", source_,
+           "'; ts::shardy_mesh(mesh, {text}) splits the axes of the mesh accordingly");
+    fail(errc::spec_axis, "[shardy] unknown axis '", name.view(), "': '", source_, "' on ", mesh.text());
   }
   /// Marks the axes in a list as used.
   constexpr void use(const SubAxisList& list, const Mesh& mesh, const SubAxisTable& table, unsigned& used) const {
-    for (const SubAxis& part : list)
-      for_each_index(part, table, [&](std::uint8_t axis) {
+    for (const SubAxis& sub_axis : list)
+      for_each_index(sub_axis, table, [&](std::uint8_t axis) {
         if (used >> axis & 1)
-          fail(errc::spec_axis, "[shardy] axis '", named_sub_axis(mesh.axis_name(part.axis).view()).axis,
+          fail(errc::spec_axis, "[shardy] axis '", named_sub_axis(mesh.axis_name(sub_axis.axis).view()).axis,
                "' is used twice: '", source_, "' on ", mesh.text());
         used |= 1u << axis;
       });
@@ -314,7 +316,7 @@ class ShardyParser {
   }
   constexpr void expect(bool matches) const {
     if (!matches)
-      fail(errc::sharding_string, "[shardy] sharding: '", source_, "' stops making sense at '", reader_.rest, "'");
+      fail(errc::sharding_string, "[shardy] syntax: can't read '", source_, "' from '", reader_.rest, "' on");
   }
 
   std::string_view source_;
@@ -326,17 +328,17 @@ class ShardyParser {
 /// The mesh on which shardings by sub-axes such as `"x":(1)2` can be read: its axes are cut where these texts cut them.
 /// Devices and their order stay. Errors: those of refined_mesh.
 constexpr Mesh shardy_mesh(const Mesh& mesh, std::initializer_list<std::string_view> texts) {
-  Growable<NamedSubAxis> parts;
+  Growable<NamedSubAxis> named;
   for (std::string_view text : texts)
     for (std::size_t at = 0; at < text.size(); ++at) {
-      const std::size_t suffix = text[at] == '"' && at > 0 ? detail::part_suffix(text.substr(at + 1)) : 0;
+      const std::size_t suffix = text[at] == '"' && at > 0 ? detail::sub_axis_suffix(text.substr(at + 1)) : 0;
       if (suffix == 0) continue;
       const std::size_t begin = text.substr(0, at).rfind('"') + 1;
-      NamedSubAxis part{text.substr(begin, at - begin)};
+      NamedSubAxis sub_axis{text.substr(begin, at - begin)};
       detail::TextReader reader{text.substr(at + 3)};
-      if (reader.take(part.before) && reader.take(")") && reader.take(part.size)) parts.push_back(part);
+      if (reader.take(sub_axis.before) && reader.take(")") && reader.take(sub_axis.size)) named.push_back(sub_axis);
     }
-  return refined_mesh(mesh, parts.data(), parts.size());
+  return refined_mesh(mesh, named.data(), named.size());
 }
 
 /// Reads `#sdy.sharding<@mesh, [{"x"}, {}]>` on a mesh, the text of shardy_text. A sub-axis, `"x":(1)2`, is that axis

@@ -83,8 +83,8 @@ constexpr bool can_cut(const Mesh& mesh, const AxisCuts& cuts) {
 constexpr SubAxisTable sub_axes(const Mesh& mesh, const AxisCuts& cuts) {
   detail::check_axis_count(static_cast<std::size_t>(mesh.rank() + cuts.size()));
   if (!can_cut(mesh, cuts))
-    fail(errc::not_divisible, "[sub_axis] cuts of ", mesh.text(),
-         ": sub-axes that divide neither an axis nor each other");
+    fail(errc::not_divisible, "[sub_axis] sub-axes on ", mesh.text(),
+         ": their sizes don't divide the size of the axis, or they overlap partly");
   SubAxisTable made;
   const int count = cuts.size();
   int cut = 0;
@@ -104,14 +104,15 @@ constexpr SubAxisTable sub_axes(const Mesh& mesh, const AxisCuts& cuts) {
 constexpr Mesh refined_mesh(const Mesh& mesh, const AxisCuts& cuts) {
   if (cuts.empty()) return mesh;
   AxisTable axes;
-  for (const SubAxis& part : sub_axes(mesh, cuts)) {
-    const Axis& whole = mesh.axes()[part.axis];
-    if (part.size == whole.size && mesh.is_named(part.axis)) {
+  for (const SubAxis& sub_axis : sub_axes(mesh, cuts)) {
+    const Axis& whole = mesh.axes()[sub_axis.axis];
+    if (sub_axis.size == whole.size && mesh.is_named(sub_axis.axis)) {
       axes.push_back(whole);
       continue;
     }
     const NamedSubAxis own = named_sub_axis(whole.name.view());
-    axes.push_back({detail::name_of_sub_axis(own.axis, std::int64_t{own.before} * part.before, part.size), part.size});
+    axes.push_back(
+        {detail::name_of_sub_axis(own.axis, std::int64_t{own.before} * sub_axis.before, sub_axis.size), sub_axis.size});
   }
   return Mesh(axes, mesh.order());
 }
@@ -121,12 +122,12 @@ namespace detail {
 using SubAxisList = InlineVector<SubAxis, 3 * max_axes>;
 
 /// Appends a sub-axis to a list; joins it with the last one if it continues that.
-constexpr void add_sub_axis(SubAxisList& list, const SubAxis& part) {
-  if (part.before > 1 && !list.empty() && list.back().axis == part.axis &&
-      std::int64_t{list.back().before} * list.back().size == part.before)
-    list.back().size *= part.size;
+constexpr void add_sub_axis(SubAxisList& list, const SubAxis& sub_axis) {
+  if (sub_axis.before > 1 && !list.empty() && list.back().axis == sub_axis.axis &&
+      std::int64_t{list.back().before} * list.back().size == sub_axis.before)
+    list.back().size *= sub_axis.size;
   else
-    list.push_back(part);
+    list.push_back(sub_axis);
 }
 /// The sub-axes of a set, whose order has no meaning, in mesh order.
 constexpr SubAxisList in_mesh_order(SubAxisList list) {
@@ -138,44 +139,44 @@ constexpr SubAxisList in_mesh_order(SubAxisList list) {
       list[k] = a;
     }
   SubAxisList made;
-  for (const SubAxis& part : list) add_sub_axis(made, part);
+  for (const SubAxis& sub_axis : list) add_sub_axis(made, sub_axis);
   return made;
 }
 /// Adds the cuts at which these sub-axes begin and end. Errors: `capacity`.
 constexpr void add_cuts(const SubAxisList& list, const Mesh& mesh, AxisCuts& cuts) {
-  for (const SubAxis& part : list) {
-    const std::int64_t end = std::int64_t{part.before} * part.size;
-    bool room = part.before == 1 || cuts.add(part.axis, part.before);
-    if (end < mesh.axis_size(part.axis)) room = room && cuts.add(part.axis, static_cast<std::int32_t>(end));
+  for (const SubAxis& sub_axis : list) {
+    const std::int64_t end = std::int64_t{sub_axis.before} * sub_axis.size;
+    bool room = sub_axis.before == 1 || cuts.add(sub_axis.axis, sub_axis.before);
+    if (end < mesh.axis_size(sub_axis.axis)) room = room && cuts.add(sub_axis.axis, static_cast<std::int32_t>(end));
     if (!room)
-      fail(errc::capacity, "[sub_axis] cuts of ", mesh.text(), ": at most ", AxisCuts::capacity,
-           ", each after less than ", AxisCuts::max_before + 1, " devices of its axis");
+      fail(errc::capacity, "[sub_axis] number of sub-axes on ", mesh.text(), ": axes can be cut at ",
+           AxisCuts::capacity, " positions in all, each after at most ", AxisCuts::max_before, " devices");
   }
 }
 /// Calls f(index) for the entries of a table that a sub-axis consists of.
-template <class F> constexpr void for_each_index(const SubAxis& part, const SubAxisTable& table, F&& f) {
+template <class F> constexpr void for_each_index(const SubAxis& sub_axis, const SubAxisTable& table, F&& f) {
   for (std::size_t i = 0; i < table.size(); ++i)
-    if (table[i].axis == part.axis &&
-        (table[i].before == part.before ||
-         (table[i].before > part.before && table[i].before < std::int64_t{part.before} * part.size)))
+    if (table[i].axis == sub_axis.axis &&
+        (table[i].before == sub_axis.before ||
+         (table[i].before > sub_axis.before && table[i].before < std::int64_t{sub_axis.before} * sub_axis.size)))
       f(static_cast<std::uint8_t>(i));
 }
 
 /// A list of axes of a mesh as the user would write it: consecutive sub-axes of an axis are joined, to the axis itself
-/// if they are all of it. Calls f(part) for each, of size 0 for a whole axis.
+/// if they are all of it. Calls f(sub_axis) for each, of size 0 for a whole axis.
 class JoinedAxes {
  public:
   constexpr explicit JoinedAxes(const Mesh& mesh) : mesh_(mesh) {}
 
   template <class F> constexpr void add(int axis, F&& f) {
-    const NamedSubAxis part = named_sub_axis(mesh_.axes()[static_cast<std::size_t>(axis)].name.view());
-    if (any_ && part.size > 0 && last_.size > 0 && part.axis == last_.axis &&
-        part.before == std::int64_t{last_.before} * last_.size) {
-      last_.size *= part.size;
+    const NamedSubAxis sub_axis = named_sub_axis(mesh_.axes()[static_cast<std::size_t>(axis)].name.view());
+    if (any_ && sub_axis.size > 0 && last_.size > 0 && sub_axis.axis == last_.axis &&
+        sub_axis.before == std::int64_t{last_.before} * last_.size) {
+      last_.size *= sub_axis.size;
       return;
     }
     flush(f);
-    last_ = part;
+    last_ = sub_axis;
     any_ = true;
   }
   template <class F> constexpr void flush(F&& f) {
@@ -193,13 +194,13 @@ class JoinedAxes {
   constexpr std::int64_t size_of(std::string_view axis) const {
     std::int64_t size = 1;
     for (const Axis& other : mesh_.axes())
-      if (const NamedSubAxis part = named_sub_axis(other.name.view()); part.size > 0 && part.axis == axis)
-        size *= part.size;
+      if (const NamedSubAxis sub_axis = named_sub_axis(other.name.view()); sub_axis.size > 0 && sub_axis.axis == axis)
+        size *= sub_axis.size;
     return size;
   }
 };
-constexpr Name name_of(const NamedSubAxis& part) {
-  return part.size == 0 ? Name(part.axis) : name_of_sub_axis(part.axis, part.before, part.size);
+constexpr Name name_of(const NamedSubAxis& sub_axis) {
+  return sub_axis.size == 0 ? Name(sub_axis.axis) : name_of_sub_axis(sub_axis.axis, sub_axis.before, sub_axis.size);
 }
 }  // namespace detail
 
@@ -207,7 +208,7 @@ constexpr Name name_of(const NamedSubAxis& part) {
 constexpr InlineVector<Name, max_axes> axis_names(const Mesh& mesh, unsigned axes) {
   InlineVector<Name, max_axes> names;
   detail::JoinedAxes list(mesh);
-  const auto add = [&](const NamedSubAxis& part) { names.push_back(detail::name_of(part)); };
+  const auto add = [&](const NamedSubAxis& sub_axis) { names.push_back(detail::name_of(sub_axis)); };
   for (int axis = 0; axis < mesh.rank(); ++axis)
     if (axes >> axis & 1u) list.add(axis, add);
   list.flush(add);
@@ -231,10 +232,10 @@ constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
   for (bool more = true; more && next < end;) {
     more = false;
     for (int axis = 0; axis < mesh.rank() && !more; ++axis) {
-      const NamedSubAxis part = named_sub_axis(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
-      if (part.size < 2 || part.axis != wanted.axis || part.before != next) continue;
+      const NamedSubAxis sub_axis = named_sub_axis(mesh.axes()[static_cast<std::size_t>(axis)].name.view());
+      if (sub_axis.size < 2 || sub_axis.axis != wanted.axis || sub_axis.before != next) continue;
       found.push_back(static_cast<std::uint8_t>(axis));
-      next *= part.size;
+      next *= sub_axis.size;
       more = true;
     }
   }
@@ -246,14 +247,15 @@ constexpr AxisSet axes_named(const Mesh& mesh, std::string_view name) {
 /// none. All sub-axes of an axis of size 1 have size 1 and split nothing. Errors: `not_divisible` for a sub-axis that
 /// does not divide its axis, or has fewer than two devices.
 constexpr SubAxis sub_axis_named(const Mesh& mesh, std::string_view name) {
-  const NamedSubAxis part = named_sub_axis(name);
-  if (part.size == 0 || !mesh.has_axis(part.axis)) return {0, 1, 0};
-  const int axis = mesh.axis_index(part.axis);
+  const NamedSubAxis sub_axis = named_sub_axis(name);
+  if (sub_axis.size == 0 || !mesh.has_axis(sub_axis.axis)) return {0, 1, 0};
+  const int axis = mesh.axis_index(sub_axis.axis);
   if (mesh.axis_size(axis) == 1) return {static_cast<std::uint8_t>(axis), 1, 1};
-  if (part.before < 1 || part.size < 2 || mesh.axis_size(axis) % (std::int64_t{part.before} * part.size) != 0)
-    fail(errc::not_divisible, "[sub_axis] '", name, "': a sub-axis has at least 2 devices and divides its axis, of ",
-         mesh.axis_size(axis), " in ", mesh.text());
-  return {static_cast<std::uint8_t>(axis), part.before, part.size};
+  if (sub_axis.before < 1 || sub_axis.size < 2 ||
+      mesh.axis_size(axis) % (std::int64_t{sub_axis.before} * sub_axis.size) != 0)
+    fail(errc::not_divisible, "[sub_axis] '", name, "' on ", mesh.text(),
+         ": the size of a sub-axis is at least 2, and divides the size of its axis, ", mesh.axis_size(axis));
+  return {static_cast<std::uint8_t>(axis), sub_axis.before, sub_axis.size};
 }
 
 /// The axes of the mesh with these cuts that a name stands for, one bit each: for an axis all of its sub-axes; 0 for a

@@ -20,18 +20,19 @@ namespace tessera {
 
 /// The devices of a mesh along some of its axes, at fixed coordinates along the others: `mesh["data"]`, or
 /// `mesh[{"model", "data"}]` in that order of axes. Device ids and axis names stay those of the whole mesh: a spec for
-/// the part resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for an
-/// axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
+/// the submesh resolves against parent() to a sharding that is replicated along the other axes. Errors: `mesh_axis` for
+/// an axis that is unknown or named twice, `mesh_devices` for coordinates outside of the mesh.
 ///
-///     mesh["model"].devices()                  // of the part that holds device 0
-///     mesh["model"].containing(5).devices()    // of the part that holds device 5
+///     mesh["model"].devices()                  // of the submesh that holds device 0
+///     mesh["model"].containing(5).devices()    // of the submesh that holds device 5
 class SubMesh {
  public:
   constexpr SubMesh(const Mesh& parent, std::initializer_list<Name> axes)
       : parent_(parent), coordinates_(static_cast<std::size_t>(parent.rank()), 0) {
     for (const Name& name : axes) {
       const int axis = parent.axis_index(name.view());
-      if (axes_.contains(axis)) fail(errc::mesh_axis, "[mesh] axes of a part: '", name.view(), "' is given twice");
+      if (axes_.contains(axis))
+        fail(errc::mesh_axis, "[mesh] distinct axes of a submesh: '", name.view(), "' is given twice");
       axes_.push_back(axis);
       size_ *= parent.axis_size(axis);
     }
@@ -42,10 +43,10 @@ class SubMesh {
   constexpr std::int64_t size() const { return size_; }
   /// Indices of the axes in the parent.
   constexpr const Coordinates& axes() const { return axes_; }
-  /// The number of parts along these axes in the mesh.
+  /// The number of submeshes along these axes in the mesh.
   constexpr std::int64_t siblings() const { return parent_.size() / size_; }
 
-  /// The part along the same axes that contains a device.
+  /// The submesh along the same axes that contains a device.
   constexpr SubMesh containing(int device) const {
     SubMesh other = *this;
     other.coordinates_ = parent_.coordinates_of(device);
@@ -54,24 +55,24 @@ class SubMesh {
   }
   constexpr bool contains(int device) const { return containing(device).coordinates_ == coordinates_; }
 
-  /// The id, in the whole mesh, of the device at these coordinates in the part.
+  /// The id, in the whole mesh, of the device at these coordinates in the submesh.
   constexpr int device_at(const Coordinates& coordinates) const {
     if (coordinates.size() != axes_.size())
-      fail(errc::mesh_devices, "[mesh] coordinates: ", coordinates.size(), " given for ", rank(), " axes");
+      fail(errc::mesh_devices, "[mesh] number of coordinates: ", coordinates.size(), " given for ", rank(), " axes");
     Coordinates place = coordinates_;
     for (std::size_t i = 0; i < axes_.size(); ++i) place[static_cast<std::size_t>(axes_[i])] = coordinates[i];
     return parent_.device_at(place);
   }
-  /// The coordinates of a device along the axes of the part.
+  /// The coordinates of a device along the axes of the submesh.
   constexpr Coordinates coordinates_of(int device) const {
     if (!contains(device))
-      fail(errc::mesh_devices, "[mesh] device: ", device, " is not in this part of ", parent_.text());
+      fail(errc::mesh_devices, "[mesh] device id: ", device, " is not in this submesh of ", parent_.text());
     const Coordinates place = parent_.coordinates_of(device);
     Coordinates coordinates;
     for (int axis : axes_) coordinates.push_back(place[static_cast<std::size_t>(axis)]);
     return coordinates;
   }
-  /// The device ids, in row-major order of the axes of the part.
+  /// The device ids, in row-major order of the axes of the submesh.
   constexpr DeviceOrder devices() const {
     Growable<std::int32_t> ids(static_cast<std::size_t>(size_));
     for (std::int64_t i = 0; i < size_; ++i) {
@@ -100,7 +101,7 @@ class SubMesh {
  private:
   Mesh parent_;
   Coordinates axes_;
-  Coordinates coordinates_;  // of the part: 0 along its own axes
+  Coordinates coordinates_;  // of the submesh: 0 along its own axes
   std::int64_t size_ = 1;
 };
 

@@ -18,7 +18,7 @@ constexpr bool is_name_char(char c) {
 }
 
 /// The length of a suffix ":(12)34", with which the name of a sub-axis ends; 0 for any other text.
-constexpr std::size_t part_suffix(std::string_view text) {
+constexpr std::size_t sub_axis_suffix(std::string_view text) {
   if (!text.starts_with(":(")) return 0;
   const auto digits = [&](std::size_t from) {
     while (from < text.size() && text[from] >= '0' && text[from] <= '9') ++from;
@@ -33,8 +33,8 @@ constexpr std::size_t part_suffix(std::string_view text) {
 constexpr std::size_t sub_axis_at(std::string_view name) {
   std::size_t colon = 0;  // g++ 12 can't evaluate find() in some constants
   while (colon < name.size() && !(name[colon] == ':' && colon + 1 < name.size() && name[colon + 1] == '(')) ++colon;
-  const bool part = colon > 0 && part_suffix(name.substr(colon)) == name.size() - colon;
-  return part ? colon : name.size();
+  const bool has_suffix = colon > 0 && sub_axis_suffix(name.substr(colon)) == name.size() - colon;
+  return has_suffix ? colon : name.size();
 }
 
 /// Whether a text can be an axis name. "-" can't: it stands for a dim that is not split.
@@ -117,7 +117,8 @@ struct TextReader {
     skip_spaces();
     std::size_t n = 0;
     while (n < rest.size() && is_name_char(rest[n])) ++n;
-    if (n > 1 && rest[n - 1] == ':' && part_suffix(rest.substr(n - 1)) > 0) n += part_suffix(rest.substr(n - 1)) - 1;
+    if (n > 1 && rest[n - 1] == ':' && sub_axis_suffix(rest.substr(n - 1)) > 0)
+      n += sub_axis_suffix(rest.substr(n - 1)) - 1;
     const std::string_view name = rest.substr(0, n);
     rest.remove_prefix(n);
     return name;

@@ -122,8 +122,8 @@ inline void find_share(const TorusDims& dims, const TorusDims& left, std::int32_
   }
 }
 
-/// Assigns parts of dims to axes. In a shared dim, the devices of later axes are neighbours, those of earlier ones far
-/// apart.
+/// Assigns factors of dims to axes. In a shared dim, the devices of later axes are neighbours, those of earlier ones
+/// far apart.
 inline TorusFactors lay_on_parts_of_dims(const std::vector<std::int32_t>& shape, const TorusDims& dims) {
   TorusFactors laid(shape.size());
   TorusDims left = dims;
@@ -146,10 +146,8 @@ inline TorusFactors lay_on_torus(const std::vector<std::int32_t>& shape, const T
   if (missing < 0) return laid;
   if (!split_dims)
     fail(errc::mesh_devices, "[hybrid_mesh] inner axis ", missing, " of size ",
-         shape[static_cast<std::size_t>(missing)], ": no free dims of the torus ",
-         product_text(dims.data(), dims.size()),
-         " multiply to it; axes are laid out last first, and over whole dims, unless .split_dims = true lets several "
-         "share one");
+         shape[static_cast<std::size_t>(missing)], " does not fit the torus ", product_text(dims.data(), dims.size()),
+         ": no whole dims that later axes leave free have this product; with .split_dims = true, axes may share a dim");
   return lay_on_parts_of_dims(shape, dims);
 }
 

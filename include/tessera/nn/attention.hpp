@@ -45,8 +45,8 @@ template <Element T = float, bool Bias = true>
 Attention<T, Bias> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy, int depth = 1,
                              double stddev = 0.02) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
-    fail(errc::not_divisible, "[attention] heads divide the features: ", heads.value(), " heads, ", features.value,
-         " features");
+    fail(errc::not_divisible, "[attention] number of heads: ", features.value, " features are not divisible by ",
+         heads.value(), " heads");
   const auto [first, second] = split<2>(key);
   return {linear<T, Bias>(first, features, 3 * features.value, strategy, Role::column, stddev),
           linear<T, Bias>(second, features, features, strategy, Role::row, residual_stddev(stddev, depth)), heads};

@@ -29,14 +29,14 @@ template <int Rank, LossReduction Reduction> struct HuberTag {
   template <class X, class Y, class Delta> struct result {
     using type = loss_t<X>;
     static constexpr int rank = Reduction == LossReduction::each ? X::rank : 0;
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: huber takes two float, double or bf16 tensors of one rank and element type");
+                    "tessera: huber takes two float, double or bf16 tensors of equal rank and element type");
     });
   };
   static constexpr Value emit(Value context, Value x, Value y, Value delta) {
     if (delta.node().is_constant() && !(delta.node().value > 0))
-      context.refuse(errc::option, "[huber] delta: it is not above 0");
+      context.refuse(errc::option, "[huber] delta: delta is not above 0");
     const DType type = computed_as(x.dtype());
     const Value off = build::unary(Op::abs, build::cast(x.at(context.source), type) - build::cast(y, type));
     // With c = min(|x - y|, delta), both branches are c (|x - y| - c / 2).
@@ -52,9 +52,9 @@ template <int Rank, LossReduction Reduction> struct HuberTag {
 /// NaN.
 ///
 /// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
-/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is 0, as in mse.
-/// Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands one
-/// all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is NaN, as in
+/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands
+/// one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>

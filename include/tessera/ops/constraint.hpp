@@ -14,29 +14,31 @@ namespace detail {
 /// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
 constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
   if (static_cast<int>(spec.entries.size()) > rank)
-    context.refuse(errc::spec_rank, "[with_sharding] spec: it has more entries than the value has dims");
+    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
   PartitionSpec whole = spec;
   for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
   return context.module->add_spec(whole);
 }
 
 template <TensorOperand X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding layout,
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
                          const PartitionSpec* cotangent, Source source) {
   static_assert(!LocalOperand<X>,
-                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
+                "arguments or the results of the shard_map");
   const Value context = trace_of(x).at(source);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a trace: it is for values inside a traced function; use "
-                            "ts::reshard for tensors");
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
   const Value value = lower(context, x);
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), layout};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
   if (cotangent != nullptr) {
     const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
     if (own > 127 || says.spec > 127)
-      value.refuse(errc::capacity, "[with_sharding] specs: a cotangent's spec is one of the first 128 of a program");
+      value.refuse(
+          errc::capacity,
+          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
     says.cotangent_spec = static_cast<std::int8_t>(own);
   }
   says.write(made);
@@ -73,16 +75,17 @@ constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = He
 ///     const auto [g, w] = ts::shard_as(gradient, weight);
 template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(!LocalOperand<X> && !LocalOperand<Y>,
-                "tessera: inside a shard_map values are shards of one device; lay out its operands or results");
-  static_assert(X::rank == Y::rank, "tessera: what is to be laid out alike has one rank");
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
+                "arguments or the results of the shard_map");
+  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
   const Source source = Source::from(at);
   Value context = trace_of(x);
   if (context.module == nullptr) context = trace_of(y);
   if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a trace: it is for values inside a traced function");
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
   if (!same_static_shape(a.node(), b.node()))
-    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim of extent 1 is static in one of the two alone");
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
   const auto alike = [&](const Value& of, const Value& other) {
     return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons},
                    {of.id, other.id});

@@ -20,12 +20,12 @@ constexpr BrokenRule check_repeat(const NodeCheck& c) {
   const GraphView& body = c.program.graphs[node.index()];
   if (repeat.carried + repeat.stacked + (repeat.limited ? 1 : 0) + (repeat.counted ? 1 : 0) > node.arity)
     return "carried and stacked values are operands";
-  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands, or a number, to count its layers";
+  if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands or a size to count its layers";
   if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
-    return "a number that counts layers is an integer";
+    return "the number of layers is an integer of rank 0";
   if (repeat.limited && (c.x(repeat.limit(node.arity)).rank != 0 || c.x(repeat.limit(node.arity)).dtype != DType::i32))
-    return "a limit of layers is a 32-bit integer";
-  if (body.output_count < repeat.carried) return "a body gives every carried value";
+    return "the limit of layers is an i32 of rank 0";
+  if (body.output_count < repeat.carried) return "a body returns each carried value";
   for (int k = 0; k < repeat.carried; ++k)
     if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
   for (int a = 0; a < body.size; ++a) {
@@ -41,7 +41,7 @@ constexpr BrokenRule check_project(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const GraphView& body = c.program.graphs[from.index()];
   const int output = output_of(node);
-  if (output < 0 || output >= body.output_count) return "a projection is of an output";
+  if (output < 0 || output >= body.output_count) return "a projection selects an output of the body";
   const Node& type = body[body.outputs[output]];
   const bool carried = output < Repeat::of(from).carried;
   return (carried ? same_type(node, type) : stacks(node, type)) ? BrokenRule{}

@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
-// into one kernel: rows are reduced with keepdims, and means scale before the last reduction rather than after it. bf16
-// operands are computed in f32, and results rounded once; losses of bf16 stay f32.
+// into one kernel: rows are reduced with keepdims. bf16 operands are computed in f32, and results rounded once; losses
+// of bf16 stay f32.
 
 namespace build {
 
@@ -36,17 +36,10 @@ constexpr Value softmax(Value x, int dim) {
   return e / row_sum(e, dim);
 }
 
-/// 1 over the number of elements along a bit set of dims.
-constexpr Value inverse_count(Value x, unsigned dims) {
-  Value count = x.number(1, DType::i64);
-  for (int d = 0; d < x.rank(); ++d)
-    if ((dims >> d & 1) != 0) count = count * extent(x, d);
-  return cast(x.number(1, DType::f64) / cast(count, DType::f64), x.dtype());
-}
-/// The mean over all dims but the first `lead`.
+/// The mean over all dims but the first `lead`; NaN if they have no elements.
 constexpr Value mean_of_all(Value x, int lead) {
   const unsigned dims = ((1u << x.rank()) - 1) & ~((1u << lead) - 1);
-  return reduce(Op::sum, x * inverse_count(x, dims), dims, false);
+  return reduce(Op::sum, x, dims, false) / cast(element_count(x, dims), x.dtype());
 }
 
 }  // namespace build
@@ -60,7 +53,7 @@ template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
-    using Said =
+    using Checks =
         decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors"); });
   };
   static constexpr Value emit(Value context, Value x) {
@@ -98,11 +91,12 @@ template <bool Keep, int... Dims> struct LogSumExp {
 
 template <class X, class... Parameters> struct NormResult : X {
   template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
-  using Said = decltype([] {
+  using Checks = decltype([] {
     static_assert(floating_v<X> && X::rank >= 1,
-                  "tessera: a norm takes float, double or bf16 tensors with at least one dim");
-    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-                  "tessera: gain and bias of a norm are vectors of the element type of the tensor, or float for bf16");
+                  "tessera: layer_norm and rms_norm take float, double and bf16 tensors with at least one dim");
+    static_assert(
+        ((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+        "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 tensors");
   });
 };
 
@@ -141,12 +135,12 @@ template <int Rank> struct CrossEntropyTag {
   template <class Logits, class Targets> struct result {
     using type = loss_t<Logits>;
     static constexpr int rank = 0;
-    using Said = decltype([] {
-      static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy are a float, double or bf16 tensor");
+    using Checks = decltype([] {
+      static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy must be a float, double or bf16 tensor");
       static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
-                    "tessera: the targets of cross_entropy are an integer tensor of class indices");
+                    "tessera: the targets of cross_entropy must be an integer tensor of class indices");
       static_assert(Targets::rank == Logits::rank - 1,
-                    "tessera: the targets of cross_entropy have the dims of the logits but the last");
+                    "tessera: the targets of cross_entropy must have the dims of the logits except the last");
     });
   };
   // The logit of the target is selected by comparing positions, so sharded classes are not gathered.
@@ -158,7 +152,8 @@ template <int Rank> struct CrossEntropyTag {
     const Value loss = build::log_sum_exp_of_shifted(shifted, dim) - shifted;
     const Value picked = build::binary(Op::equal, build::iota(logits, dim, target.dtype()), target);
     const unsigned all = ((1u << logits.rank()) - 1) & ~((1u << lead) - 1);
-    const Value share = build::inverse_count(logits, all & ~(1u << dim));
+    const Value positions = build::element_count(logits, all & ~(1u << dim));
+    const Value share = build::cast(logits.number(1, DType::f64) / build::cast(positions, DType::f64), logits.dtype());
     return build::reduce(Op::sum, build::select(picked, loss * share, loss.number(0)), all, false);
   }
 };
@@ -167,9 +162,9 @@ template <int Rank> struct MseTag {
   template <class X, class Y> struct result {
     using type = loss_t<X>;
     static constexpr int rank = 0;
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: mse takes two float, double or bf16 tensors of one rank and element type");
+                    "tessera: mse takes two float, double or bf16 tensors of equal rank and element type");
     });
   };
   static constexpr Value emit(Value context, Value x, Value y) {
@@ -224,7 +219,8 @@ template <TensorOperand Logits, TensorOperand Targets>
 constexpr auto cross_entropy(const Logits& logits, const Targets& targets, Here at = Here::current()) {
   return call<detail::CrossEntropyTag<Logits::rank>>(Source::from(at), logits, targets);
 }
-/// The mean of the squared difference of x and y, which have one shape; rank 0. Errors: shape_mismatch.
+/// The mean of the squared difference of x and y, which have equal shapes; rank 0, NaN for tensors without elements.
+/// Errors: shape_mismatch.
 template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::MseTag<X::rank>>(Source::from(at), x, y);
 }

@@ -35,9 +35,10 @@ template <class A> inline constexpr bool draws_v = is_floating_v<typename A::typ
 
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
-    using Said = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double or bf16");
+      static_assert(is_number_v<typename Key::type>,
+                    "tessera: the key of random numbers must be a number or a ts::Scalar");
     });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
@@ -49,7 +50,7 @@ template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
   static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the step, not a ts::Key");
+                            "such as the number of the training step, not a ts::Key");
   if constexpr (is_operand)
     return (key);
   else
@@ -58,10 +59,10 @@ template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
 
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
       static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout are numbers or ts::Scalars");
+                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
     });
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {

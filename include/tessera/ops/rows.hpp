@@ -48,17 +48,18 @@ template <class Operation> constexpr OperationRules rules_of() {
 template <class Entry> class OperationTable {
  public:
   constexpr void add(Op op, Entry entry) {
-    std::size_t at = place(op);
+    std::size_t at = slot(op);
     for (; taken_[at]; at = (at + 1) % size)
-      if (ids_[at] == op) fail(errc::graph_invalid, "[ops] two operations have one id: one of them needs another name");
+      if (ids_[at] == op)
+        fail(errc::graph_invalid, "[ops] two operations have equal ids: rename one of the operations");
     taken_[at] = true;
     ids_[at] = op;
     entries_[at] = entry;
   }
   constexpr Entry operator[](Op op) const {
-    std::size_t at = place(op);
+    std::size_t at = slot(op);
     while (ids_[at] != op) {
-      if (!taken_[at]) fail(errc::graph_invalid, "[ops] an operation that stands in no list");
+      if (!taken_[at]) fail(errc::graph_invalid, "[ops] the operation is in no OperationList of ops/rows.hpp");
       at = (at + 1) % size;
     }
     return entries_[at];
@@ -70,7 +71,7 @@ template <class Entry> class OperationTable {
   bool taken_[size]{};
   Entry entries_[size]{};
 
-  static constexpr std::size_t place(Op op) { return static_cast<std::size_t>(op) % size; }
+  static constexpr std::size_t slot(Op op) { return static_cast<std::size_t>(op) % size; }
 };
 
 template <class... Operation> constexpr auto make_row_table(OperationList<Operation...>) {

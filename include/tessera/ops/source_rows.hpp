@@ -39,7 +39,7 @@ constexpr Shape argument_shape(const ShapeContext& c) { return c.arguments[c.nod
 constexpr Shape scalar_shape(const ShapeContext&) { return {}; }
 constexpr Shape like_shape(const ShapeContext& c) { return c.operand(0); }
 constexpr Shape alike_shape(const ShapeContext& c) {
-  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ");
+  if (!(c.operand(0) == c.operand(1))) fail_shapes(c, "shapes differ", "shard_as");
   return c.operand(0);
 }
 constexpr void no_factors(const GraphView& graph, int id, FactorRule& rule) {
@@ -58,52 +58,51 @@ constexpr HostNumber number_of_argument(const HostContext& c) {
   return c.arguments != nullptr ? c.arguments[c.node().index()] : HostNumber();
 }
 [[noreturn]] inline void fail_named_axis(std::string_view rule, const Name& axis, const Node& node, const Mesh& mesh) {
-  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is none of ", mesh.text(), node.source);
+  fail(errc::spec_axis, "[shard_map] ", rule, ": '", axis.view(), "' is not an axis of ", mesh.text(), node.source);
 }
 constexpr HostNumber size_of_axis(const HostContext& c) {
   if (c.mesh == nullptr) return c.numbers[c.id];
   const Name axis = axis_of(c.node());
-  if (!c.mesh->has_axis(axis.view())) fail_named_axis("axes are those of the mesh", axis, c.node(), *c.mesh);
+  if (!c.mesh->has_axis(axis.view())) fail_named_axis("unknown axis", axis, c.node(), *c.mesh);
   return c.mesh->axis_size(c.mesh->axis_index(axis.view()));
 }
 
 constexpr BrokenRule check_argument(const NodeCheck& c) {
   return c.node().index() < 0 || (c.graph_index == 0 && c.node().index() >= c.program.argument_count)
-             ? "an argument is one of the program's"
+             ? "the index of an argument is that of an argument of the program"
              : BrokenRule{};
 }
-constexpr BrokenRule check_number(const NodeCheck& c) {
-  return c.node().rank == 0 ? BrokenRule{} : "a number has rank 0";
-}
+constexpr BrokenRule check_number(const NodeCheck& c) { return c.node().rank == 0 ? BrokenRule{} : "the rank is 0"; }
 constexpr BrokenRule check_size(const NodeCheck& c) {
-  if (c.node().rank != 0) return "a number has rank 0";
-  return c.node().dtype == DType::i64 ? BrokenRule{} : "a size is a 64-bit integer";
+  if (c.node().rank != 0) return "the rank is 0";
+  return c.node().dtype == DType::i64 ? BrokenRule{} : "the element type of a size is i64";
 }
 constexpr BrokenRule check_extent(const NodeCheck& c) {
   if (const BrokenRule broken = check_size(c); !broken.empty()) return broken;
-  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is one of the operand's";
+  return dim_of(c.node()) >= 0 && dim_of(c.node()) < c.x(0).rank ? BrokenRule{} : "the dim is a dim of the operand";
 }
 constexpr BrokenRule check_arange(const NodeCheck& c) {
-  if (!c.has_dim()) return "the dim is one of the rank";
-  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0 ? BrokenRule{}
-                                                                        : "as many numbers as the operand says";
+  if (!c.has_dim()) return "the dim is a dim of the node";
+  return c.is_size(0) && c.node().rank == 1 && c.node().singletons == 0
+             ? BrokenRule{}
+             : "the operand is the extent of the result, a vector";
 }
 constexpr BrokenRule check_iota(const NodeCheck& c) {
-  if (!c.has_dim()) return "the dim is one of the rank";
+  if (!c.has_dim()) return "the dim is a dim of the node";
   return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_like_operand(const NodeCheck& c) {
   return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
 }
 constexpr BrokenRule check_random(const NodeCheck& c) {
-  if (c.x(1).rank != 0) return "a key is a number";
+  if (c.x(1).rank != 0) return "the key has rank 0";
   return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_constraint(const NodeCheck& c) {
   return c.node().index() >= 0 ? check_like_operand(c) : "a constraint has a spec";
 }
 constexpr BrokenRule check_alike(const NodeCheck& c) {
-  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "what is alike has one shape";
+  return same_static_shape(c.node(), c.x(1)) ? check_like_operand(c) : "operands have equal static shapes";
 }
 
 inline std::string index_text(const ProgramView&, const GraphView& graph, int id) {
@@ -196,7 +195,7 @@ struct ArangeOp {
                              .arity = 1,
                              .shape =
                                  [](const ShapeContext& c) {
-                                   if (c.number(0) < 0) fail_shapes(c, "a count is below zero");
+                                   if (c.number(0) < 0) fail_shapes(c, "negative count");
                                    return Shape{c.number(0)};
                                  },
                              .sharding =

@@ -74,7 +74,7 @@ template <class Model>
 constexpr auto adamw(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                      const optim::AdamW& config = {}, Here at = Here::current()) {
   const Growable<Value> any = optim::detail::parameters_of(model);
-  if (any.empty()) fail(errc::structure, "[adamw] model: it has no floating tensor");
+  if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);
   const optim::detail::AdamWStep of[] = {step.as(DType::f32), step.as(DType::f64)};
   auto [moved, mean, square] = optim::tree_map(

@@ -20,7 +20,7 @@ namespace optim::detail {
 
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
-  if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating tensor");
+  if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating-point tensor");
   DType wide = DType::f32;
   for (const Value& v : values)
     if (v.dtype() == DType::f64) wide = DType::f64;

@@ -34,14 +34,18 @@ template <class Model> Model zeros_of(Model model) {
 
 }  // namespace detail
 
-/// The initial state of AdamW.
-template <class Model> AdamWState<Model> init_state(const Model& model) {
+/// The initial state of an optimizer for a model, as optimizer.init(params) of optax: zeros with the shapes and
+/// shardings of the parameters. The type of the hyper-parameters selects the optimizer; their values are not used. No
+/// communication.
+///
+///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum) or a Lion
+template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
-/// The initial state of gradient descent with momentum.
-template <class Model> SgdState<Model> init_momentum(const Model& model) { return {detail::zeros_of(model)}; }
-/// The initial state of Lion.
-template <class Model> LionState<Model> init_lion(const Model& model) { return {detail::zeros_of(model)}; }
+template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model) { return {detail::zeros_of(model)}; }
+template <class Model> LionState<Model> init_state(const Lion&, const Model& model) {
+  return {detail::zeros_of(model)};
+}
 
 }  // namespace tessera::optim
 

@@ -37,7 +37,7 @@ template <class Model> struct LionState {
 /// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
 /// structure when model, gradients and state differ. Source: Chen and others, 2302.06675, algorithm 2.
 ///
-///     auto [next, next_state] = ts::lion(model, gradients, state, config);   // state from optim::init_lion(model)
+///     auto [next, next_state] = ts::lion(model, gradients, state, config);   // first optim::init_state(config, model)
 template <class Model>
 constexpr auto lion(const Model& model, const Model& gradients, const optim::LionState<Model>& state,
                     const optim::Lion& config = {}, Here at = Here::current()) {

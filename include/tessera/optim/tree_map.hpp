@@ -38,7 +38,7 @@ struct CollectParameters {
     if constexpr (is_parameter_v<std::remove_const_t<Leaf>>) {
       const Value value = value_of(leaf);
       if (value.module == nullptr)
-        fail(errc::unsupported, "[tree_map] outside of a trace: models of tensors with data go through ts::compile");
+        fail(errc::unsupported, "[tree_map] outside of a traced function: call tree_map in a function of ts::compile");
       values.push_back(value);
     }
   }
@@ -66,7 +66,8 @@ template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters
       [&]<std::size_t... I>(std::index_sequence<I...>) {
         for (const Value& v : {inputs[I][next]...})
           if (v.rank() != inputs[0][next].rank() || v.dtype() != inputs[0][next].dtype())
-            fail(errc::structure, "[tree_map] structure: a tensor has another rank or element type in another model");
+            fail(errc::structure,
+                 "[tree_map] structure: corresponding tensors of the models differ in rank or element type");
         keep<S>(f(S(inputs[I][next])...));
       }(std::make_index_sequence<Inputs>{});
       ++next;
@@ -87,8 +88,9 @@ template <class F, std::size_t Inputs, std::size_t Outputs> struct MapParameters
     }
   }
   template <class S, class Result> static constexpr Value checked(const Result& result) {
-    static_assert(std::is_same_v<S, Result>,
-                  "tessera: the function of a tree_map gives tensors of the rank and element type that it takes");
+    static_assert(
+        std::is_same_v<S, Result>,
+        "tessera: the function of tree_map must return tensors with the rank and element type of its arguments");
     return result.value;
   }
 };

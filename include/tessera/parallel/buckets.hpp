@@ -32,7 +32,8 @@ std::vector<std::size_t> bucket_bounds(const std::vector<LocalTensor<T, Rank>>& 
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (!(list[i].mesh() == list[0].mesh()))
-      fail(errc::mesh_mismatch, "[bucket] one mesh: ", list[i].mesh().text(), " and ", list[0].mesh().text());
+      fail(errc::mesh_mismatch, "[bucket] one mesh: array ", i, " is on ", list[i].mesh().text(),
+           ", but array 0 is on ", list[0].mesh().text());
     const std::int64_t own = largest_bytes(list[i]);
     if (i > bounds.back() && bytes + own > most) {
       bounds.push_back(i);
@@ -93,7 +94,7 @@ std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTen
                                                       const DeviceGroups& groups = {},
                                                       std::int64_t bucket_bytes = default_bucket_bytes,
                                                       Here at = Here::current()) {
-  static_assert(Rank > 0, "tessera: arrays without dims can't be gathered along one");
+  static_assert(Rank > 0, "tessera: all_gather_bucketed concatenates along dim 0, which an array of rank 0 lacks");
   std::vector<LocalTensor<T, Rank>> gathered;
   if (list.empty()) return gathered;
   const std::vector<std::size_t> bounds = detail::bucket_bounds(list, bucket_bytes);
@@ -112,8 +113,8 @@ std::vector<LocalTensor<T, Rank>> all_gather_bucketed(const std::vector<LocalTen
           own[0] = list[i].shape(group[0])[0];
           if (!(own == list[i].shape(group[0])))
             fail(errc::shape_mismatch,
-                 "[all_gather] extents of other dims: ", shape_text(dtype_v<T>, list[i].shape(group[0])), " and ",
-                 shape_text(dtype_v<T>, list[i].shape(device)));
+                 "[all_gather] equal extents except along dim 0: ", shape_text(dtype_v<T>, list[i].shape(group[0])),
+                 " and ", shape_text(dtype_v<T>, list[i].shape(device)));
         }
         auto [array, out] = LocalTensor<T, Rank>::allocate(shape);
         const T* from = all[group[0]].data;

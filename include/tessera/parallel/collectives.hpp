@@ -61,11 +61,12 @@ template <class T, int Rank>
 void require_one_shape(const LocalTensor<T, Rank>& x, const std::vector<int>& group, std::string_view op) {
   for (const int device : group)
     if (!(x.shape(device) == x.shape(group[0])))
-      fail(errc::shape_mismatch, "[", op, "] one shape in a group: ", shape_text(dtype_v<T>, x.shape(group[0])),
+      fail(errc::shape_mismatch, "[", op, "] equal shapes in a group: ", shape_text(dtype_v<T>, x.shape(group[0])),
            " on device ", group[0], ", ", shape_text(dtype_v<T>, x.shape(device)), " on device ", device);
 }
 inline std::size_t checked_dim(int dim, int rank, std::string_view op) {
-  if (dim < -rank || dim >= rank) fail(errc::dim_range, "[", op, "] dim: ", dim, " of arrays of rank ", rank);
+  if (dim < -rank || dim >= rank)
+    fail(errc::dim_range, "[", op, "] dim: ", dim, " is out of range for arrays of rank ", rank);
   return static_cast<std::size_t>(dim < 0 ? dim + rank : dim);
 }
 
@@ -102,7 +103,8 @@ inline void count_shared(std::int64_t bytes) {
 
 template <class T> void require_reducible(ReduceOp op, std::string_view name) {
   if (!combines(reduction_of(op), dtype_v<T>))
-    fail(errc::dtype_mismatch, "[", name, "] dtype: ", tessera::name_of(dtype_v<T>), " has no ", tessera::name_of(op));
+    fail(errc::dtype_mismatch, "[", name, "] dtype: the reduction ", tessera::name_of(op), " is not defined for ",
+         tessera::name_of(dtype_v<T>));
 }
 
 }  // namespace detail
@@ -159,8 +161,8 @@ LocalTensor<T, Rank> all_gather(const LocalTensor<T, Rank>& x, int dim, const De
       whole[d] += own[d];
       own[d] = x.shape(group[0])[d];
       if (!(own == x.shape(group[0])))
-        fail(errc::shape_mismatch, "[all_gather] extents of other dims: ", shape_text(dtype_v<T>, x.shape(group[0])),
-             " and ", shape_text(dtype_v<T>, x.shape(device)), " along dim ", dim);
+        fail(errc::shape_mismatch, "[all_gather] equal extents except along dim ", dim, ": ",
+             shape_text(dtype_v<T>, x.shape(group[0])), " and ", shape_text(dtype_v<T>, x.shape(device)));
       in.push_back(detail::part_of(x[device].data, x.shape(device)));
     }
     auto [array, out] = LocalTensor<T, Rank>::allocate(whole);
@@ -225,8 +227,8 @@ LocalTensor<T, Rank> all_to_all(const LocalTensor<T, Rank>& x, int split_dim, in
   for (const auto& group : lists) {
     detail::require_one_shape(x, group, "all_to_all");
     if (x.shape(group[0])[split] % members != 0)
-      fail(errc::not_divisible, "[all_to_all] equal chunks: ", shape_text(dtype_v<T>, x.shape(group[0])), " along dim ",
-           split_dim, " for ", members, " devices");
+      fail(errc::not_divisible, "[all_to_all] equal chunks: dim ", split_dim, " of ",
+           shape_text(dtype_v<T>, x.shape(group[0])), " does not divide by the ", members, " devices of a group");
   }
   detail::count(x.mesh(), Collective::all_to_all, dtype_v<T>, groups, lists[0].size(),
                 detail::largest_bytes(x) * members, at);
@@ -256,10 +258,12 @@ LocalTensor<T, Rank> collective_permute(const LocalTensor<T, Rank>& x, const std
                                         Here at = Here::current()) {
   std::vector<int> sender(static_cast<std::size_t>(x.size()), -1);
   for (const auto& [source, destination] : pairs) {
-    if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size() ||
-        sender[static_cast<std::size_t>(destination)] >= 0)
-      fail(errc::mesh_devices, "[collective_permute] one sender a device: ", source, " to ", destination, " in ",
-           x.mesh().text());
+    if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size())
+      fail(errc::mesh_devices, "[collective_permute] devices: the pair ", source, " to ", destination,
+           " names a device outside ", x.mesh().text());
+    if (const int first = sender[static_cast<std::size_t>(destination)]; first >= 0)
+      fail(errc::mesh_devices, "[collective_permute] one sender for each device: device ", destination,
+           " would receive from ", first, " and ", source);
     sender[static_cast<std::size_t>(destination)] = source;
   }
   detail::count(x.mesh(), Collective::permute, dtype_v<T>, {}, 2, detail::largest_bytes(x), at);
@@ -281,7 +285,8 @@ LocalTensor<T, Rank> broadcast(const LocalTensor<T, Rank>& x, int root = 0, cons
                                Here at = Here::current()) {
   const detail::Lists lists = groups.on(x.mesh(), "broadcast");
   if (root < 0 || static_cast<std::size_t>(root) >= lists[0].size())
-    fail(errc::mesh_devices, "[broadcast] member: ", root, " of groups of ", lists[0].size());
+    fail(errc::mesh_devices, "[broadcast] member: ", root, " is out of range for groups of ", lists[0].size(),
+         " devices");
   detail::count(x.mesh(), Collective::broadcast, dtype_v<T>, groups, lists[0].size(), detail::largest_bytes(x), at);
   std::vector<LocalArray<T, Rank>> made(static_cast<std::size_t>(x.size()));
   for (const auto& group : lists) {
@@ -296,7 +301,8 @@ LocalTensor<T, Rank> broadcast(const LocalTensor<T, Rank>& x, int root = 0, cons
 template <class T, int Rank>
 LocalTensor<T, Rank> send_recv(const LocalTensor<T, Rank>& x, int source, int destination, Here at = Here::current()) {
   if (source < 0 || source >= x.size() || destination < 0 || destination >= x.size())
-    fail(errc::mesh_devices, "[send_recv] devices: ", source, " to ", destination, " in ", x.mesh().text());
+    fail(errc::mesh_devices, "[send_recv] devices: ", source, " to ", destination, " names a device outside ",
+         x.mesh().text());
   detail::count(x.mesh(), Collective::permute, dtype_v<T>, {}, 2, detail::bytes_of(x, source), at);
   detail::count_shared(source == destination ? 0 : detail::bytes_of(x, source));
   return LocalTensor<T, Rank>(x.mesh(), [&](int device) { return x[device == destination ? source : device]; });

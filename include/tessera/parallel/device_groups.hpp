@@ -57,16 +57,21 @@ class DeviceGroups {
     std::size_t listed = 0;
     for (const std::vector<int>& group : lists_) {
       if (group.size() != lists_[0].size())
-        fail(errc::structure, "[", op, "] groups of one size: ", group.size(), " and ", lists_[0].size(), " devices");
+        fail(errc::structure, "[", op, "] equal groups: a group of ", lists_[0].size(), " and a group of ",
+             group.size(), " devices");
       for (const int device : group) {
-        if (device < 0 || device >= mesh.size() || seen[static_cast<std::size_t>(device)])
-          fail(errc::mesh_devices, "[", op, "] each device in one group: ", device, " in ", mesh.text());
+        const bool inside = device >= 0 && device < mesh.size();
+        const bool seen_twice = inside && seen[static_cast<std::size_t>(device)];
+        if (!inside || seen_twice)
+          fail(errc::mesh_devices, "[", op, "] each device in one group: device ", device,
+               seen_twice ? " is listed twice" : concat_text(" is outside ", mesh.text()));
         seen[static_cast<std::size_t>(device)] = 1;
         ++listed;
       }
     }
     if (listed != seen.size())
-      fail(errc::mesh_devices, "[", op, "] each device in one group: ", listed, " of ", seen.size(), " are listed");
+      fail(errc::mesh_devices, "[", op, "] each device in one group: only ", listed, " of ", seen.size(),
+           " devices are listed");
     return lists_;
   }
 };

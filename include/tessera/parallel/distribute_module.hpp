@@ -20,12 +20,15 @@ template <class Rule> struct DistributeLeaves {
 
   template <class Leaf> void leaf(Leaf& x) {
     if constexpr (StoredOperand<Leaf>) {
-      if (!x.storage()) fail(errc::empty_tensor, "[distribute_module] tensor ", next, " of the model holds nothing");
+      if (!x.storage())
+        fail(errc::empty_tensor, "[distribute_module] tensor ", next,
+             " of the model is empty: it was never assigned, or was "
+             "moved from");
       const Placements wanted = normalized(rule(next++, storage_of(x).shape()), mesh, Leaf::rank, "distribute_module");
       const Sharding sharding = sharding_of(wanted, mesh, Leaf::rank);
       if (sharding.unreduced != 0)
-        fail(errc::unsupported, "[distribute_module] whole values: ", text(wanted), " would leave tensor ", next - 1,
-             " partial", Source::from(at));
+        fail(errc::unsupported, "[distribute_module] placements of tensor ", next - 1, ": ", text(wanted),
+             " has a Partial; use Shard or Replicate", Source::from(at));
       x = reshard(x, mesh, spec_of(sharding, mesh), at);
     }
   }

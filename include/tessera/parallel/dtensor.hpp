@@ -185,8 +185,8 @@ DTensor<T, Rank> distribute_tensor(const ShardedTensor<T, Rank>& x, const Placem
   const Mesh& mesh = storage_of(x).mesh();
   const Placements to = normalized(placements, mesh, Rank, "distribute_tensor");
   if (detail::partial_axes(to) != 0)
-    fail(errc::unsupported, "[distribute_tensor] whole value: ", text(to), " leaves it partial; redistribute it so",
-         Source::from(at));
+    fail(errc::unsupported, "[distribute_tensor] placements: ", text(to),
+         " has a Partial; use Shard or Replicate, then ts::redistribute", Source::from(at));
   Placements whole(static_cast<std::size_t>(mesh.rank()), Replicate());
   const ShardedTensor<T, Rank> full = full_tensor(x, at);
   return redistribute(DTensor<T, Rank>(storage_of(x).shape(), whole, local_tensor(full)), to, at);
@@ -242,9 +242,9 @@ DTensor<T, Rank> from_local(const LocalTensor<T, Rank>& local, const Placements&
   for (int device = 0; device < mesh.size(); ++device) {
     const Shape wanted = extents(placed_box(shape, own, mesh, mesh.coordinates_of(device)));
     if (!(wanted == local.shape(device)))
-      fail(errc::host_data, "[from_local] shape on device ", device, ": ", shape_text(dtype_v<T>, local.shape(device)),
-           ", and its chunk of ", shape_text(dtype_v<T>, shape), " ", text(own), " is ", shape_text(dtype_v<T>, wanted),
-           Source::from(at));
+      fail(errc::host_data, "[from_local] shape on device ", device, ": the array is ",
+           shape_text(dtype_v<T>, local.shape(device)), ", but the device's chunk of ", shape_text(dtype_v<T>, shape),
+           " ", text(own), " is ", shape_text(dtype_v<T>, wanted), Source::from(at));
   }
   return DTensor<T, Rank>(shape, own, local);
 }

@@ -48,7 +48,7 @@ void compare_local_map(const DTensor<T, Rank>& made, const LocalArray<T, Rank>& 
   found.source = source;
   found.elements = volume(whole.shape);
   if (!(made.shape() == whole.shape))
-    fail(errc::oracle, "[oracle] values differ: ", found.what, source, ": on one device it is ",
+    fail(errc::oracle, "[oracle] values differ: ", found.what, source, ": on a single device the result is ",
          shape_text(dtype_v<T>, whole.shape));
   double most = 0, distance = -1;
   for (const T& x : whole.values())
@@ -109,8 +109,8 @@ auto local_map(F&& f, const OutPlacements& out, const LocalMapInputs<N>& inputs,
       fail(errc::mesh_mismatch, "[local_map] one mesh: operand ", next, " is on ", x.mesh().text(),
            ", but earlier operands are on ", mesh->text());
     if (!(wanted == x.placements()) && !inputs.redistribute)
-      fail(errc::structure, "[local_map] placements of operand ", next, ": ", x.text(), ", and ", text(wanted),
-           " is wanted");
+      fail(errc::structure, "[local_map] placements of operand ", next, ": the operand is ", x.text(),
+           ", but the function expects ", text(wanted), "; call ts::redistribute or set LocalMapInputs::redistribute");
     ++next;
     return redistribute(x, wanted);
   };

@@ -22,7 +22,7 @@ namespace tessera {
 template <class T, class Reduce>
 auto mesh_reduce(ProcessGroup& processes, std::string_view tag, const T& value, Reduce&& reduce) {
   static_assert(std::is_trivially_copyable_v<T> || std::is_same_v<T, std::string>,
-                "tessera: mesh_reduce takes plain values and strings");
+                "tessera: mesh_reduce takes trivially copyable values and strings");
   if constexpr (std::is_same_v<T, std::string>) {
     return reduce(processes.rendezvous(tag, value));
   } else {
@@ -31,8 +31,8 @@ auto mesh_reduce(ProcessGroup& processes, std::string_view tag, const T& value, 
     for (const std::string& payload : processes.rendezvous(tag, bytes)) {
       T one;
       if (payload.size() != sizeof one)
-        fail(errc::structure, "[mesh_reduce] one type: ", payload.size(), " bytes of a process for a value of ",
-             sizeof one, " under '", tag, "'");
+        fail(errc::structure, "[mesh_reduce] equal types: for '", tag, "' a process sent ", payload.size(),
+             " bytes, but the value of this process has ", sizeof one);
       std::memcpy(&one, payload.data(), sizeof one);
       values.push_back(one);
     }

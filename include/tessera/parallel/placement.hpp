@@ -62,22 +62,25 @@ inline std::string text(const Placements& placements) {
 /// split_factor is not the number of chunks that axes to its right make, and for Partial placements that don't commute.
 constexpr Placements normalized(Placements placements, const Mesh& mesh, int rank, std::string_view op) {
   if (static_cast<int>(placements.size()) != mesh.rank())
-    fail(errc::structure, "[", op, "] one placement an axis: ", placements.size(), " for ", mesh.text());
+    fail(errc::structure, "[", op, "] one placement for each mesh axis: ", text(placements), " for ", mesh.text());
   const Placement* partial = nullptr;
   for (Placement& p : placements) {
     if (p.is_shard()) {
       const int dim = p.dim < 0 ? p.dim + rank : p.dim;
       if (dim < 0 || dim >= rank)
-        fail(errc::dim_range, "[", op, "] dim of a placement: ", p.dim, " in ", text(placements),
+        fail(errc::dim_range, "[", op, "] dim of a placement: ", p.dim, " is out of range in ", text(placements),
              " for a tensor of rank ", rank);
       p.dim = dim;
     }
     if (!p.is_partial()) continue;
     if (p.op == ReduceOp::bit_and || p.op == ReduceOp::bit_or)
-      fail(errc::unsupported, "[", op, "] partial values of sums, averages, extremes or products: ", text(placements));
+      fail(errc::unsupported, "[", op,
+           "] reduction of a Partial: only sum, avg, min, max and product are supported, not ", text(placements));
     // The order of reductions over two axes doesn't matter only if both are sums or averages, or the same operation.
     if (partial != nullptr && reduction_of(partial->op) != reduction_of(p.op))
-      fail(errc::unsupported, "[", op, "] partial values that commute: ", text(placements));
+      fail(errc::unsupported, "[", op,
+           "] reductions of several Partials: sum and avg may be combined, all others must be equal: ",
+           text(placements));
     partial = &p;
   }
   for (int axis = 0; axis < mesh.rank(); ++axis) {
@@ -89,8 +92,8 @@ constexpr Placements normalized(Placements placements, const Mesh& mesh, int ran
       if (other.kind == Placement::Kind::shard && other.dim == p.dim) chunks *= mesh.axis_size(right);
     }
     if (p.split_factor != chunks)
-      fail(errc::unsupported, "[", op, "] split factor: ", p.split_factor, " in ", text(placements),
-           ", where axes to the right make ", chunks, " chunks");
+      fail(errc::unsupported, "[", op, "] split_factor of a StridedShard: ", p.split_factor, " in ", text(placements),
+           ", but the mesh axes to its right split the dim into ", chunks, " chunks");
   }
   return placements;
 }
@@ -154,7 +157,9 @@ constexpr Sharding sharding_of(const Placements& placements, const Mesh& mesh, i
 /// The placements of a sharding. Errors: `unsupported` if there are none: for sub-axes, and for a dim split by axes in
 /// an order that is no sequence of ascending (Shard), then descending (StridedShard) axes of the mesh.
 constexpr Placements placements_of(const Sharding& sharding, const Mesh& mesh) {
-  if (!sharding.cuts.empty()) fail(errc::unsupported, "[placement] placements of a sharding: ", text(sharding, mesh));
+  if (!sharding.cuts.empty())
+    fail(errc::unsupported, "[placement] placements of a sharding: no placements express the sub-axes of ",
+         text(sharding, mesh));
   Placements made(static_cast<std::size_t>(mesh.rank()), Replicate());
   for (int axis = 0; axis < mesh.rank(); ++axis)
     if (sharding.unreduced >> axis & 1u)
@@ -173,7 +178,9 @@ constexpr Placements placements_of(const Sharding& sharding, const Mesh& mesh) {
     const auto order = detail::chunk_order(made, dim);
     bool same = order.size() == axes.size();
     for (std::size_t i = 0; same && i < axes.size(); ++i) same = order[i] == axes[i];
-    if (!same) fail(errc::unsupported, "[placement] placements of a sharding: ", text(sharding, mesh));
+    if (!same)
+      fail(errc::unsupported, "[placement] placements of a sharding: no placements express the order of the axes of ",
+           text(sharding, mesh));
   }
   return made;
 }

@@ -57,7 +57,8 @@ class ThreadProcesses {
   };
   /// Errors: `option` for a rank outside the job.
   Member member(int rank) {
-    if (rank < 0 || rank >= size_) fail(errc::option, "[rendezvous] rank: ", rank, " of ", size_, " processes");
+    if (rank < 0 || rank >= size_)
+      fail(errc::option, "[rendezvous] rank: ", rank, " is out of range for ", size_, " processes");
     return Member(*this, rank);
   }
 
@@ -88,7 +89,9 @@ class ThreadProcesses {
       here_ = 0;
       ++round_;
       met_ = payloads_;
-      mistake_ = one_tag_ ? std::string() : concat_text("[rendezvous] one tag: '", tag_, "' and '", other_tag_, "'");
+      mistake_ = one_tag_ ? std::string()
+                          : concat_text("[rendezvous] equal tags: processes called it with '", tag_, "' and '",
+                                        other_tag_, "'");
       everybody_.notify_all();
     } else {
       everybody_.wait(lock, [&] { return round_ != round; });

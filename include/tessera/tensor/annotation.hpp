@@ -48,7 +48,7 @@ template <class T, int Rank>
 LocalTensor<T, Rank> enable_manual_sharding(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (storage.sharding().is_replicated())
-    fail(errc::annotation, "[enable_manual_sharding] split tensor: ", sharded_type_text(storage), " is replicated",
+    fail(errc::annotation, "[enable_manual_sharding] sharded tensor: ", sharded_type_text(storage), " is replicated",
          Source::from(at));
   return local_tensor(x);
 }
@@ -65,8 +65,8 @@ ShardedTensor<T, Rank> disable_manual_sharding(const LocalTensor<T, Rank>& x, co
   for (int device = 0; device < x.size(); ++device) {
     const Box box = shard_box(full_shape, sharding, x.mesh(), x.mesh().coordinates_of(device));
     if (!(extents(box) == x.shape(device)))
-      fail(errc::host_data, "[disable_manual_sharding] shape on device ", device, ": ",
-           shape_text(dtype_v<T>, x.shape(device)), ", and its shard ", text(box), " of ",
+      fail(errc::host_data, "[disable_manual_sharding] shape on device ", device, ": the local array is ",
+           shape_text(dtype_v<T>, x.shape(device)), ", but the shard ", text(box), " of ",
            shape_text(dtype_v<T>, full_shape), text(sharding, x.mesh()), " is ", shape_text(dtype_v<T>, extents(box)),
            Source::from(at));
     shards.push_back({device, 0, box, x.values(device)});

@@ -36,10 +36,10 @@ struct RowRange {
 
 /// Number of batches of `size` rows. Errors: `option` for a size below 1, `not_divisible` under Ragged::error.
 inline std::int64_t batch_count(std::int64_t rows, std::int64_t size, Ragged ragged, Here at = Here::current()) {
-  if (size < 1) fail(errc::option, "[batches] size at least 1: ", size, Source::from(at));
+  if (size < 1) fail(errc::option, "[batches] batch size: ", size, " is below 1", Source::from(at));
   if (ragged == Ragged::error && rows % size != 0)
-    fail(errc::not_divisible, "[batches] whole batches: ", rows, " rows in batches of ", size,
-         "; pass Ragged::drop or Ragged::keep for an incomplete last batch", Source::from(at));
+    fail(errc::not_divisible, "[batches] incomplete batch: ", rows, " rows are not divisible by the batch size ", size,
+         "; pass Ragged::drop or Ragged::keep", Source::from(at));
   return rows / size + (ragged == Ragged::keep && rows % size != 0);
 }
 
@@ -53,7 +53,7 @@ TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, He
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE StoragePtr rows_of(const TensorStorage& storage, RowRange range, Here at) {
   if (range.begin < 0 || range.end < range.begin || range.end > storage.shape()[0])
-    fail(errc::dim_range, "[rows_of] range in dim 0: ", range.begin, " to ", range.end, " of ",
+    fail(errc::dim_range, "[rows_of] row range: rows ", range.begin, " to ", range.end, " of ",
          sharded_type_text(storage), Source::from(at));
 
   Shape shape = storage.shape();

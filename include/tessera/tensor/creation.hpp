@@ -188,7 +188,8 @@ template <Element T>
 ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& spec = {},
                            std::type_identity_t<T> start = T(0), std::type_identity_t<T> step = T(1),
                            Here at = Here::current()) {
-  static_assert(!std::is_same_v<T, bool>, "tessera: a range of numbers needs a type of numbers, not bool");
+  static_assert(!std::is_same_v<T, bool>,
+                "tessera: arange makes no bool tensors; use an integer or floating element type");
   // Unsigned arithmetic wraps where a signed integer T would overflow.
   using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;
   const StoragePtr storage = detail::allocate("arange", dtype_v<T>, {count.value}, 1, mesh, spec, at);

@@ -40,7 +40,7 @@ inline Mesh global_mesh() {
   auto& global = detail::GlobalMesh::instance();
   const std::lock_guard lock(global.mutex);
   if (!global.mesh)
-    fail(errc::mesh_devices, "[global_mesh] set: there is none yet; call ts::set_global_mesh(mesh) first");
+    fail(errc::mesh_devices, "[global_mesh] global mesh: no mesh is set; call ts::set_global_mesh(mesh) first");
   return *global.mesh;
 }
 

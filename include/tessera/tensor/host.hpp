@@ -48,8 +48,8 @@ template <class T, int Rank>
 void to_host(const ShardedTensor<T, Rank>& x, std::span<std::type_identity_t<T>> out, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (static_cast<std::int64_t>(out.size()) != volume(storage.shape()))
-    fail(errc::host_data, "[to_host] element count: room for ", out.size(), " values of ", sharded_type_text(storage),
-         ", which has ", volume(storage.shape()), Source::from(at));
+    fail(errc::host_data, "[to_host] element count: the span has ", out.size(), " elements, ",
+         sharded_type_text(storage), " has ", volume(storage.shape()), Source::from(at));
   detail::copy_to_host(storage, out.data());
 }
 
@@ -78,8 +78,8 @@ template <ExprOperand E> auto to_host(const E& expression) {
 template <class T, int Rank> T item(const ShardedTensor<T, Rank>& x, Here at = Here::current()) {
   const TensorStorage& storage = storage_of(x);
   if (volume(storage.shape()) != 1)
-    fail(errc::shape_mismatch, "[item] one element: ", sharded_type_text(storage), " has ", volume(storage.shape()),
-         Source::from(at));
+    fail(errc::shape_mismatch, "[item] element count: ", sharded_type_text(storage), " has ", volume(storage.shape()),
+         " elements; item takes a tensor with exactly 1 element", Source::from(at));
   T value{};
   detail::copy_to_host(storage, &value);
   return value;

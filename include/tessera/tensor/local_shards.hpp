@@ -146,9 +146,10 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
   for (const LocalShard<T, Rank>& shard : given) {
     const auto device = static_cast<std::size_t>(shard.device);
     if (shard.device < 0 || device >= devices)
-      fail(errc::host_data, "[from_local_shards] device: ", shard.device, " is not one of ", storage.mesh().text(),
-           where);
-    if (seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: two for ", shard.device, where);
+      fail(errc::host_data, "[from_local_shards] device id: no device of ", storage.mesh().text(), " has id ",
+           shard.device, where);
+    if (seen[device])
+      fail(errc::host_data, "[from_local_shards] number of shards: two shards for device ", shard.device, where);
     seen[device] = 1;
     const Box& box = storage.box(storage.grid().index_of(storage.mesh().coordinates_of(shard.device)));
     const bool left_out = shard.box.begin.empty() && shard.box.end.empty();
@@ -161,7 +162,8 @@ std::vector<LocalShard<T, Rank>> sort_shards(std::vector<LocalShard<T, Rank>> gi
     sorted[device] = shard;
   }
   for (std::size_t device = 0; device < devices; ++device)
-    if (!seen[device]) fail(errc::host_data, "[from_local_shards] one shard a device: none for ", device, where);
+    if (!seen[device])
+      fail(errc::host_data, "[from_local_shards] number of shards: no shard for device ", device, where);
   return sorted;
 }
 

@@ -77,9 +77,9 @@ template <Element T, int Rank> class LocalTensor {
  private:
   [[noreturn]] void fail_device(int device) const {
     if (arrays_.empty())
-      fail(errc::empty_tensor, "[local] arrays: local tensor of ", name_of(dtype_v<T>), " and rank ", Rank,
-           " holds nothing: it was never assigned, or was moved from");
-    fail(errc::mesh_devices, "[local] device: ", device, " of ", mesh_.text());
+      fail(errc::empty_tensor, "[local] empty tensor: the local tensor of ", name_of(dtype_v<T>), " and rank ", Rank,
+           " was never assigned, or was moved from");
+    fail(errc::mesh_devices, "[local] device id: no device of ", mesh_.text(), " has id ", device);
   }
 
   Mesh mesh_{};

@@ -147,7 +147,8 @@ class PrintedElements {
           }
         },
         [&]() -> std::vector<std::string> {
-          fail(errc::dtype_mismatch, "[print] dtype: ", name_of(storage_.dtype()), " has no C++ type");
+          fail(errc::dtype_mismatch, "[print] element type: tensors of ", name_of(storage_.dtype()),
+               " can't be printed");
         });
   }
 
@@ -291,8 +292,8 @@ template <class T, int Rank> std::ostream& operator<<(std::ostream& out, const S
 }
 template <SymOperand X> std::ostream& operator<<(std::ostream& out, const X&) {
   static_assert(std::is_void_v<X>,
-                "tessera: a value of a traced function is not known while it is traced, and can't be "
-                "printed; return it, and print what the call gives");
+                "tessera: values are not known while a function is traced; return the value from the traced "
+                "function, and print the result of the call");
   return out;
 }
 template <ExprOperand E> std::ostream& operator<<(std::ostream& out, const E& expression) {

@@ -32,7 +32,7 @@ namespace tessera {
 namespace detail {
 
 template <class T> constexpr void check_random_element() {
-  static_assert(std::is_floating_point_v<T>, "tessera: random tensors are of float or double");
+  static_assert(std::is_floating_point_v<T>, "tessera: random tensors are float or double");
 }
 
 // Not inlined, so that each operation rounds: inlined, a compiler could fuse multiply and add in some callers only,
@@ -83,7 +83,8 @@ ShardedTensor<T, Rank> normal(Key key, const Shape& shape, const Mesh& mesh, con
                               std::type_identity_t<T> mean = 0, std::type_identity_t<T> stddev = 1,
                               Here at = Here::current()) {
   detail::check_random_element<T>();
-  if (!(stddev >= 0)) fail(errc::option, "[normal] deviation at least 0: ", stddev, Source::from(at));
+  if (!(stddev >= 0))
+    fail(errc::option, "[normal] standard deviation: ", stddev, " is not at least 0", Source::from(at));
   return detail::random_tensor<T, Rank>("normal", Distribution::normal, key, shape, mesh, spec, stddev, mean,
                                         std::numeric_limits<T>::infinity(), at);
 }
@@ -102,7 +103,8 @@ ShardedTensor<T, Rank> uniform(Key key, const Shape& shape, const Mesh& mesh, co
   detail::check_random_element<T>();
   const T width = high - low;
   if (!(width > 0) || !std::isfinite(width))
-    fail(errc::option, "[uniform] finite and low below high: ", low, " and ", high, Source::from(at));
+    fail(errc::option, "[uniform] range: low is ", low, ", high is ", high, "; low must be below high, and both finite",
+         Source::from(at));
   // low + width * z may round up to `high`, which the range excludes.
   return detail::random_tensor<T, Rank>("uniform", Distribution::uniform, key, shape, mesh, spec, width, low,
                                         std::nextafter(high, low), at);

@@ -101,9 +101,11 @@ template <class T, int Rank, std::same_as<Sharding> S>  // a braced list is a Pa
 ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const S& sharding, Here at = Here::current()) {
   const Mesh& mesh = storage_of(x).mesh();
   if (sharding.unreduced != 0)
-    fail(errc::unsupported, "[reshard] reduced value: ", text(sharding, mesh), Source::from(at));
+    fail(errc::unsupported, "[reshard] partial sharding: can't reshard to the partial sharding ", text(sharding, mesh),
+         Source::from(at));
   if (sharding.rank != Rank)
-    fail(errc::rank_mismatch, "[reshard] rank: ", sharded_type_text(x), " to ", text(sharding, mesh), Source::from(at));
+    fail(errc::rank_mismatch, "[reshard] rank: the tensor is ", sharded_type_text(x), ", the sharding is ",
+         text(sharding, mesh), Source::from(at));
   return reshard(x, mesh, spec_of(sharding, mesh), at);
 }
 

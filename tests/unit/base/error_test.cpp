@@ -36,8 +36,8 @@ TEST(ErrorTest, KnowsTheLineApartFromTheText) {
   EXPECT_EQ(thrown("[sum] rule: x", train, " for its use", model).source().text(), "model.cpp:7");
   EXPECT_EQ(thrown("[sum] rule: x", train, " for its use", tessera::Source{}).source().text(), "train.cpp:41");
   // A text that reads like a line is none.
-  const tessera::error without = thrown("[mesh] known axis: 'left at train.cpp:41'", tessera::Source{});
-  EXPECT_STREQ(without.what(), "[mesh] known axis: 'left at train.cpp:41'");
+  const tessera::error without = thrown("[mesh] unknown axis: 'left at train.cpp:41'", tessera::Source{});
+  EXPECT_STREQ(without.what(), "[mesh] unknown axis: 'left at train.cpp:41'");
   EXPECT_EQ(without.source().line, 0u);
 }
 

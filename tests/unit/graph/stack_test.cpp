@@ -476,10 +476,10 @@ TEST(StackBodies, ThatChangeTheShape) {
     EXPECT_NE(what.find("stack_test.cpp:"), std::string::npos) << what;
   };
   for (const std::int64_t layers : {1, 2, 5}) {
-    names(shape_error<Wide>({{4, 8}, {layers, 8, 16}, {4, 8}}), "f32[4,8] becomes f32[4,16]");
-    names(shape_error<Wide>({{4, 16}, {layers, 16, 8}, {4, 16}}), "f32[4,16] becomes f32[4,8]");
-    names(shape_error<Doubled>({{2, 4}, {layers, 4}, {2, 4}}), "f32[2,4] becomes f32[4,4]");
-    names(shape_error<OneRow>({{2, 4}, {}, {2, 4}}, static_cast<double>(layers)), "f32[2,4] becomes f32[1,4]");
+    names(shape_error<Wide>({{4, 8}, {layers, 8, 16}, {4, 8}}), "f32[4,8], but returns f32[4,16]");
+    names(shape_error<Wide>({{4, 16}, {layers, 16, 8}, {4, 16}}), "f32[4,16], but returns f32[4,8]");
+    names(shape_error<Doubled>({{2, 4}, {layers, 4}, {2, 4}}), "f32[2,4], but returns f32[4,4]");
+    names(shape_error<OneRow>({{2, 4}, {}, {2, 4}}, static_cast<double>(layers)), "f32[2,4], but returns f32[1,4]");
     EXPECT_EQ(shape_error<Wide>({{4, 8}, {layers, 8, 8}, {4, 8}}), "no error");
   }
   const Program counted = trace<Step, Float<2>, ts::Stack<Polynomial>, Float<2>>();

@@ -53,19 +53,19 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
   expect_defect(Op::tanh, unit, "broadcast");
   expect_defect(Op::tanh, type, "element type");
   expect_defect(
-      Op::tanh, [](ts::Module&, Node& n) { n.arity = 2; }, "as many operands");
+      Op::tanh, [](ts::Module&, Node& n) { n.arity = 2; }, "number of operands");
   expect_defect(Op::einsum, rank, "label");
   expect_defect(Op::einsum, unit, "extent 1");
   expect_defect(Op::einsum, label(0, 1), "once");
   expect_defect(Op::einsum, label(16, 9), "of an operand");
   expect_defect(Op::sum, label(0, 1 << 5), "dims of the operand");
   expect_defect(Op::max, label(1, 0), "kept");
-  expect_defect(Op::rearrange, label(0, 7), "the dims of a part");
-  expect_defect(Op::rearrange, label(8, 0), "one place");
-  expect_defect(Op::slice, label(0, 4), "dim is one");
+  expect_defect(Op::rearrange, label(0, 7), "the dims of a factor");
+  expect_defect(Op::rearrange, label(8, 0), "one position");
+  expect_defect(Op::slice, label(0, 4), "dim is a dim");
   expect_defect(
       Op::slice, [](ts::Module&, Node& n) { n.singletons = 0b10; }, "one dim changes");
-  expect_defect(Op::extent, label(0, 3), "operand's");
+  expect_defect(Op::extent, label(0, 3), "dim of the operand");
   expect_defect(
       Op::argument, [](ts::Module&, Node& n) { n.value = 40; }, "argument");
   expect_defect(
@@ -93,7 +93,7 @@ TEST(Verify, NamesTheRuleThatIsBroken) {
           if (&n >= graph.nodes.data() && &n < graph.nodes.data() + graph.nodes.size())
             graph.operands[static_cast<std::size_t>(n.first)] = static_cast<std::int32_t>(&n - graph.nodes.data());
       },
-      "before their users");
+      "before the nodes that read them");
   expect_defect(
       Op::tanh, [](ts::Module& m, Node&) { m.main().outputs[0] = 1000; }, "output");
 }

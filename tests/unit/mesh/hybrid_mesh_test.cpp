@@ -255,7 +255,7 @@ TEST(HybridMeshTest, MistakesAreNamed) {
   fails(errc::mesh_devices, {{2, 4}, {2, 1}, {}}, {{2, 2}, 2}, "4 for an inner shape of 2x4");
   fails(errc::mesh_devices, {{2, 2}, {3, 1}, {}}, {{2, 2}, 2}, "2 for an outer shape of 3x1");
   fails(errc::mesh_devices, {{2, 2}, {}, {}}, {{2, 2}, 2}, "2 for an outer shape of 1x1");
-  fails(errc::mesh_axis, {{2, 2}, {1}, {}}, {{2, 2}, 1}, "2 and 1");
+  fails(errc::mesh_axis, {{2, 2}, {1}, {}}, {{2, 2}, 1}, "inner has 2 sizes, outer 1");
   fails(errc::mesh_axis, {{2, 2}, {}, {"x"}}, {{2, 2}, 1}, "1 names for 2 axes");
   fails(errc::mesh_axis, {{4, 0}, {}, {}}, {{2, 2}, 1}, "axis 1");
   fails(errc::mesh_devices, {{8, 2}, {}, {}}, {{4, 4}, 1}, "inner axis 1 of size 2");
@@ -264,14 +264,14 @@ TEST(HybridMeshTest, MistakesAreNamed) {
     expect_error(
         errc::mesh_devices, [&] { (void)hybrid_mesh({.inner = {4}}, places); }, part);
   };
-  places_fail({}, "none");
+  places_fail({}, "the list of devices is empty");
   places_fail({{{0, 0}, 0}, {{0, 1}, 0}, {{1, 0}, 0}, {{1, 0}, 0}}, "2 and 3 of slice 0");
   places_fail({{{0, 0}, 0}, {{0, 1}, 0}, {{1, 0}, 0}, {{2, 0}, 0}}, "full slices");
-  places_fail({{{0, 0}, 0}, {{0, 1}, 0}, {{1, 0, 0}, 0}, {{1, 1}, 0}}, "3 and 2");
-  places_fail({{{0}, 0}, {{1}, 0}, {{0}, 1}, {{2}, 1}}, "slices of one shape");
+  places_fail({{{0, 0}, 0}, {{0, 1}, 0}, {{1, 0, 0}, 0}, {{1, 1}, 0}}, "a device has 3, the first device has 2");
+  places_fail({{{0}, 0}, {{1}, 0}, {{0}, 1}, {{2}, 1}}, "slices of equal shapes");
   places_fail({{{0}, 0}, {{1}, 0}, {{0}, 1}, {{0}, 2}}, "full slices");
-  places_fail({{{0}, 0}, {{2'000'000'000}, 0}}, "spans");
-  places_fail({{{-2'000'000'000}, 0}, {{2'000'000'000}, 0}}, "spans");
+  places_fail({{{0}, 0}, {{2'000'000'000}, 0}}, "have a range of");
+  places_fail({{{-2'000'000'000}, 0}, {{2'000'000'000}, 0}}, "have a range of");
 }
 
 }  // namespace

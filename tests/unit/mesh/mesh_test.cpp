@@ -120,7 +120,7 @@ TEST(MeshTest, BadAxesAreErrors) {
           Mesh({{name, 2}});
         },
         name);
-  const char* seven = "[mesh] axes: 7, of which a mesh has at most 6";
+  const char* seven = "[mesh] number of axes: 7; a mesh has at most 6";
   expect_error(
       errc::capacity,
       [] {
@@ -337,9 +337,9 @@ TEST(MakeMeshTest, ChecksInTheOrderOfTheReference) {
   broken(errc::mesh_devices, "4 ids for 5 devices", {9, 9, 0, 1}, {2, 3}, {"x", "x", "z"});
   broken(errc::mesh_axis, "3 names for 2 axes", {9, 9, 0, 1, 2}, {2, 3}, {"x", "x", "z"});
   broken(errc::mesh_axis, "'x' is given twice", {9, 9, 0, 1, 2}, {2, 3}, {"x", "x"});
-  broken(errc::mesh_devices, "5 ids for 6 places", {9, 9, 0, 1, 2}, {2, 3}, {"x", "y"});
+  broken(errc::mesh_devices, "5 ids for 6 devices", {9, 9, 0, 1, 2}, {2, 3}, {"x", "y"});
   broken(errc::mesh_devices, "9 is given twice", {9, 9, 0, 1, 2}, {1, 5}, {"x", "y"});
-  broken(errc::mesh_devices, "from 0 to 4: 9", {9, 3, 0, 1, 2}, {1, 5}, {"x", "y"});
+  broken(errc::mesh_devices, "9, but ids are from 0 to 4", {9, 3, 0, 1, 2}, {1, 5}, {"x", "y"});
 }
 
 TEST(MakeMeshTest, TheLogicalMeshIsNestedLists) {

@@ -57,8 +57,8 @@ TEST(PartitionSpecTest, TextsThatAreNoSpecAreErrors) {
                            "{x*0}", "{x*256}", "{-*}", "{x}x"})
     expect_error(
         errc::spec_axis, [&] { (void)parse_spec(text); }, text);
-  const char* entries = "[spec] entries: 9; a tensor has at most 8 dims";
-  const char* axes = "[spec] axes of one dim: 5; at most 4 can split it";
+  const char* entries = "[spec] number of entries: 9; a tensor has at most 8 dims";
+  const char* axes = "[spec] axes of a dim: 5; at most 4 axes can split a dim";
   expect_error(
       errc::capacity, [] { (void)parse_spec("a,b,c,d,e,f,g,h,i"); }, entries);
   expect_error(

@@ -86,7 +86,7 @@ TEST(ShardyTest, MaximalMeshes) {
   const char* const text = "#sdy.sharding<mesh<[], device_ids=[3]>, [{}, {}]>";
   EXPECT_EQ(tessera::shardy_text(parse_shardy(text, third), third), text);
   expect_error(
-      errc::mesh_devices, [&] { (void)third.coordinates_of(0); }, "device: 0");
+      errc::mesh_devices, [&] { (void)third.coordinates_of(0); }, "mesh(;order=3) has id 0");
   for (const char* other : {"<[], device_ids=[-1]>", "<[], device_ids=[0, 1]>", R"(<["x"=1], device_ids=[3]>)"})
     expect_error(errc::mesh_devices, [&] { (void)tessera::parse_shardy_mesh(other); });
 }
@@ -173,7 +173,7 @@ TEST(ShardyTest, PartsOfAxes) {
       [] {
         (void)tessera::shardy_mesh(Mesh({{"x", 6}}), {R"({"x":(1)2}, {"x":(1)3})"});
       },
-      "cut across each other");
+      "overlap partly");
   expect_error(
       errc::mesh_axis, [&] { (void)tessera::shardy_mesh(plain, {R"({"w":(1)2})"}); }, "'w'");
   expect_error(
@@ -181,7 +181,7 @@ TEST(ShardyTest, PartsOfAxes) {
       [&] {
         (void)tessera::split_axis(plain, "x", {3, 4});
       },
-      "don't make up 'x'");
+      "is not the size of axis 'x'");
   for (const char* other : {R"(#sdy.sharding<@mesh, [{"x":(0)2}]>)", R"(#sdy.sharding<@mesh, [{"x":2}]>)"})
     expect_error(
         errc::sharding_string, [&] { (void)parse_shardy(other, refined); }, other);
@@ -241,7 +241,7 @@ TEST(ShardyTest, OtherTextsAreErrors) {
   const Mesh cut = tessera::split_axis(mesh, "y", {2, 2});
   expect_error(
       errc::spec_axis, [&] { (void)parse_shardy(R"(#sdy.sharding<@mesh, [{"y":(1)3}]>)", cut); },
-      "[shardy] part of an axis: 'y':(1)3 is not made of axes of mesh(x=2,y:(1)2=2,y:(2)2=2,z=2)", "ts::shardy_mesh");
+      "[shardy] sub-axis: 'y':(1)3 does not consist of axes of mesh(x=2,y:(1)2=2,y:(2)2=2,z=2)", "ts::shardy_mesh");
   for (const char* text : {R"(#sdy.sharding<@mesh, [{"y":(1)3}]>)", R"(#sdy.sharding<@mesh, [{"y":(1)1}]>)",
                            R"(#sdy.sharding<@mesh, [{"y":(4)2}]>)"})
     expect_error(

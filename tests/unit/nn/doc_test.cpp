@@ -154,10 +154,10 @@ TEST(DocNn, ATrainingStep) {
   auto t = ts::shard(classes, mesh, strategy.batch);
 
   auto step = ts::compile(Step{});
-  auto state = ts::optim::init_state(model);
+  ts::optim::AdamW config;
+  auto state = ts::optim::init_state(config, model);
   float first = 0, last = 0;
   for (int i = 0; i < 30; ++i) {
-    ts::optim::AdamW config;
     config.learning_rate = ts::optim::warmup_cosine(i, 5, 30, 1e-2);
     auto [loss, norm, next, next_state] = step(std::move(model), std::move(state), config, x, t);
     model = std::move(next);

@@ -141,7 +141,7 @@ TEST(Initialisation, GivesEveryWeightItsOwnNumbers) {
 TEST(Attention, HeadsThatDoNotDivideTheFeaturesAreAnError) {
   expect_error(
       ts::errc::not_divisible, [] { nn::attention(ts::Key{1}, 10, 4, nn::single(ts::Mesh{})); },
-      "4 heads, 10 features");
+      "10 features are not divisible by 4 heads");
   expect_error(
       ts::errc::not_divisible, [] { nn::attention(ts::Key{1}, 10, 0, nn::single(ts::Mesh{})); }, "0 heads");
 }

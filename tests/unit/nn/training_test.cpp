@@ -108,7 +108,7 @@ std::vector<std::array<double, 2>> reference_curve() {
       oracle::trace<Step, Gpt, ts::optim::AdamWState<Gpt>, ts::optim::AdamW, Tokens, Tokens>();
   const Gpt gpt = make_gpt(nn::single(ts::Mesh{}));
   std::vector<Array> carried = arrays_of(gpt);
-  for (const Array& leaf : arrays_of(ts::optim::init_state(gpt))) carried.push_back(leaf);
+  for (const Array& leaf : arrays_of(ts::optim::init_state(ts::optim::AdamW{}, gpt))) carried.push_back(leaf);
   std::vector<std::array<double, 2>> curve;
   for (int step = 0; step < steps; ++step) {
     std::vector<Array> arguments = carried;
@@ -143,7 +143,7 @@ TEST(Training, GivesOneLossCurveOnEveryLayout) {
   for (const auto& [name, strategy] : strategies) {
     SCOPED_TRACE(name);
     Gpt gpt = make_gpt(strategy);
-    auto state = ts::optim::init_state(gpt);
+    auto state = ts::optim::init_state(ts::optim::AdamW{}, gpt);
     EXPECT_EQ(ts::sharding(state.mean.head.weight), ts::sharding(gpt.head.weight));
     const ts::Sharding before = ts::sharding(gpt.blocks[1].mlp.down.weight);
     for (int step = 0; step < steps; ++step) {
@@ -182,13 +182,14 @@ TEST(Training, LionKeepsItsStateWhereTheParametersAre) {
                                                nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}))}) {
     nn::Linear<> model = nn::linear(ts::Key(1), in, out, strategy, nn::Role::column, 0.5);
     const ts::Sharding laid_out = ts::sharding(model.weight);
-    auto state = ts::optim::init_lion(model);
+    const ts::optim::Lion config{rate, b1, b2, decay};
+    auto state = ts::optim::init_state(config, model);
     const auto x = ts::normal<float>(ts::Key(5), {rows, in}, strategy.mesh, strategy.batch);
     const std::vector<float> inputs = ts::to_host(x), first = ts::to_host(model.weight);
     std::vector<double> w(first.begin(), first.end()), b(out, 0), mw(in * out, 0), mb(out, 0);
     const auto step = ts::compile(LionSteps{});
     for (int t = 0; t < 20; ++t) {
-      auto [next, next_state] = step(std::move(model), std::move(state), ts::optim::Lion{rate, b1, b2, decay}, x);
+      auto [next, next_state] = step(std::move(model), std::move(state), config, x);
       model = std::move(next);
       state = std::move(next_state);
       std::vector<double> gw(in * out, 0), gb(out, 0);

@@ -104,6 +104,9 @@ TEST(Functional, Losses) {
   for (std::size_t i = 0; i < 6; ++i) square += std::pow(x.data[i] - y.data[i], 2) / 6;
   EXPECT_NEAR((apply<Float<2>, Float<2>>(mse, {x, y}).data[0]), square, 1e-12);
   check_gradient<Float<2>, Float<2>>(mse, {x, y});
+  // The mean of no elements is NaN, as in PyTorch.
+  const Array none(ts::Shape{0, 3});
+  EXPECT_TRUE(std::isnan(apply<Float<2>, Float<2>>(mse, {none, none}).data[0]));
 }
 
 // Each composition is one kernel, which reads a row once.
@@ -115,7 +118,8 @@ TEST(Functional, EachIsOneKernel) {
   EXPECT_EQ((units<Float<3>, Float<1>>(rms_norm, UnitKind::fused)), 1);
   EXPECT_EQ((units<Float<3>, Int<2>>(cross_entropy, UnitKind::fused)), 1);
   EXPECT_EQ((units<Float<3>, Int<2>>(cross_entropy, UnitKind::indexed)), 0);
-  EXPECT_EQ((units<Float<2>, Float<2>>(mse, UnitKind::fused)), 1);
+  // The sum, which is complete after its kernel, is divided by the number of elements: 0 / 0 is NaN.
+  EXPECT_EQ((units<Float<2>, Float<2>>(mse, UnitKind::fused)), 2);
   // The loss and its gradient are one kernel.
   const auto with_gradient = [](const auto& x, const auto& t) { return ts::value_and_grad(cross_entropy)(x, t); };
   EXPECT_EQ((units<Float<3>, Int<2>>(with_gradient, UnitKind::fused)), 1);

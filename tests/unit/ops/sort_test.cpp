@@ -93,7 +93,8 @@ TEST(ScatterAdd, Mistakes) {
     return [&program, arguments] { ts::infer_shapes(program.view(), arguments.data(), nullptr); };
   };
   EXPECT_NO_THROW(infer({{3, 5}, {3, 4}, {3, 4}})());
-  const std::string rule = "[scatter_add] source and indices have one shape, and the dims of the result";
+  const std::string rule =
+      "[scatter_add] source and indices have equal shapes, and differ from the first operand only in the dim";
   tessera_test::expect_error(ts::errc::shape_mismatch, infer({{3, 5}, {3, 4}, {3, 3}}), rule, "sort_test.cpp:");
   tessera_test::expect_error(ts::errc::shape_mismatch, infer({{3, 5}, {2, 4}, {2, 4}}), rule, "sort_test.cpp:");
 }
@@ -109,11 +110,11 @@ TEST(Sort, Mistakes) {
   const Program program = trace<decltype(best), Float<2>, ts::Dim>();
   EXPECT_NO_THROW(infer(program, {{3, 6}, {}})());
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(program, {{3, 5}, {}}),
-                             "[topk] k is more than the dim has: f32[3,5], 6 at ", "sort_test.cpp:");
+                             "[topk] k is not between 0 and the extent of the dim: f32[3,5], 6 at ", "sort_test.cpp:");
   const auto taken = [](const auto& v, const auto& i) { return ts::gather<1>(v, i); };
   const Program other = trace<decltype(taken), Float<2>, ts::ShardedTensor<std::int32_t, 2>>();
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(other, {{3, 5}, {4, 5}}),
-                             "[gather] operand and indices differ in another dim than that along which is taken: "
+                             "[gather] operand and indices differ in a dim other than the gathered dim: "
                              "f32[3,5] x i32[4,5] at ",
                              "sort_test.cpp:");
 }

@@ -22,7 +22,7 @@ TEST(collectives_page, runs) {
   ts::LocalTensor<float, 1> x(mesh, [](int device) {
     return ts::LocalTensor<float, 1>::array({2}, std::vector<float>{device + 1.f, 1.f});
   });
-  auto sum = tc::all_reduce(x);                              // {10, 4} on all four
+  auto sum = tc::all_reduce(x);                              // {10, 4} on all four devices
   auto mean = tc::all_reduce(x, ts::ReduceOp::avg, "data");  // {2, 1}, {3, 1}, {2, 1}, {3, 1}
   for (int device = 0; device < 4; ++device) {
     EXPECT_TRUE(std::ranges::equal(sum.values(device), std::vector<float>{10, 4}));

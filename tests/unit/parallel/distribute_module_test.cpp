@@ -54,15 +54,17 @@ TEST(distribute_module, mistakes_are_named) {
     ts::distribute_module(layer, mesh, [&](int, const ts::Shape&) { return ts::Placements{p}; });
   };
   expect_error(
-      ts::errc::dim_range, [&] { with(ts::Shard(1)); }, "[distribute_module] dim of a placement: 1 in (S(1))");
+      ts::errc::dim_range, [&] { with(ts::Shard(1)); },
+      "[distribute_module] dim of a placement: 1 is out of range in (S(1))");
   expect_error(
-      ts::errc::unsupported, [&] { with(ts::Partial()); }, "would leave tensor 0 partial");
+      ts::errc::unsupported, [&] { with(ts::Partial()); },
+      "[distribute_module] placements of tensor 0: (P(sum)) has a Partial");
   expect_error(
       ts::errc::empty_tensor,
       [&] {
         ts::distribute_module(Layer{}, mesh, [](int, const ts::Shape&) { return ts::Placements{ts::Replicate()}; });
       },
-      "tensor 0 of the model holds nothing");
+      "tensor 0 of the model is empty");
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ TEST(dtensor_page, runs) {
   scope.clear();
   std::vector<float> sums = ts::full_values(product);  // one all-reduce
   EXPECT_EQ(scope.count(ts::all_reduce, "data"), 1);
-  ts::ShardedTensor<float, 2> tensor = ts::to_sharded(product, {"data"});  // for programs
+  ts::ShardedTensor<float, 2> tensor = ts::to_sharded(product, {"data"});  // for use in programs
   EXPECT_EQ(sums, (std::vector<float>{15, 15, 51, 51, 87, 87, 123, 123}));
   EXPECT_EQ(ts::to_host(tensor), sums);
 
@@ -76,7 +76,7 @@ TEST(dtensor_page, runs) {
 
   tessera_test::expect_error(
       ts::errc::structure, [&] { ts::redistribute(rows, {ts::Shard(0)}); },
-      "[redistribute] one placement an axis: 1 for mesh(data=2,model=2)");
+      "[redistribute] one placement for each mesh axis: (S(0)) for mesh(data=2,model=2)");
 }
 
 TEST(dtensor_page, holds_the_lines_of_this_file) {

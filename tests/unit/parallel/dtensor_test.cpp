@@ -238,7 +238,8 @@ TEST(dtensor, local_arrays_make_a_tensor) {
       [&] {
         ts::from_local(ts::to_local(x), {ts::Shard(0), ts::Shard(0)}, {6, 3});
       },
-      "[from_local] shape on device 2: f64[1,3], and its chunk of f64[6,3] (S(0), S(0)) is f64[2,3]");
+      "[from_local] shape on device 2: the array is f64[1,3], but the device's chunk of f64[6,3] (S(0), S(0)) is "
+      "f64[2,3]");
 }
 
 TEST(dtensor, gradients_of_local_code_have_placements) {
@@ -293,7 +294,7 @@ TEST(dtensor, local_map_runs_on_each_device) {
       [&] {
         ts::local_map(product, of_y, ts::LocalMapInputs<2>{{of_x, of_w}}, moved, w);
       },
-      "[local_map] placements of operand 0: f64[4,6] (R, S(1)), and (S(0), S(1)) is wanted");
+      "[local_map] placements of operand 0: the operand is f64[4,6] (R, S(1)), but the function expects (S(0), S(1))");
   const auto again = ts::local_map(product, of_y, ts::LocalMapInputs<2>{{of_x, of_w}, true}, moved, w);
   EXPECT_EQ(value_of(again), c);
 }
@@ -353,7 +354,8 @@ TEST(dtensor, mistakes_are_named) {
   const auto x = ts::ones<float>({4, 4}, mesh);
   const auto d = ts::distribute_tensor(x, {ts::Shard(0), ts::Replicate()});
   expect_error(
-      ts::errc::structure, [&] { ts::redistribute(d, {ts::Shard(0)}); }, "[redistribute] one placement an axis");
+      ts::errc::structure, [&] { ts::redistribute(d, {ts::Shard(0)}); },
+      "[redistribute] one placement for each mesh axis");
   expect_error(
       ts::errc::dim_range,
       [&] {
@@ -365,7 +367,7 @@ TEST(dtensor, mistakes_are_named) {
       [&] {
         ts::distribute_tensor(x, {ts::Partial(), ts::Replicate()});
       },
-      "[distribute_tensor] whole value: (P(sum), R)", "dtensor_test.cpp:");
+      "[distribute_tensor] placements: (P(sum), R) has a Partial", "dtensor_test.cpp:");
   ts::CommunicationScope scope({.collectives = 0});
   expect_error(
       ts::errc::policy,

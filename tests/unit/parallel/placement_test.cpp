@@ -100,26 +100,27 @@ TEST(placement, mistakes_are_named) {
   EXPECT_EQ(check({ts::Shard(-1), ts::Replicate()})[0], ts::Shard(1));
   expect_error(
       ts::errc::structure, [&] { check({ts::Shard(0)}); },
-      "[redistribute] one placement an axis: 1 for mesh(dp=2,tp=2)");
+      "[redistribute] one placement for each mesh axis: (S(0)) for mesh(dp=2,tp=2)");
   expect_error(
       ts::errc::dim_range,
       [&] {
         check({ts::Shard(2), ts::Replicate()});
       },
-      "[redistribute] dim of a placement: 2 in (S(2), R) for a tensor of rank 2");
+      "[redistribute] dim of a placement: 2 is out of range in (S(2), R) for a tensor of rank 2");
   for (const int dim : {-3, 256, -256, 1 << 16})
     expect_error(
         ts::errc::dim_range,
         [&] {
           check({ts::Shard(dim), ts::Replicate()});
         },
-        ts::concat_text("dim of a placement: ", dim));
+        ts::concat_text("dim of a placement: ", dim, " is out of range"));
   expect_error(
       ts::errc::unsupported,
       [&] {
         check({ts::StridedShard(0, 3), ts::Shard(0)});
       },
-      "split factor: 3 in (_S(0, 3), S(0)), where axes to the right make 2 chunks");
+      "split_factor of a StridedShard: 3 in (_S(0, 3), S(0)), but the mesh axes to its right split the dim into 2 "
+      "chunks");
   using enum ts::ReduceOp;
   expect_error(
       ts::errc::unsupported,
@@ -132,7 +133,7 @@ TEST(placement, mistakes_are_named) {
       [&] {
         check({ts::Partial(min), ts::Partial(max)});
       },
-      "(P(min), P(max))");
+      "sum and avg may be combined, all others must be equal: (P(min), P(max))");
   EXPECT_NO_THROW(check({ts::Partial(sum), ts::Partial(avg)}));
   EXPECT_NO_THROW(check({ts::Partial(product), ts::Partial(product)}));
   const ts::Mesh cube({{"a", 2}, {"b", 2}, {"c", 2}});
@@ -141,7 +142,7 @@ TEST(placement, mistakes_are_named) {
       [&] {
         ts::placements_of(ts::resolve({{"c", "a", "b"}}, cube, 1), cube);
       },
-      "[placement] placements of a sharding: {(c,a,b)}");
+      "[placement] placements of a sharding: no placements express the order of the axes of {(c,a,b)}");
 }
 
 }  // namespace

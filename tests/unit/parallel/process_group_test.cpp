@@ -77,7 +77,8 @@ TEST(mesh_reduce, of_one_process_is_its_own_value) {
   ts::ThreadProcesses two(2);
   for (const int rank : {-1, 2})
     expect_error(
-        ts::errc::option, [&] { two.member(rank); }, ts::concat_text("[rendezvous] rank: ", rank, " of 2 processes"));
+        ts::errc::option, [&] { two.member(rank); },
+        ts::concat_text("[rendezvous] rank: ", rank, " is out of range for 2 processes"));
 }
 
 }  // namespace

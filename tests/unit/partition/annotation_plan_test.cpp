@@ -102,7 +102,7 @@ TEST(Annotation, WhatIsAlikeLiesInOneWay) {
       [&] {
         Planned(program, mesh, {tensor(mesh, {32, 64}), tensor(mesh, {32, 32})});
       },
-      "[alike] shapes differ: f32[32,64] x f32[32,32]");
+      "[shard_as] shapes differ: f32[32,64] x f32[32,32]");
 }
 
 // ---- explicit axes
@@ -122,9 +122,9 @@ TEST(ExplicitAxes, ASplitSumNeedsToBeSaid) {
       [] {
         plan(product, all_explicit, {"data", "model"}, {"model"});
       },
-      "[einsum] ambiguous result sharding: f32[32,64]{data,model} x f32[64,32]{model,-}: a summed dim is split, so the "
-      "result would be partial or reduced at annotation_plan_test.cpp:",
-      "; name its sharding, such as ts::with_sharding(..., {data,-})");
+      "[einsum] ambiguous result sharding: f32[32,64]{data,model} x f32[64,32]{model,-}: a summed dim is split, so "
+      "each device has only a partial sum at annotation_plan_test.cpp:",
+      "; state the sharding of the result, such as ts::with_sharding(..., {data,-})");
   EXPECT_NO_THROW(plan([](auto x, auto w) { return ts::with_sharding(ts::matmul(x, w), {"data"}); }, all_explicit,
                        {"data", "model"}, {"model"}));
   EXPECT_NO_THROW(plan(product, all_explicit, {"data"}, {ts::none, "model"}));
@@ -149,7 +149,7 @@ TEST(ExplicitAxes, OneAxisSplitsOneDimOfAResult) {
       [] {
         plan(product, all_explicit, {"data"}, {ts::none, "data"});
       },
-      "two dims of the result would be split by one axis", "ts::with_sharding(..., {data,-})");
+      "the same mesh axis would split two dims of the result", "ts::with_sharding(..., {data,-})");
 }
 
 TEST(ExplicitAxes, DimsThatMeetAreSplitInOneWay) {
@@ -162,8 +162,9 @@ TEST(ExplicitAxes, DimsThatMeetAreSplitInOneWay) {
       [&] {
         plan(add, all_explicit, {"data"}, {ts::none, "model"});
       },
-      "[add] ambiguous result sharding: f32[32,64]{data,-} x f32[32,64]{model,-}: dims that meet are split in two "
-      "ways");
+      "[add] ambiguous result sharding: f32[32,64]{data,-} x f32[32,64]{model,-}: corresponding dims of the operands "
+      "are "
+      "split by different mesh axes");
 }
 
 TEST(ExplicitAxes, ReductionsDropWhatTheyReduceOver) {
@@ -182,7 +183,7 @@ TEST(ExplicitAxes, ASplitDimKeepsItsAxesThroughARearrange) {
       [&] {
         ts::plan(thirds, mesh, all_explicit, ts::abstract<float>({32, 60}, {"data", "model"}));
       },
-      "a dim that is split or merged does not keep its axes");
+      "the mesh axes of a reshaped dim do not divide the dims of the result");
 }
 
 /// The sharding of a plan's result, and the collectives that run for it.
@@ -209,7 +210,7 @@ TEST(ExplicitAxes, AProductGathersTheOperandThatAloneSplitsASum) {
       [&] {
         plan_of({ts::none, "data"}, {"model"});
       },
-      "dims that meet are split in two ways");
+      "corresponding dims of the operands are split by different mesh axes");
 }
 
 // Each part of the dim takes axes until it is one index on each device, and merging the parts restores the sharding.
@@ -229,7 +230,7 @@ TEST(ExplicitAxes, ADimSplitByTwoAxesIsSplitIntoTwoDimsAndMergedAgain) {
       [&] {
         ts::plan(back, mesh, all_explicit, ts::abstract<float>({4, 4, 16}, {"data", "model"}));
       },
-      "a dim that is split is not the major one of those merged");
+      "a split dim is merged with a more significant dim that is not split into single indices");
 }
 
 // An axis that is larger than a part of a dim is split among the parts, as in Shardy.
@@ -252,7 +253,8 @@ TEST(ExplicitAxes, ADimSplitByOneAxisIsSplitIntoTwoDimsAndMergedAgain) {
       [&] {
         ts::plan(back, row, all_of_x, ts::abstract<float>({4, 4}, {ts::sub_axis("x", 1, 2), ts::sub_axis("x", 2, 2)}));
       },
-      "f32[4,4]{x:(1)2,x:(2)2}", "a dim that is split is not the major one of those merged");
+      "f32[4,4]{x:(1)2,x:(2)2}",
+      "a split dim is merged with a more significant dim that is not split into single indices");
 }
 
 struct Layer {

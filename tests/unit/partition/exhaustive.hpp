@@ -69,7 +69,7 @@ class Exhaustive {
       if (cost[at] >= 0) continue;
       cost[at] = paid;
       for_each_move(states_[at], [&](const Sharding& to, std::int64_t price) {
-        open.push({paid + price, index_.at(text(to, mesh_))});
+        open.push({paid + price + shift(states_[at], to), index_.at(text(to, mesh_))});
       });
     }
     return cost;
@@ -84,6 +84,32 @@ class Exhaustive {
   std::int64_t bytes(const Sharding& s) const { return local_bytes(shape_, s, mesh_, DType::f32); }
   std::int64_t ring(Collective kind, std::int64_t payload, unsigned axes) const {
     return ring_bytes(kind, payload, devices_on(mesh_, axes));
+  }
+
+  /// Bytes that a collective from one sharding to another lacks where several axes split a dim unevenly: the rows that
+  /// some device has neither before it, nor from the devices that differ from it only along the axes of the collective.
+  std::int64_t shift(const Sharding& from, const Sharding& to) const {
+    std::int64_t bytes = 0;
+    for (int d = 0; d < from.rank; ++d) {
+      const bool grows = from.dims[d].size() < to.dims[d].size();
+      if (from.dims[d].size() == to.dims[d].size()) continue;
+      const std::int64_t extent = shape_[static_cast<std::size_t>(d)];
+      const int few = shard_count(grows ? from : to, mesh_, d), many = shard_count(grows ? to : from, mesh_, d);
+      const auto owner = [&](std::int64_t row, int count) { return row / ((extent + count - 1) / count); };
+      std::vector<std::int64_t> lacking(static_cast<std::size_t>(many), 0);  // by shard of the finer split
+      for (std::int64_t row = 0; row < extent; ++row) {
+        const std::int64_t fine = owner(row, many), coarse = owner(row, few);
+        if (fine / (many / few) == coarse) continue;
+        if (grows)
+          ++lacking[static_cast<std::size_t>(fine)];
+        else
+          ++lacking[static_cast<std::size_t>(coarse)];
+      }
+      Shape slab = local_extents(shape_, to, mesh_);
+      slab[static_cast<std::size_t>(d)] = *std::max_element(lacking.begin(), lacking.end());
+      bytes += volume(slab) * 4;
+    }
+    return bytes;
   }
 
   template <class F> void for_each_move(const Sharding& s, F&& move) const {

@@ -229,7 +229,7 @@ TEST(Halo, SaysWhatItSends) {
   const std::string gathered = Planned(ts::Traced<Cut, Matrix, ts::Dim, ts::Dim>::program(), line,
                                        {tensor(line, {16, 2}, {"x"}), number(1), number(15)}, {.outputs = &whole})
                                    .text();
-  EXPECT_NE(gathered.find("(a halo would send more; implicit)"), std::string::npos) << gathered;
+  EXPECT_NE(gathered.find("(a halo exchange would send more; implicit)"), std::string::npos) << gathered;
 }
 
 // A stencil and its gradient, planned in a constant expression: rows of two neighbours each way, and no gathers.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -101,6 +102,38 @@ TEST(ReshardPath, UnevenShardsCountTheLargest) {
   EXPECT_EQ(names(mesh, {10}, split, whole), "all_gather:40:30");
   EXPECT_EQ(ts::local_bytes({10}, split, mesh, ts::DType::f32), 12);
   EXPECT_EQ(ts::local_extents({3}, split, mesh), ts::Shape{1});
+}
+
+// Of 12 rows on 4 x 4 devices, chunks of {x,y} are not within those of {x}.
+TEST(ReshardPath, UnevenShardsOfSeveralAxesShift) {
+  const ts::Mesh mesh({{"x", 4}, {"y", 4}});
+  const Sharding rows = ts::resolve({"x"}, mesh, 1), both = ts::resolve({{"x", "y"}}, mesh, 1);
+  EXPECT_EQ(names(mesh, {12}, rows, both), "slice:4:0 permute:4:4");
+  EXPECT_EQ(names(mesh, {12}, both, rows), "all_gather:12:9 permute:12:12");
+  EXPECT_EQ(names(mesh, {12}, both, ts::replicated(1)), "all_gather:48:45");
+  EXPECT_EQ(names(mesh, {16}, rows, both), "slice:4:0");
+  EXPECT_EQ(names(mesh, {15}, rows, both), "slice:4:0");
+}
+
+TEST(ReshardPath, RowsLackingAreThoseOfTheDeviceThatLacksMost) {
+  for (std::int64_t extent = 0; extent < 70; ++extent)
+    for (std::int64_t outer = 1; outer < 8; ++outer)
+      for (std::int64_t inner = 1; inner < 8; ++inner) {
+        std::int64_t sliced = 0, gathered = 0;
+        for (std::int64_t i = 0; i < outer; ++i)
+          for (std::int64_t j = 0; j < inner; ++j) {
+            const ts::IndexRange wide = ts::chunk_of(extent, outer, i);
+            const ts::IndexRange narrow = ts::chunk_of(extent, outer * inner, i * inner + j);
+            sliced = std::max(sliced, narrow.size() - narrow.within(wide).size());
+            std::int64_t lacking = wide.size();
+            for (std::int64_t k = 0; k < inner; ++k)
+              lacking -= ts::chunk_of(extent, outer * inner, i * inner + k).within(wide).size();
+            gathered = std::max(gathered, lacking);
+          }
+        ASSERT_EQ(ts::rows_lacking_after_slice(extent, outer, inner), sliced) << extent << " " << outer << " " << inner;
+        ASSERT_EQ(ts::rows_lacking_after_gather(extent, outer, inner), gathered)
+            << extent << " " << outer << " " << inner;
+      }
 }
 
 TEST(ReshardPath, NothingReducedBecomesPartial) {

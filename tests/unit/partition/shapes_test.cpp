@@ -50,7 +50,8 @@ TEST(Shapes, LayersOfAllLeavesAgree) {
     FAIL() << "stacks of different depths were accepted";
   } catch (const ts::error& e) {
     EXPECT_EQ(e.id(), ts::errc::structure);
-    EXPECT_NE(std::string(e.what()).find("has 4 layers, another has 5"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("has 4 layers, but an earlier tensor of the Stack has 5"), std::string::npos)
+        << e.what();
   }
 }
 

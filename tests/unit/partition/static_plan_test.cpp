@@ -99,7 +99,7 @@ TEST(StaticPlan, MistakesAreErrors) {
   EXPECT_EQ(ts::plan(product, mesh, rows, columns).implicit_count(), 1);
   expect_error(
       ts::errc::policy, [&] { ts::plan(product, mesh, strict, rows, columns); },
-      "[plan] implicit reshard: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
+      "[plan] implicit reshard: all_to_all of 8192 bytes reshards f32[32,64], argument 1, from "
       "{-,data} to {data,-} for its use at static_plan_test.cpp:");
 }
 
@@ -138,7 +138,7 @@ TEST(StaticPlan, AnAxisThatTheMeshLacksIsNotCounted) {
                           +[](const ts::Plan& p) { return p.payload_bytes(ts::all_reduce, "modle"); },
                           +[](const ts::Plan& p) { return p.wire_bytes("modle"); }})
     tessera_test::expect_error(
-        ts::errc::mesh_axis, [&] { ask(plan); }, "[mesh] known axis: 'modle' is none of mesh(model=4)");
+        ts::errc::mesh_axis, [&] { ask(plan); }, "[mesh] unknown axis: mesh(model=4) has no axis 'modle'");
 }
 
 }  // namespace

@@ -38,19 +38,21 @@ std::string broken(const std::function<void(ts::GraphPlan&)>& change) {
 TEST(VerifyPlan, FindsWhatIsBroken) {
   EXPECT_EQ(broken([](ts::GraphPlan&) {}), "valid");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { std::swap(g.steps[0], g.steps[1]); }),
-            "[plan] inputs are made before they are read: graph 0");
-  EXPECT_EQ(broken([](ts::GraphPlan& g) { g.steps.push_back(g.steps[0]); }), "[plan] a value is made once: graph 0");
+            "[plan] inputs are computed before they are read: graph 0");
+  EXPECT_EQ(broken([](ts::GraphPlan& g) { g.steps.push_back(g.steps[0]); }),
+            "[plan] a value is computed by one step only: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.steps.back().collectives.clear(); }),
             "[plan] a reshard lists the collectives between its shardings: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.values[3].sharding.dims[0].clear(); }),
-            "[plan] results have the shardings of the factors: graph 0");
+            "[plan] the shardings of results follow from the step's factors: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.values[3].sharding.dims[0].push_back(1); }),
             "[plan] a value uses each mesh axis once: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.values[4].offset = g.values[3].offset; }),
-            "[plan] values that are needed at once have memory of their own: graph 0");
-  EXPECT_EQ(broken([](ts::GraphPlan& g) { g.arena_bytes = 64; }), "[plan] scratch fits the arena: graph 0");
+            "[plan] values that are needed at the same time do not overlap in memory: graph 0");
+  EXPECT_EQ(broken([](ts::GraphPlan& g) { g.arena_bytes = 64; }),
+            "[plan] values in scratch memory end within the arena: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.outputs[0] = g.steps[2].outputs[0]; }),
-            "[plan] results are reduced: graph 0");
+            "[plan] results are not partial: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.values[5].sharding.unreduced = 0; }),
             "[plan] a reshard lists the collectives between its shardings: graph 0");
 }
@@ -91,17 +93,17 @@ TEST(VerifyPlan, FindsWhatIsBrokenInASchedule) {
 
   const auto fused = [](std::size_t s, ts::Fusion fusion) { return [=](Graph& g) { g.steps[s].fusion = fusion; }; };
   EXPECT_EQ(broken_schedule(fused(1, ts::Fusion::epilogue)),
-            "[plan] a step is fused with the next one, and that with no other: graph 0");
+            "[plan] the step after a fused step is not itself fused with its next step: graph 0");
   EXPECT_EQ(broken_schedule(fused(5, ts::Fusion::epilogue)),
-            "[plan] a step is fused with the next one, and that with no other: graph 0");
+            "[plan] the step after a fused step is not itself fused with its next step: graph 0");
   EXPECT_EQ(broken_schedule(fused(2, ts::Fusion::apart)),
-            "[plan] only fused steps pass on what is not stored: graph 0");
+            "[plan] a value that is not stored is the result of a fused step: graph 0");
   EXPECT_EQ(broken_schedule(fused(0, ts::Fusion::rounding)),
-            "[plan] what a fused step makes is stored for an epilogue, and not otherwise: graph 0");
+            "[plan] the result of a fused step is stored if and only if the next step is an epilogue: graph 0");
   EXPECT_EQ(broken_schedule(fused(4, ts::Fusion::sum)),
-            "[plan] a spare block is for sums that may go into a result: graph 0");
+            "[plan] only a product that is summed in the memory of a result has a spare block: graph 0");
   EXPECT_EQ(broken_schedule([](Graph& g) { g.steps[2].fusion = ts::Fusion::rounding; }),
-            "[plan] boxes are worked on by a fused unit, at the same places: graph 0");
+            "[plan] an epilogue is a fused unit that runs at the places of its product: graph 0");
   // A second reader of a value that is not stored.
   EXPECT_EQ(broken_schedule([](Graph& g) {
               ts::PlanStep again = g.steps[3];
@@ -111,20 +113,21 @@ TEST(VerifyPlan, FindsWhatIsBrokenInASchedule) {
               g.values.push_back(copy);
               g.steps.push_back(again);
             }),
-            "[plan] what is not stored is read by the next step alone: graph 0");
+            "[plan] only the next step reads a value that is not stored: graph 0");
   // An epilogue whose result overlaps an operand of the product.
   EXPECT_EQ(broken_schedule([](Graph& g) { g.steps[1].outputs[0] = g.steps[0].inputs[0]; }),
-            "[plan] a value is made once: graph 0");
+            "[plan] a value is computed by one step only: graph 0");
   EXPECT_EQ(broken_schedule([&](Graph& g) { made_by(g, 1).spare = true; }),
-            "[plan] a spare block is for a value that is not stored: graph 0");
+            "[plan] only a value that is not stored has a spare block: graph 0");
   // Arguments that results are written over.
-  EXPECT_EQ(broken_schedule([](Graph& g) { g.donated.clear(); }), "[plan] sizes by output: graph 0");
+  EXPECT_EQ(broken_schedule([](Graph& g) { g.donated.clear(); }),
+            "[plan] the list of donated arguments has an entry for each result: graph 0");
   EXPECT_EQ(broken_schedule([](Graph& g) { g.donated[0] = 1; }),
-            "[plan] a result is laid out as the argument that it is written over: graph 0");
+            "[plan] a result has the layout of the donated argument that it is written over: graph 0");
   EXPECT_EQ(broken_schedule([](Graph& g) { g.donated[0] = 7; }),
-            "[plan] what a result is written over is an argument: graph 0");
+            "[plan] a donated argument is an argument of the graph: graph 0");
   EXPECT_EQ(broken_schedule([](Graph& g) { g.outputs.push_back(g.arguments[0]), g.donated.push_back(-1); }),
-            "[plan] an argument is written over by the last step that reads it: graph 0");
+            "[plan] the last step that reads a donated argument writes over it: graph 0");
 }
 
 }  // namespace

@@ -193,7 +193,7 @@ TEST(Compiled, NamesTheOperationTheShapesAndTheLineOfAnError) {
   constexpr int asked = __LINE__ + 1;
   constexpr auto c = ts::compile([](auto in) { return ts::with_sharding(in + 1.0, {"z"}); });
   expect_error(
-      ts::errc::spec_axis, [&] { c(x); }, "'z' is unknown", "with_sharding", here(asked));
+      ts::errc::spec_axis, [&] { c(x); }, "unknown axis 'z'", "with_sharding", here(asked));
 }
 
 TEST(Compiled, ChecksIndicesOfLookups) {
@@ -234,5 +234,5 @@ TEST(Compiled, ChecksTheLayersOfAStack) {
   expect_error(
       ts::errc::empty_tensor, [&] { through(empty, x); }, "argument 0");
   expect_error(
-      ts::errc::structure, [&] { through(ts::Stack<Block>(), x); }, "[stack]", "without layers");
+      ts::errc::structure, [&] { through(ts::Stack<Block>(), x); }, "[stack]", "the Stack is empty");
 }

@@ -1,3 +1,4 @@
+#include "one_operation.hpp"
 #include "operations.hpp"
 
 using namespace programs::operations;

@@ -16,16 +16,16 @@ constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 
 TEST(annotations_page, runs) {
   constexpr auto layer = ts::compile([](auto x, auto w, auto v) {
-    auto hidden = ts::with_sharding(ts::matmul(x, w), {"data", "model"});  // and its cotangent, the same way
-    auto marked = ts::mark_sharding(ts::relu(hidden), {"data"});           // its cotangent as it comes
-    auto both = ts::with_sharding(marked, {"data"}, {{"data", "model"}});  // its cotangent in a way of its own
-    auto [y, z] = ts::shard_as(both, v);                                   // alike; in which way is left open
+    auto hidden = ts::with_sharding(ts::matmul(x, w), {"data", "model"});  // the value and its cotangent
+    auto marked = ts::mark_sharding(ts::relu(hidden), {"data"});           // only the value, not its cotangent
+    auto both = ts::with_sharding(marked, {"data"}, {{"data", "model"}});  // the value and, differently, its cotangent
+    auto [y, z] = ts::shard_as(both, v);                                   // equally, the planner chooses how
     return std::tuple(y, z);
   });
 
   auto x = ts::ones<float>({6, 8}, mesh);
-  ts::mark_sharding(x, {"data"});  // over replicated: fine
-  ts::mark_sharding(x, {"data"});  // the same again: nothing
+  ts::mark_sharding(x, {"data"});  // x was replicated: allowed
+  ts::mark_sharding(x, {"data"});  // the same annotation: no effect
   ts::clear_sharding(x);           // replicated again
   ts::mark_sharding(x, {ts::none, "model"});
   EXPECT_EQ(ts::sharded_type_text(x), "f32[6,8]{-,model}");
@@ -45,9 +45,9 @@ TEST(annotations_page, runs) {
   };
   tessera_test::expect_error(
       ts::errc::policy, ambiguous,
-      "[einsum] ambiguous result sharding: f32[6,8]{-,model} x f32[8,4]{model,-}: a summed dim is split, so the result "
-      "would be partial or reduced at annotation_doc_test.cpp:",
-      "; name its sharding, such as ts::with_sharding(..., {-,-})");
+      "[einsum] ambiguous result sharding: f32[6,8]{-,model} x f32[8,4]{model,-}: a summed dim is split, so each "
+      "device has only a partial sum at annotation_doc_test.cpp:",
+      "; state the sharding of the result, such as ts::with_sharding(..., {-,-})");
 
   ts::LocalTensor<float, 2> local = ts::enable_manual_sharding(x);  // on each device [6, 4]
   auto whole = ts::disable_manual_sharding(local, {ts::none, "model"}, {6, 8});

@@ -129,14 +129,15 @@ TEST(annotation, manual_mistakes_are_named) {
   const auto x = ts::shard(counted(20), {5, 4}, mesh);
   expect_error(
       ts::errc::annotation, [&] { ts::enable_manual_sharding(x); },
-      "[enable_manual_sharding] split tensor: i32[5,4]{-,-} is replicated at annotation_test.cpp:");
+      "[enable_manual_sharding] sharded tensor: i32[5,4]{-,-} is replicated at annotation_test.cpp:");
   const auto local = ts::enable_manual_sharding(ts::reshard(x, {"x"}));
   expect_error(
       ts::errc::host_data,
       [&] {
         ts::disable_manual_sharding(local, {"x"}, {8, 4});
       },
-      "[disable_manual_sharding] shape on device 0: i32[3,4], and its shard [0:4,0:4] of i32[8,4]{x,-} is "
+      "[disable_manual_sharding] shape on device 0: the local array is i32[3,4], but the shard [0:4,0:4] of "
+      "i32[8,4]{x,-} is "
       "i32[4,4] at annotation_test.cpp:");
   const ts::LocalTensor<int, 2> differing(mesh, [&](int device) {
     return ts::LocalTensor<int, 2>::array({1, 2}, std::vector<int>{device, device});

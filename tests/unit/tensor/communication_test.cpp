@@ -141,7 +141,7 @@ TEST(communication, a_plan_that_says_something_else_than_moves_is_seen) {
   for (const std::int64_t by : {-1, 1}) {
     expect_error(
         ts::errc::graph_invalid, [&] { verify_changed(sums, change(by), x, w); },
-        "[verify_moves] bytes between devices: step 0 moves 256, its collectives", "on 4 devices");
+        "[verify_moves] bytes between devices: step 0 moves 256 bytes, but its collectives", "on 4 devices");
   }
   expect_error(
       ts::errc::graph_invalid, [&] { verify_changed(gathers, change(-1000), x, y); }, "[verify_moves]");
@@ -151,7 +151,7 @@ TEST(communication, a_plan_that_says_something_else_than_moves_is_seen) {
         verify_changed(
             sums, [](ts::PlanStep& step) { step.collectives.clear(); }, x, w);
       },
-      "its collectives 0");
+      "its collectives list 0 bytes");
 }
 
 /// Carries out moves as they are in this process, and notes their bytes.
@@ -171,6 +171,28 @@ TEST(communication, pieces_move_by_the_transport_of_the_thread) {
   const ts::runtime::TransportScope use(noting);
   EXPECT_EQ(ts::to_host(ts::reshard(x, {ts::none, "data"})), ts::to_host(x));
   EXPECT_EQ(noting.moved, 8 * 16 * 4);  // each of four devices lacks half of its half: 128 bytes
+}
+
+// What a step moves while it computes goes through the transport too.
+TEST(communication, halos_rows_and_totals_move_by_the_transport) {
+  const auto rows = filled(8, 16, {"data"}), columns = filled(8, 16, {ts::none, "data"}), whole = filled(8, 16, {});
+  const NotingTransport noting;
+  const ts::runtime::TransportScope use(noting);
+  const auto moved_by = [&](const auto& expression) {
+    noting.moved = 0;
+    const auto result = ts::eval(expression);
+    return std::pair(noting.moved, ts::to_host(result));
+  };
+  // One row of 64 bytes, to both devices that hold the first half of the result.
+  EXPECT_EQ(moved_by(ts::slice<0>(rows, 1, 7)),
+            std::pair(std::int64_t{2 * 64}, ts::to_host(ts::slice<0>(whole, 1, 7))));
+  // The total of a half, 16 numbers, to each of four devices.
+  EXPECT_EQ(moved_by(ts::cumsum<0>(rows)), std::pair(std::int64_t{4 * 64}, ts::to_host(ts::cumsum<0>(whole))));
+  // Maximum and sum of 8 rows in f64, there and back, among each of two pairs of devices.
+  const auto [moved, softmax] = moved_by(ts::softmax<-1>(columns));
+  EXPECT_EQ(moved, 2 * 2 * 2 * 64);
+  const std::vector<float> expected = ts::to_host(ts::softmax<-1>(whole));
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(softmax[i], expected[i], 1e-6);
 }
 
 std::vector<double> dense_product(const std::vector<float>& a, const std::vector<float>& b, int m, int k, int n) {
@@ -236,18 +258,18 @@ TEST(communication, a_program_over_budget_does_not_start) {
   product(x, w);
   expect_error(
       ts::errc::policy, [&] { product(std::move(x), w); },
-      "[communication] bytes on the wire: 64 more after 64, the scope at communication_test.cpp:", "allows 100",
-      "all_reduce of 64 bytes at communication_test.cpp:");
+      "[communication] bytes on the wire: 64 needed and 64 used before, but the scope at communication_test.cpp:",
+      "allows 100", "all_reduce of 64 bytes at communication_test.cpp:");
   EXPECT_EQ(scope.wire_bytes(), 64);
   EXPECT_EQ(ts::to_host(x)[3], 3.f) << "an argument that was moved in is given back";
   {
     ts::CommunicationScope inner({.collectives = 0});
     expect_error(
-        ts::errc::policy, [&] { ts::reshard(x, {}); }, "collectives: 2 more after 0", "all_gather");
+        ts::errc::policy, [&] { ts::reshard(x, {}); }, "collectives: 2 needed and 0 used before", "all_gather");
     EXPECT_NO_THROW(ts::reshard(filled(4, 4, {}), {"data"}));  // a slice moves nothing
   }
   expect_error(
-      ts::errc::policy, [&] { ts::reshard(x, {}); }, "bytes on the wire: 384 more");
+      ts::errc::policy, [&] { ts::reshard(x, {}); }, "bytes on the wire: 384 needed and ");
 }
 
 TEST(communication, a_policy_forbids_reshards_that_nobody_asked_for) {
@@ -255,7 +277,7 @@ TEST(communication, a_policy_forbids_reshards_that_nobody_asked_for) {
   ts::CommunicationScope scope({.forbid_implicit_reshards = true});
   expect_error(
       ts::errc::policy, [&] { ts::eval(rows * columns); },
-      "[plan] implicit reshard: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
+      "[plan] implicit reshard: all_to_all of 8192 bytes reshards f32[32,64], argument 1, from "
       "{-,data} to {data,-}");
   EXPECT_NO_THROW(ts::eval(rows * ts::reshard(columns, {"data"})));
 }

@@ -127,7 +127,7 @@ device 3, replica 1, [2:3,0:2], 2 elements
   EXPECT_EQ(ts::to_host(ts::eval(best)), (std::vector<float>{5, 6, 3, 4.25}));
   EXPECT_EQ(ts::to_host(ts::eval(places)), (std::vector<std::int32_t>{2, 2, 1, 1}));
   tessera_test::expect_error(ts::errc::dim_range, [&] { ts::eval(ts::gather<0>(small, places + 1)); },
-                             "[gather]", "index in range: 3 of a dim with 3 elements at ", "doc_test.cpp:");
+                             "[gather]", "index in range: 3 is outside a dim of extent 3 at ", "doc_test.cpp:");
 
   auto image = ts::ones<float>({2, 5, 5, 3}, mesh, {"data"});          // [batch, height, width, in-features]
   auto taps = ts::ones<float>({3, 3, 3, 4}, mesh, {ts::none, ts::none, ts::none, "model"});

@@ -434,7 +434,7 @@ TEST(oracle, placements_of_local_map_are_not_believed) {
       [] {
         map(columns_summed, {ts::Shard(0), ts::Shard(1)});
       },
-      "on one device it is f32[1,7]");
+      "on a single device the result is f32[1,7]");
 }
 
 TEST(oracle, it_can_hold_for_all_threads) {

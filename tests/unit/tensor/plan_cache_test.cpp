@@ -103,9 +103,9 @@ TEST_F(Caches, AreBoundedInBytesAndKeepAtLeastOnePlan) {
   (void)twice(rows(6));
   EXPECT_EQ(ts::plan_cache_statistics().entries, 1);
   expect_error(
-      ts::errc::option, [] { ts::set_plan_cache_limit({.entries = 0}); }, "[plan cache]");
+      ts::errc::option, [] { ts::set_plan_cache_limit({.entries = 0}); }, "[plan_cache]");
   expect_error(
-      ts::errc::option, [] { ts::set_plan_cache_limit({.bytes = -1}); }, "[plan cache]");
+      ts::errc::option, [] { ts::set_plan_cache_limit({.bytes = -1}); }, "[plan_cache]");
 }
 
 TEST_F(Caches, CanBeClearedAndPlanAgain) {

@@ -30,12 +30,12 @@ constexpr ts::Plan megatron() {
   return ts::plan(step, mesh, model, batch, batch);
 }
 
-static_assert(megatron().count(ts::all_reduce, "model") == 1);  // the row-parallel product
-static_assert(megatron().wire_bytes("data") < 40'000);          // gradients: a budget in bytes
+static_assert(megatron().count(ts::all_reduce, "model") == 1);  // after the row-parallel product
+static_assert(megatron().wire_bytes("data") < 40'000);          // gradients: at most 40,000 bytes per device
 
 constexpr auto frozen = ts::freeze([] { return megatron(); });
-static_assert(frozen.memory.peak < 200'000);            // bytes of the device that holds most
-static_assert(frozen.flops() > 5 * 2 * 32 * 64 * 256);  // of all devices
+static_assert(frozen.memory.peak < 200'000);            // bytes, on the device that stores most
+static_assert(frozen.flops() > 5 * 2 * 32 * 64 * 256);  // of all devices together
 static_assert(frozen.collectives[0].source.line > 0 && frozen.collectives[0].why == "partial sum");
 
 constexpr auto smooth = [](auto x) {  // x [16/data, 8]
@@ -86,19 +86,19 @@ on the wire of a device: 131,076 B -> 38,916 B
     ts::CommunicationScope budget({.wire_bytes = 10'000});
     step(model, x, target);
   };
-  tessera_test::expect_error(ts::errc::policy, over,
-                             "[communication] bytes on the wire: 38916 more after 0, the scope at plans_doc_test.cpp:",
-                             " allows 10000; most of it is all_reduce of 16384 bytes at plans_doc_test.cpp:");
+  tessera_test::expect_error(
+      ts::errc::policy, over,
+      "[communication] bytes on the wire: 38916 needed and 0 used before, but the scope at plans_doc_test.cpp:",
+      " allows 10000; the largest collective is all_reduce of 16384 bytes at plans_doc_test.cpp:");
 
   const auto implicit = [&] {
     ts::CommunicationScope scope({.forbid_implicit_reshards = true});
     constexpr auto product = ts::compile([](auto a, auto b) { return a * b; });
     product(x, ts::reshard(x, {ts::none, "data"}));
   };
-  tessera_test::expect_error(
-      ts::errc::policy, implicit,
-      "[plan] implicit reshard: all_to_all of 8192 bytes takes f32[32,64], the result of argument, from "
-      "{-,data} to {data,-} for its use at plans_doc_test.cpp:");
+  tessera_test::expect_error(ts::errc::policy, implicit,
+                             "[plan] implicit reshard: all_to_all of 8192 bytes reshards f32[32,64], argument 1, from "
+                             "{-,data} to {data,-} for its use at plans_doc_test.cpp:");
 }
 
 TEST(plans_page, explains_halos) {

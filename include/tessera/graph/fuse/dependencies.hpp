@@ -85,7 +85,8 @@ class Dependencies {
           waiting[w] &= ~(std::uint64_t{1} << (g % 64));
           made.push_back(g);
         }
-      if (some && made.size() == before) fail(errc::graph_invalid, "[group] order: groups depend on each other");
+      if (some && made.size() == before)
+        fail(errc::graph_invalid, "[group] order: fusion groups depend on each other in a cycle");
     }
     return made;
   }

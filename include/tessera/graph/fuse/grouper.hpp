@@ -9,7 +9,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/fuse/dependencies.hpp>
 #include <tessera/graph/fuse/groups.hpp>
-#include <tessera/graph/fuse/node_spaces.hpp>
+#include <tessera/graph/fuse/node_reads.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -21,7 +21,7 @@ namespace detail {
 /// the same iteration space, if no path of the graph leaves the joint group and enters it again, and if the kernel
 /// stays below the limits. Programs are grouped in constant expressions, where compilers limit statements but not
 /// expressions: hence raw arrays.
-class Grouper {
+class Grouper : NodeReads {
  public:
   static constexpr int max_members = 56, max_group_inputs = 20, max_group_outputs = 24, max_row_passes = 6;
   // The capacity of a kernel (fused.hpp).
@@ -37,18 +37,10 @@ class Grouper {
     std::int32_t row_reductions = 0;
   };
 
-  /// `spaces`: the iteration spaces of the nodes; null: computed here.
+  /// `spaces`: the iteration spaces of the nodes; null: they are computed.
   constexpr explicit Grouper(const GraphView& graph, const Space* spaces = nullptr)
-      : graph_(graph), states_(count(graph.size)), groups_(count(graph.size)), dependencies_(graph.size),
-        scratch_(2 * count(graph.size)), state_(states_.data()), group_(groups_.data()) {
-    if (spaces != nullptr) {
-      for (int id = 0; id < graph.size; ++id) state_[id].space = spaces[id];
-    } else {
-      const Growable<Space> own = node_spaces(graph);
-      for (int id = 0; id < graph.size; ++id) state_[id].space = own.data()[id];
-    }
-    describe_nodes();
-    list_reads();
+      : NodeReads(graph, spaces), groups_(count(graph.size)), dependencies_(graph.size),
+        scratch_(2 * count(graph.size)), group_(groups_.data()) {
     find_additions();
     for (int id = 0; id < graph.size; ++id) assign(id);
     merge_readers();
@@ -76,32 +68,12 @@ class Grouper {
   }
 
  private:
-  /// The state of one node.
-  struct NodeState : NodeGroup {
-    Space space;
-    std::int32_t uses = 0;
-    std::int32_t absorbed = -1;  ///< of an einsum: the addition that absorbs it
-    /// the values whose elements it reads, host scalars excluded: a range of reads_
-    std::int32_t first_read = 0, last_read = 0;
-    std::int32_t first_reader = 0, last_reader = 0;  ///< the nodes that read its elements: a range of readers_
-    bool is_output = false;
-  };
-
-  GraphView graph_;
-  Growable<NodeState> states_;
   Growable<Group> groups_;
   Dependencies dependencies_;
-  Growable<std::int32_t> reads_, readers_;
   Growable<std::int32_t> scratch_;  // two integers per node; all 0 between uses
-  // states_ and groups_ as raw pointers, which cost no calls.
-  NodeState* state_;
-  Group* group_;
+  Group* group_;                    // groups_ as a raw pointer, which costs no calls
   std::int32_t merges_ = 0;
   std::int32_t refused_[3]{-1, -1, -1};  // the last two groups that could not be merged, and merges_ at that time
-
-  static constexpr std::size_t count(int i) { return static_cast<std::size_t>(i); }
-  constexpr NodeState& at(int id) { return state_[id]; }
-  constexpr const NodeState& at(int id) const { return state_[id]; }
 
   constexpr bool leaves_group(const NodeState& own) const {
     if (own.is_output) return true;
@@ -109,62 +81,6 @@ class Grouper {
     for (std::int32_t r = own.first_reader; r < own.last_reader; ++r)
       if (state_[readers[r]].group != own.group) return true;
     return false;
-  }
-
-  constexpr void describe_nodes() {
-    NodeState* const states = states_.data();
-    for (int id = 0; id < graph_.size; ++id) {
-      NodeState& state = states[id];
-      const Node& node = graph_.nodes[id];
-      const OpRow& row = row_of(node);
-      state.kind = row.kind;
-      state.shape_only = row.shape_only;
-      const std::int32_t* const operands = graph_.operands + node.first;
-      const bool is_source = row.host_source != HostSource::no;
-      bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);
-      const bool computed = host && !is_source;
-      for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0) {
-          ++states[operands[i]].uses;
-          host = host && (!computed || states[operands[i]].host);
-        }
-      state.host = host;
-    }
-    for (int k = 0; k < graph_.output_count; ++k)
-      if (const int id = graph_.outputs[k]; id >= 0) {
-        ++states[id].uses;
-        states[id].is_output = true;
-      }
-  }
-
-  constexpr void list_reads() {
-    NodeState* const states = state_;
-    std::size_t most = 0;
-    for (int id = 0; id < graph_.size; ++id) most += graph_.nodes[id].arity;
-    reads_ = Growable<std::int32_t>(most);
-    std::int32_t* const reads = reads_.data();
-    std::int32_t next = 0;
-    for (int id = 0; id < graph_.size; ++id) {
-      NodeState& state = states[id];
-      const Node& node = graph_.nodes[id];
-      const std::int32_t* const operands = graph_.operands + node.first;
-      state.first_read = next;
-      for (int i = 0; i < node.arity; ++i)
-        if (operands[i] >= 0 && !has_operand(state.shape_only, i) && !states[operands[i]].host)
-          ++states[reads[next++] = operands[i]].last_reader;
-      state.last_read = next;
-    }
-    // At this point last_reader is the number of readers.
-    next = 0;
-    for (int id = 0; id < graph_.size; ++id) {
-      next += states[id].last_reader;
-      states[id].first_reader = states[id].last_reader = next - states[id].last_reader;
-    }
-    readers_ = Growable<std::int32_t>(most);
-    std::int32_t* const readers = readers_.data();
-    for (int id = 0; id < graph_.size; ++id)
-      for (std::int32_t r = states[id].first_read; r < states[id].last_read; ++r)
-        readers[states[reads[r]].last_reader++] = id;
   }
 
   constexpr bool is_product(int id) const { return row_of(graph_.nodes[id]).unit == UnitKind::contraction; }
@@ -188,7 +104,6 @@ class Grouper {
     }
   }
 
-  constexpr bool read_once(int id) const { return !at(id).is_output && at(id).last_reader - at(id).first_reader == 1; }
   /// A cast to bf16 of a bf16 product (plus a bias) that is only read through this cast: the product stores rounded
   /// values, so the cast is not fused into the kernel of its reader.
   constexpr bool rounds_product(int id) const {

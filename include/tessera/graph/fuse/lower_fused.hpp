@@ -58,7 +58,8 @@ class FusedWriter {
     return members[low] == id ? low : -1;
   }
   constexpr int add(const Instr& instr) {
-    if (count_ == Fused::max_instrs) fail(errc::capacity, "[group] instructions: a fused kernel grew too large");
+    if (count_ == Fused::max_instrs)
+      fail(errc::capacity, "[group] instructions: a fused kernel has more than ", Fused::max_instrs, " instructions");
     fused_.instrs[count_] = instr;
     return count_++;
   }
@@ -96,7 +97,7 @@ class FusedWriter {
                            .a = static_cast<std::uint8_t>(i)});
       return load_of_[i];
     }
-    fail(errc::graph_invalid, "[group] operand: a fused node reads a value that its unit does not list");
+    fail(errc::graph_invalid, "[group] operand: a fused node reads a value that is not an input of its unit");
   }
 
   constexpr bool accumulated(int id) const {

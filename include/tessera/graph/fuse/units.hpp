@@ -93,7 +93,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
   for (FactorKind kind : row.kinds)
     if (kind == FactorKind::reduction && !can_be_partial(graph, node))
       fail(errc::graph_invalid, "[plan] partial values: the row of ", row_of(graph[node]).name,
-           " has a reduction in its sharding rule, and says that its result is never partial");
+           " has a reduction in its sharding rule, but says that no result is partial");
   for (int i = 0; i < unit.input_count; ++i) {
     const int operand = units.input(u, i).operand;
     rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);

@@ -119,7 +119,7 @@ struct ExactInteger {
 [[noreturn]] inline void fail_integers(IntegerResult why, std::string_view name, std::int64_t a, std::int64_t b,
                                        const Source& source = {}) {
   const bool by_zero = why == IntegerResult::division_by_zero;
-  fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "more than 64 bits", ": ",
+  fail(by_zero ? errc::dim_range : errc::capacity, "[dim] ", by_zero ? "division by zero" : "64-bit overflow", ": ",
        name, "(", a, ", ", b, ")", source);
 }
 

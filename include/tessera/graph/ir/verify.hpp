@@ -46,16 +46,17 @@ class GraphVerifier {
   constexpr Rule check(int id) const {
     const Node& node = graph_[id];
     const OpRow& row = row_of(node);
-    if (row.arity != any_arity && node.arity != row.arity) return "a node has as many operands as its row says";
+    if (row.arity != any_arity && node.arity != row.arity)
+      return "the number of operands is that of the operation's row";
     for (int i = 0; i < node.arity; ++i) {
       const int operand = graph_.operand(id, i);
-      if (operand >= id) return "operands stand before their users";
+      if (operand >= id) return "operands come before the nodes that read them";
       if (operand < 0 && !(row.optional_operands && i > 0)) return "only sizes of a rearrange may be absent";
       if (operand >= 0 && graph_[operand].is_repeat() != node.is_projection())
-        return "a repeat is read through its projections, and these read nothing else";
+        return "only project nodes read a repeat, and they read nothing else";
     }
     if (!node.is_repeat() && (node.rank > max_rank || node.singletons >> node.rank != 0))
-      return "a dim is one of the rank";
+      return "the rank is at most 8, and singleton dims are dims of the node";
     return check_of(node.op)({program_, graph_, index_, id});
   }
 };

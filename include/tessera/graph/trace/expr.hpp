@@ -57,8 +57,9 @@ template <std::size_t N> constexpr void check_layers(const Value (&operands)[N],
     if (operands[i].rank() == 0) continue;
     if (operands[i].rank() == ranks[i] || (rank >= 0 && ranks[i] != rank))
       return operands[0].refuse(
-          errc::structure, "[stack] operands: a tensor of all layers meets one that has no layers, or that has another "
-                           "rank in each; to run layers one after the other, call the Stack: layers(x)");
+          errc::structure,
+          "[stack] operands: a field of all layers of a Stack can only be combined with scalars and with "
+          "fields of all layers that have the same rank; to run the layers, call the Stack: layers(x)");
     rank = ranks[i];
   }
 }
@@ -119,14 +120,14 @@ template <Operand X> constexpr Value lower(Value context, const X& x) {
     return here(x.value).at(context.source);
   } else if constexpr (StoredOperand<X>) {
     if (!x.traced()) {
-      context.refuse(errc::unsupported, "[trace] captured tensor: a tensor with data can't be used inside a traced "
-                                        "function; pass it as an argument");
+      context.refuse(errc::unsupported, "[trace] captured tensor: a traced function can't use a stored tensor from "
+                                        "outside of the function; pass the tensor as an argument");
       return detail::outlined(context, dtype_v<typename X::element>, X::rank);
     }
     if (x.placeholder().graph < 0) {
       context.refuse(errc::unsupported,
-                     "[shard_map] tensor of a struct: it is used without a local value; ts::local_of(tensor, x) "
-                     "makes it one");
+                     "[shard_map] field of a struct: no operand of the operation is a local value; write "
+                     "ts::local_of(field, x), where x is a local value");
       return detail::outlined(context, dtype_v<typename X::element>, X::rank);
     }
     return here(x.placeholder()).at(context.source);
@@ -171,8 +172,10 @@ template <class Tag, class... Operands> constexpr auto call(Source source, const
         detail::Emission<Expr<Tag, Operands...>>::emit(context, lower(context, operands)...));
   } else {
     using E = Expr<Tag, Operands...>;
-    static_assert(detail::node_count<E> <= max_expression_nodes,
-                  "tessera: this expression has grown too large to be a type; trace it with ts::compile");
+    static_assert(
+        detail::node_count<E> <= max_expression_nodes,
+        "tessera: an expression of stored tensors has at most 64 operations; evaluate a part with ts::eval, or "
+        "compile a function with ts::compile");
     return E(source, operands...);
   }
 }

@@ -105,30 +105,33 @@ template <class T> constexpr ModelFault own_fault() {
 /// of a class whose own assertion failed with a second error.
 template <class T> struct ExplainField {
   template <ModelFault Fault> static constexpr bool is = own_fault<T>() == Fault;
-  using Said = decltype([] {
-    static_assert(!is<ModelFault::number>,
-                  "tessera: a number in a model, or given to a traced function, is a ts::Dim where it is a size and a "
-                  "ts::Scalar otherwise; a number that never changes can be a template parameter");
+  using Checks = decltype([] {
+    static_assert(
+        !is<ModelFault::number>,
+        "tessera: a number in a model or an argument of a traced function is a ts::Dim if it is a size, else a "
+        "ts::Scalar, never int, float or bool; a constant can be a template parameter");
     static_assert(!is<ModelFault::key>,
-                  "tessera: a ts::Key can't be given to a traced function, nor be part of a model; pass a ts::Scalar, "
-                  "such as the number of the step, and use it as the key of ts::dropout");
+                  "tessera: a ts::Key can't be in a model or an argument of a traced function; pass a ts::Scalar, such "
+                  "as the number of the training step, and give the Scalar to ts::dropout as its key");
     static_assert(
         !is<ModelFault::container>,
-        "tessera: a model can't hold this container or string; use std::array for a fixed number of parts and "
-        "ts::Stack for layers of one kind");
-    static_assert(!is<ModelFault::pointer>,
-                  "tessera: a model holds its parts by value; use a field instead of a pointer or an optional");
+        "tessera: a model can't contain this container or string; use std::array for a fixed number of fields "
+        "of one type, and ts::Stack for layers of one type");
+    static_assert(
+        !is<ModelFault::pointer>,
+        "tessera: a model can't contain a pointer, a smart pointer or a std::optional; store the value itself");
     static_assert(!is<ModelFault::not_plain>,
                   "tessera: a model is a plain struct of tensors, other models, ts::Dim and ts::Scalar: without "
-                  "constructors, private fields, virtual functions and base classes; write a function that makes it "
-                  "instead of a constructor, and a field instead of a base class");
-    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model are neither references nor const");
-    static_assert(!is<ModelFault::array>, "tessera: an array in a model is a std::array, not a built-in array");
+                  "constructors, private fields, virtual functions and base classes; write a function that returns "
+                  "the model instead of a constructor, and a field instead of a base class");
+    static_assert(!is<ModelFault::constant>, "tessera: the fields of a model can't be references or const");
+    static_assert(!is<ModelFault::array>, "tessera: a model can't contain a built-in array; use std::array");
     static_assert(!is<ModelFault::too_many_fields>,
-                  "tessera: a model struct has at most 16 fields; group some of them into a struct of their own");
-    static_assert(!is<ModelFault::nested>,
-                  "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a std::array of "
-                  "blocks can be inside");
+                  "tessera: a model struct has at most 16 fields; move some of the fields into a nested struct");
+    static_assert(
+        !is<ModelFault::nested>,
+        "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+        "std::array of blocks inside of a layer");
   });
 };
 

@@ -63,43 +63,45 @@ template <class Self> struct Operators {
   friend constexpr auto operator-(At<Self> a) { return call<NegTag>(a.source, a.value); }
   // Without these overloads, compilers would first complain about the conversion to bool for the built-in && and ||.
   template <class B> friend constexpr auto operator&&(At<Self> a, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: && of tensors is ts::logical_and(x, y)");
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_and(x, y) instead of x && y");
     return call<LessTag>(a.source, a.value, a.value);
   }
   template <class B> friend constexpr auto operator||(At<Self> a, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: || of tensors is ts::logical_or(x, y)");
+    static_assert(std::is_void_v<B>, "tessera: for tensors write ts::logical_or(x, y) instead of x || y");
     return call<LessTag>(a.source, a.value, a.value);
   }
   // Without these overloads, compilers would list all operators == that exist.
   template <class B> friend constexpr auto operator==(const Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: == of tensors, element by element, is ts::equal(x, y)");
+    static_assert(std::is_void_v<B>,
+                  "tessera: to compare tensors element by element, write ts::equal(x, y) instead of x == y");
     return call<LessTag>(Source{}, x, x);
   }
   template <class B> friend constexpr auto operator!=(const Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: != of tensors, element by element, is ts::not_equal(x, y)");
+    static_assert(std::is_void_v<B>,
+                  "tessera: to compare tensors element by element, write ts::not_equal(x, y) instead of x != y");
     return call<LessTag>(Source{}, x, x);
   }
   template <class B> friend constexpr auto& operator+=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x + y");
+    static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x + y instead of x += y");
     return x;
   }
   template <class B> friend constexpr auto& operator-=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x - y");
+    static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x - y instead of x -= y");
     return x;
   }
   template <class B> friend constexpr auto& operator*=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x * y");
+    static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x * y instead of x *= y");
     return x;
   }
   template <class B> friend constexpr auto& operator/=(Self& x, const B&) {
-    static_assert(std::is_void_v<B>, "tessera: tensors are values that do not change; write x = x / y");
+    static_assert(std::is_void_v<B>, "tessera: tensors are immutable; write x = x / y instead of x /= y");
     return x;
   }
   template <class I> constexpr const auto& operator[](const I&) const {
     static_assert(std::is_void_v<I>,
-                  "tessera: a part of a tensor is ts::slice<0>(x, start, size), rows by an index are "
-                  "ts::embedding(x, indices); elements are not assigned, ts::select(condition, x, y) "
-                  "makes a new tensor");
+                  "tessera: tensors have no operator[]; write ts::slice<0>(x, start, size) for a range of rows, "
+                  "ts::embedding(x, indices) for rows by index, and ts::select(condition, x, y) instead of an "
+                  "assignment to elements");
     return static_cast<const Self&>(*this);
   }
   template <Operand B> friend constexpr auto operator<(At<Self> a, const B& b) {

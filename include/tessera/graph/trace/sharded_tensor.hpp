@@ -31,7 +31,9 @@ template <class T, int Rank> struct Evaluate {
 /// trace it is a placeholder, so that the fields of a model can be traced.
 template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
-  static_assert(Element<T>, "tessera: this element type has no tensors; use float, double, an integer or bool");
+  static_assert(
+      Element<T>,
+      "tessera: tensors of this element type are not supported; use float, double, ts::bf16, an integer type or bool");
   static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
   using element = T;
   static constexpr int rank = Rank;
@@ -46,15 +48,18 @@ template <class T, int Rank> class ShardedTensor : public TensorTag, public Oper
       placeholder_ = sym.kept();
     else
       placeholder_ = sym.value;
-    static_assert(S::rank == Rank, "tessera: this value has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename S::element, T>,
-                  "tessera: this value has another element type than the tensor it is assigned to; cast it");
+    static_assert(S::rank == Rank, "tessera: the value has a different rank than the tensor to which it is assigned");
+    static_assert(
+        std::is_same_v<typename S::element, T>,
+        "tessera: the value has a different element type than the tensor to which it is assigned; use ts::cast");
   }
   /// Runs the expression; inside a trace, records it.
   template <ExprOperand E> constexpr ShardedTensor(const E& expression) {
-    static_assert(E::rank == Rank, "tessera: this expression has another rank than the tensor it is assigned to");
-    static_assert(std::is_same_v<typename E::element, T>,
-                  "tessera: this expression has another element type than the tensor it is assigned to; cast it");
+    static_assert(E::rank == Rank,
+                  "tessera: the expression has a different rank than the tensor to which it is assigned");
+    static_assert(
+        std::is_same_v<typename E::element, T>,
+        "tessera: the expression has a different element type than the tensor to which it is assigned; use ts::cast");
     // Tracing happens only in constant expressions, so no code is generated for it.
     if (std::is_constant_evaluated())
       placeholder_ = lower(trace_of(expression), expression);

@@ -21,7 +21,7 @@ template <class Block> class Stack {
   explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
   /// Makes layer i with make(i). Errors: `structure` for n < 0.
   template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] layers: their number is not negative, and is ", n, " here");
+    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
     layers_.reserve(static_cast<std::size_t>(n));
     for (int i = 0; i < n; ++i) layers_.push_back(make(i));
   }
@@ -63,7 +63,8 @@ template <class Block, class X, class... Extra>
 constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
   const Value context = trace_in(x);
   if (stack.layers().empty() || context.module == nullptr)
-    fail(errc::structure, "[stack] layers: a Stack is called inside a traced function, and has at least one layer");
+    fail(errc::structure,
+         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
   BodyTrace body(*context.module, {});
   BindLeaves bind{body, BindLeaves::Kind::carried};
   X carried = x;
@@ -92,32 +93,39 @@ template <class X, class... Extra>
 constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
   constexpr bool is_outside = !detail::holds_local_v<X>;
   constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(is_outside, "tessera: a Stack is called outside of a ts::shard_map; call shard_map inside its block");
-  static_assert(is_flat, "tessera: the layers of a Stack have no Stack inside, and take none as an argument; a "
-                         "std::array of blocks can be inside");
+  static_assert(
+      is_outside,
+      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
+  static_assert(
+      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+               "std::array of blocks inside of a layer");
   if constexpr (is_outside && is_flat) {
     // Computed here so that compilers report an error in a layer with few lines of context.
     using Carried = detail::carry_t<X>;
     using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
         std::declval<const Carried&>(), detail::settle(extra)...))>>;
     constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
-    static_assert(is_model, "tessera: a Stack carries a tensor from layer to layer, or a tuple or plain struct of "
-                            "tensors: its first argument; further arguments are the same for every layer");
+    static_assert(is_model,
+                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
+                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
     constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
-    static_assert(is_one, "tessera: a layer of a Stack returns one tensor, which the next layer is given");
+    static_assert(is_one,
+                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
     constexpr bool same = std::is_same_v<Result, Carried>;
-    static_assert(same || TensorOperand<Carried>,
-                  "tessera: a layer of a Stack returns another structure than it is given, which the next layer could "
-                  "not take: it returns tensors of the same element types and ranks, in the same structure");
+    static_assert(
+        same || TensorOperand<Carried>,
+        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
+        "tensors of the same element types and ranks");
     if constexpr (is_one && TensorOperand<Carried>) {
       constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
       constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(same_type,
-                    "tessera: a layer of a Stack returns another element type than it is given, which the next layer "
-                    "could not take; ts::cast the result");
+      static_assert(
+          same_type,
+          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
+          "convert the result with ts::cast");
       static_assert(same_rank,
-                    "tessera: a layer of a Stack returns another rank than it is given, which the next layer could not "
-                    "take; for a constant, ts::full_like");
+                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
+                    "constant, use ts::full_like");
     }
     if constexpr (same && is_model)
       return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);

@@ -20,8 +20,8 @@ template <class T, int Rank> struct Sym : SymTag, Operators<Sym<T, Rank>> {
   constexpr explicit Sym(Value v) : value(v) {}
   template <class S = Sym> constexpr auto shape() const {
     static_assert(std::is_void_v<S>,
-                  "tessera: sizes are not known while a function is traced; a dim of a tensor in it is "
-                  "ts::extent<0>(x), a ts::Dim to compute with");
+                  "tessera: shapes are not known while a function is traced; instead of x.shape() use the ts::Dim "
+                  "ts::extent<0>(x)");
     return rank;
   }
 };

@@ -39,7 +39,7 @@ struct BindProgram {
     leaf = Leaf(Value{module, 0, graph.add(node), {}});
   }
   template <class S> constexpr void enter_stack(S& stack) {
-    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack inside a Stack");
+    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack can't contain a Stack");
     stack.layers().resize(1);
     in_stack = true;
   }
@@ -58,18 +58,43 @@ struct CollectOutputs {
     else
       value = leaf.placeholder();
     if (value.module == nullptr)
-      return module->refuse(errc::empty_tensor,
-                            "[trace] result: a leaf of the result was not computed by the traced function");
+      return module->refuse(
+          errc::empty_tensor,
+          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
     if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
       if (value.rank() != Leaf::rank + layer_dims)
         module->refuse(errc::structure,
-                       "[stack] result: a tensor of all layers is returned outside of its Stack, or one without "
-                       "layers in a Stack");
+                       "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
+                       "dim of layers is returned as a field of a Stack");
     module->main().outputs.push_back(value.id);
   }
   constexpr void enter_stack(auto&) { layer_dims = 1; }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() { layer_dims = 0; }
+};
+
+/// A program with an argument node for each leaf of the arguments.
+template <class Arguments> struct BoundArguments {
+  Module module;
+  Arguments list{};
+  int leaves = 0;
+
+  constexpr explicit BoundArguments(bool outline) {
+    module.outline = outline;
+    BindProgram bind{&module};
+    for_each_leaf(list, bind);
+    leaves = bind.next;
+  }
+  BoundArguments(const BoundArguments&) = delete;  // the list refers to the module
+  BoundArguments& operator=(const BoundArguments&) = delete;
+};
+
+/// A call of a traced function, in an initializer: for an error in a constant expression, compilers list each function
+/// that led to it, but no initializer.
+template <class F, class Arguments, class Indices> struct TracedCall;
+template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Arguments, std::index_sequence<I...>> {
+  BoundArguments<Arguments> bound;
+  bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
 };
 
 /// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
@@ -85,17 +110,13 @@ template <class F, class... Args> struct Trace {
   /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
   static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
   template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
-    std::pair<Module, int> made;
-    made.first.outline = outline;
-    arguments list{};
-    detail::BindProgram bind{&made.first};
-    for_each_leaf(list, bind);
-    made.second = bind.next;
-    auto out = detail::settle(F{}(std::get<I>(list)...));
-    detail::CollectOutputs collect{&made.first};
+    detail::BoundArguments<arguments> bound(outline);
+    auto out = detail::settle(F{}(std::get<I>(bound.list)...));
+    detail::CollectOutputs collect{&bound.module};
     for_each_leaf(out, collect);
-    return made;
+    return {std::move(bound.module), bound.leaves};
   }
+  using Call = detail::TracedCall<F, arguments, std::index_sequence_for<Args...>>;
   /// How many operations the function calls.
   static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
   static constexpr std::pair<Module, int> trace() {
@@ -117,10 +138,10 @@ namespace detail {
 
 /// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
 template <bool Ended> struct ExplainSteps {
-  using Said = decltype([] {
-    static_assert(Ended, "tessera: this program has more operations than the compiler evaluates by default; write "
-                         "repeated layers as a ts::Stack, or give clang -fconstexpr-steps=8388608 and g++ "
-                         "-fconstexpr-ops-limit=268435456");
+  using Checks = decltype([] {
+    static_assert(Ended, "tessera: the program has too many operations for the compiler's limit on constant "
+                         "expressions; write repeated layers as a ts::Stack, or raise the limit: "
+                         "-fconstexpr-steps=8388608 for clang, -fconstexpr-ops-limit=268435456 for g++");
   });
 };
 
@@ -272,18 +293,21 @@ template <class F, class... Args> struct Traced {
   using ExplainedTrace = decltype([] {
     using enum detail::TraceFault;
     constexpr bool is_constexpr = fault != call, is_known = fault != operation;
-    static_assert(detail::is_kept<detail::rule_of<Recorded, fault>()>,
-                  "tessera: an operation of the traced function does not take what it is given; the rule stands in "
-                  "quotes, and the line of the call after it");
+    static_assert(
+        detail::is_kept<detail::rule_of<Recorded, fault>()>,
+        "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
+        "the line of the call");
     (void)sizeof(detail::ExplainSteps<fault != length>);
     static_assert(is_constexpr,
-                  "tessera: the traced function calls a function that is not constexpr; write constexpr before the "
-                  "one that the next error names. Where that is about a limit of steps, write repeated layers as a "
-                  "ts::Stack; after an error in the function itself, this only follows from it");
-    static_assert(is_known, "tessera: the traced function uses what the compiler can't evaluate, which the next error "
-                            "names; tensors from outside are passed as arguments");
+                  "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
+                  "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
+                  "ts::Stack; if there is an error above this one, correct that error first");
+    static_assert(is_known,
+                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
+                  "pass tensors to the function as arguments");
     if constexpr (fault == call || fault == operation)
-      static_assert(Recorded::record(fault == call, std::index_sequence_for<Args...>()).second >= 0);
+      static_assert(
+          typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
   });
 
   using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,

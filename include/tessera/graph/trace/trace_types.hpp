@@ -43,12 +43,12 @@ concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_
 /// Reports why a function can't be traced by its type, once for all uses.
 template <class F> struct ExplainFunction {
   static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Said = decltype([] {
-    static_assert(is_class, "tessera: a function is traced by its type, which a pointer does not have; wrap it in a "
-                            "lambda: [](const auto&... x) { return f(x...); }");
-    static_assert(is_empty, "tessera: a traced function must not capture anything; pass what it needs as arguments");
+  using Checks = decltype([] {
+    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
+                            "[](const auto&... x) { return f(x...); }");
+    static_assert(is_empty, "tessera: a traced function can't capture variables; pass them as arguments");
     static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function must not capture anything; write [] in place of [&] or [=]");
+                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
   });
 };
 
@@ -83,11 +83,12 @@ template <class Given> struct ResultOf {
   /// Whether the caller gets a result.
   static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
   using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Said = decltype([] {
-    static_assert(is_taken,
-                  "tessera: the traced function does not take as many arguments as it is given here, or takes "
-                  "other types");
-    static_assert(is_returned, "tessera: the traced function returns nothing; it lacks a return");
+  using Checks = decltype([] {
+    static_assert(
+        is_taken,
+        "tessera: the traced function can't be called with these arguments; compare their number and types with "
+        "its parameters");
+    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
     (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
   });
 };

@@ -18,8 +18,8 @@ namespace build {
 /// The type of a stacked value, from the type of its value in one layer.
 constexpr Node stacked_type(Node inner) {
   if (inner.rank == max_rank)
-    fail(errc::capacity, "[stack] rank: a tensor of a block, and one that its gradient keeps, has at most ",
-         max_rank - 1, " dims; the layers are one more");
+    fail(errc::capacity, "[stack] rank: a tensor inside a block has at most ", max_rank - 1,
+         " dims, since the values of all layers are stored with a leading dim of layers");
   inner.rank = static_cast<std::uint8_t>(inner.rank + 1);
   inner.singletons = static_cast<std::uint8_t>(inner.singletons << 1);
   return inner;

@@ -85,13 +85,13 @@ template <class F> constexpr auto value_and_grad(F f) {
     }();
     using Loss = decltype(loss);
     static_assert(SymOperand<Loss>,
-                  "tessera: value_and_grad is called inside a traced function, with traced arguments");
+                  "tessera: call ts::value_and_grad inside a traced function, and its result on traced arguments");
     static_assert(Loss::rank == 0,
-                  "tessera: the gradient of a tensor is not defined; reduce the loss with ts::mean or ts::sum");
+                  "tessera: ts::value_and_grad needs a loss of rank 0; reduce the loss with ts::mean or ts::sum");
     if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
       if (loss.value.rank() != 0)
-        loss.value.refuse(errc::structure,
-                          "[stack] loss: it is made of a tensor of all layers, and has a value for each of them");
+        loss.value.refuse(errc::structure, "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                                           "value for each layer, not a single value");
     detail::CollectSources sources;
     for_each_leaf(first, sources);
     const Growable<std::int32_t> gradients = differentiate(loss.value, sources.ids);

@@ -181,14 +181,18 @@ constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Ke
 constexpr FusedSchedule make_schedule(const Fused& fused) {
   FusedSchedule schedule;
   if (fused.phases < 1 || fused.phases > FusedSchedule::max_phases)
-    fail(errc::graph_invalid, "[fused] more passes over a row than a kernel can make");
+    fail(errc::graph_invalid, "[fused] passes over a row: ", fused.phases, ", but a kernel has 1 to ",
+         FusedSchedule::max_phases);
   int reduce_count = 0;
   for (int i = 0; i < fused.instr_count; ++i) {
     const Instr& instr = fused.instrs[i];
-    if (instr.phase > fused.phases) fail(errc::graph_invalid, "[fused] a value that no pass of the kernel yields");
-    if (instr.dtype == DType::f16) fail(errc::unsupported, "[fused] f16 has no arithmetic");
+    if (instr.phase > fused.phases)
+      fail(errc::graph_invalid, "[fused] an instruction needs a pass that the kernel does not have");
+    if (instr.dtype == DType::f16)
+      fail(errc::unsupported, "[fused] element type: f16 can be stored, but not computed with");
     if (instr.kind == InstrKind::reduce) {
-      if (instr.phase < 1) fail(errc::graph_invalid, "[fused] a reduction exists after a pass, not before");
+      if (instr.phase < 1)
+        fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");
       const Exit exit = detail::make_reduce(fused, i, reduce_count++);
       schedule.reduces[instr.phase].push(exit);
       schedule.exits[instr.phase - 1].push(exit);
@@ -204,11 +208,11 @@ constexpr FusedSchedule make_schedule(const Fused& fused) {
     const bool once_a_row =
         exit.kind == StoreKind::row || (exit.kind == StoreKind::accumulate && !exit.reduces && !exit.varies);
     if (once_a_row) {
-      if (exit.varies) fail(errc::graph_invalid, "[fused] a value at every element stored once a row");
+      if (exit.varies) fail(errc::graph_invalid, "[fused] a value that differs within a row is stored once per row");
       schedule.row_exits[phase].push(exit);
       continue;
     }
-    if (phase >= fused.phases) fail(errc::graph_invalid, "[fused] a store in a pass that the kernel does not make");
+    if (phase >= fused.phases) fail(errc::graph_invalid, "[fused] a store needs a pass that the kernel does not have");
     schedule.exits[phase].push(exit);
     if (exit.reduces) {
       schedule.accumulations.push(exit);

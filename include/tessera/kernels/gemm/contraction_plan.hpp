@@ -192,8 +192,8 @@ TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape&
   const auto check = [](const ContractionShape::Labels& labels, const Strides& strides, std::size_t count,
                         const char* which) {
     if (labels.size() != strides.size())
-      fail(errc::rank_mismatch, "[contraction] strides of ", which, ": ", strides.size(), " for ", labels.size(),
-           " labels");
+      fail(errc::rank_mismatch, "[contraction] strides of ", which, ": ", strides.size(), " strides for ",
+           labels.size(), " labels");
     for (std::int8_t label : labels)
       if (label < 0 || static_cast<std::size_t>(label) >= count)
         fail(errc::rank_mismatch, "[contraction] labels of ", which, ": label ", static_cast<int>(label),
@@ -218,7 +218,7 @@ TESSERA_PLANNING inline ContractionPlan::ContractionPlan(const ContractionShape&
       if (given.b[i] == label) dim.b += given.b_strides[i];
     for (std::size_t i = 0; i < given.out.size(); ++i) {
       if (given.out[i] != label) continue;
-      if (dim.out_dim >= 0) fail(errc::shape_mismatch, "[contraction] labels of out: label ", l, " comes twice");
+      if (dim.out_dim >= 0) fail(errc::shape_mismatch, "[contraction] labels of out: label ", l, " occurs twice");
       dim.out = given.out_strides[i];
       dim.out_dim = static_cast<std::int8_t>(i);
     }

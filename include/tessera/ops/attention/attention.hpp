@@ -14,12 +14,12 @@ namespace detail {
 template <bool Causal> struct AttentionTag {
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(Q::rank == 4 && K::rank == 4 && V::rank == 4,
                     "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
       static_assert(is_floating_v<typename Q::type> && std::is_same_v<typename Q::type, typename K::type> &&
                         std::is_same_v<typename Q::type, typename V::type>,
-                    "tessera: queries, keys and values of attention have one floating element type");
+                    "tessera: queries, keys and values of attention must have the same floating element type");
     });
   };
   static constexpr Value emit(Value context, Value q, Value k, Value v) {
@@ -29,7 +29,8 @@ template <bool Causal> struct AttentionTag {
   }
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
     q = q.at(context.source);
-    if (q.rank() != 4) q.refuse(errc::unsupported, "[attention] stacked values: call it inside the block of the stack");
+    if (q.rank() != 4)
+      q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
     check_static_dims(q, k.node(), v.node());
     // With bf16 operands the logarithms, gradients and scale are f32.
     const DType wide = computed_as(q.dtype());
@@ -63,8 +64,8 @@ template <bool Causal> struct AttentionTag {
     if (((q.singletons ^ k.singletons) & (shared | 1u << 3)) != 0 ||
         ((k.singletons ^ v.singletons) & (shared | 1u << 1)) != 0)
       context.refuse(errc::unsupported,
-                     "[attention] dims of static extent 1: queries, keys and values have them alike; "
-                     "nothing is broadcast");
+                     "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
+                     "in all of queries, keys and values, or in none of them");
   }
 };
 

@@ -31,11 +31,11 @@ inline constexpr std::int8_t batch = 0, heads = 1, queries = 2, keys = 3, width 
 constexpr void check_attention_shapes(const ShapeContext& c, bool has_values) {
   const Shape &q = c.operand(0), &k = c.operand(1);
   if (q[0] != k[0] || q[2] != k[2]) fail_shapes(c, "queries and keys differ in batch or heads", "attention");
-  if (q[3] != k[3]) fail_shapes(c, "queries and keys have one width", "attention");
+  if (q[3] != k[3]) fail_shapes(c, "queries and keys differ in width", "attention");
   if (!has_values) return;
   const Shape& v = c.operand(2);
   if (v[0] != k[0] || v[1] != k[1] || v[2] != k[2])
-    fail_shapes(c, "values have the batch, time and heads of the keys", "attention");
+    fail_shapes(c, "keys and values differ in batch, time or heads", "attention");
 }
 
 /// Whether a node sums over queries: the gradients of keys and values.
@@ -182,34 +182,37 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   const bool plain = node.op == Op::attention_lse;
   const bool is_gradient = node.op == Op::attention_grad;
   const AttentionForm form = AttentionForm::of_node(node);
-  if (is_gradient && (form.of() < 0 || form.of() > 2)) return "a gradient is of queries, keys or values";
+  if (is_gradient && (form.of() < 0 || form.of() > 2))
+    return "an attention_grad is the gradient of queries, keys or values";
   if (!is_gradient && form.result != (plain ? AttentionResult::logarithms : AttentionResult::output))
-    return "an attention says what it gives";
+    return "the kind of result is an attribute of the node";
   const DType type = q.dtype, wide = computed_as(type);
   for (int i = 0; i < node.arity; ++i)
     if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
         c.x(i).dtype != (sum ? wide : type))
-      return "operands and result have one element type";
-  if (node.dtype != (plain || is_gradient ? wide : type)) return "operands and result have one element type";
-  if (!is_floating(type)) return "attention is of floating numbers";
-  if (c.x(node.arity - 1).rank != 0) return "a scale is a number";
+      return "operands have equal element types";
+  if (node.dtype != (plain || is_gradient ? wide : type))
+    return "the element type of the result follows from that of the operands";
+  if (!is_floating(type)) return "operands have a floating element type";
+  if (c.x(node.arity - 1).rank != 0) return "the scale has rank 0";
   if (q.rank != 4 || k.rank != 4 || (!plain && c.x(2).rank != 4)) return "queries, keys and values have rank 4";
   const auto singleton = [](const Node& a, int d) { return static_cast<unsigned>(a.is_singleton(d)); };
   const unsigned lse = singleton(q, 0) | singleton(q, 2) << 1 | singleton(q, 1) << 2;
-  if (plain) return node.rank == 3 && node.singletons == lse ? BrokenRule{} : "a row has one logarithm";
+  if (plain)
+    return node.rank == 3 && node.singletons == lse ? BrokenRule{} : "the result has a logsumexp for each query";
   const unsigned out = (q.singletons & 7u) | singleton(c.x(2), 3) << 3;
   if (const Node& rows = c.x(is_gradient ? 4 : 3); rows.rank != 3 || rows.singletons != lse)
-    return "a row has one logarithm";
+    return "the logsumexp operand has an element for each query";
   if (!is_gradient)
     return node.rank == 4 && node.singletons == out
                ? BrokenRule{}
-               : "the result has the dims of the queries, and the width of the values";
+               : "the result has the dims of the queries and the width of the values";
   for (int i : {3, 5})
     if (c.x(i).rank != 4 || c.x(i).singletons != out)
-      return "a result has the dims of the queries, and the width of the values";
+      return "the cotangent has the dims of the queries and the width of the values";
   const Node& of = c.x(form.of());
   return node.rank == of.rank && node.singletons == of.singletons ? BrokenRule{}
-                                                                  : "a gradient has the dims of what it is of";
+                                                                  : "a gradient has the shape of its operand";
 }
 
 struct AttentionLseOp {

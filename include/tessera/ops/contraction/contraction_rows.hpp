@@ -148,21 +148,21 @@ constexpr BrokenRule check_einsum(const NodeCheck& c) {
     for (int d = 0; d < max_rank; ++d) {
       const int label = lists[list][d];
       if ((d < ranks[list]) != (label >= 0) || label >= EinsumLabels::count)
-        return "a dim has a label, and nothing else has one";
+        return "each dim has a label, and there are no other labels";
       for (int e = 0; e < d; ++e)
-        if (label >= 0 && lists[list][e] == label) return "a label stands once in an operand";
+        if (label >= 0 && lists[list][e] == label) return "a label occurs once in an operand";
     }
   for (int d = 0; d < node.rank; ++d) {
     bool found = false;
     for (int list = 0; list < 2; ++list)
       for (int e = 0; e < ranks[list]; ++e) found = found || lists[list][e] == labels.out[d];
-    if (!found) return "a label of the result is one of an operand";
+    if (!found) return "a label of the result is a label of an operand";
   }
   if (node.singletons != build::einsum_singletons(labels, a, b, node.rank))
-    return "a dim has static extent 1 when it has in every operand";
+    return "a dim of the result has static extent 1 if it has that in all operands";
   return node.dtype == computed_as(a.dtype) && a.dtype == b.dtype
              ? BrokenRule{}
-             : "operands have one element type, and the result that of its products";
+             : "operands have equal element types, and the result has that of the products";
 }
 
 inline std::string einsum_text(const ProgramView&, const GraphView& graph, int id) {

@@ -63,13 +63,13 @@ constexpr Value merge_groups(Value x) {
 
 template <int N> struct ConvTag {
   template <class X, class W, class... Options> struct result : X {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(
           X::rank == N + 2 && W::rank == N + 2,
-          "tessera: a convolution takes [batch, spatial..., in-features] and weights [spatial..., in-features of "
-          "a group, out-features]");
+          "tessera: conv takes an input [batch, spatial..., in-features] and weights [spatial..., in-features per "
+          "group, out-features]");
       static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: operand and weights of a convolution have one floating element type");
+                    "tessera: the input and the weights of conv must have the same floating element type");
     });
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
@@ -81,7 +81,7 @@ template <int N> struct ConvTag {
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
                                   Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported, "[conv] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
     const DType type = x.dtype();
     for (int d = 0; d < N; ++d)
       if (!padding[d].is_number(0))
@@ -112,12 +112,12 @@ template <int N> struct ConvTag {
 
 template <int N> struct ConvTransposeTag {
   template <class X, class W, class... Options> struct result : X {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(X::rank == N + 2 && W::rank == N + 2,
-                    "tessera: a transposed convolution takes [batch, spatial..., in-features] and weights [spatial..., "
-                    "in-features, out-features of a group]");
+                    "tessera: conv_transpose takes an input [batch, spatial..., in-features] and weights [spatial..., "
+                    "in-features, out-features per group]");
       static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: operand and weights of a transposed convolution have one floating element type");
+                    "tessera: the input and the weights of conv_transpose must have the same floating element type");
     });
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
@@ -129,8 +129,9 @@ template <int N> struct ConvTransposeTag {
   static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
                                   const Value* output_padding, const Value* dilation, Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported,
-           "[conv_transpose] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+      fail(
+          errc::unsupported,
+          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
     const DType type = x.dtype();
     Value taps[N], extents[N];
     for (int d = 0; d < N; ++d) {

@@ -70,18 +70,19 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
-                "tessera: an einsum reads \"ik,kj->ij\": one letter a dim, each at most once an operand, and "
-                "every letter of the result in an operand");
+                "tessera: an einsum equation is written \"ik,kj->ij\": a letter for each dim, no letter twice in an "
+                "operand, and all letters of the result in an operand");
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = text.rank_out;
-    using Said = decltype([] {
-      static_assert(A::rank == text.rank_a, "tessera: the first operand of einsum has another rank than the text says");
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_a,
+                    "tessera: the first operand of einsum has a different rank than in the equation");
       static_assert(B::rank == text.rank_b,
-                    "tessera: the second operand of einsum has another rank than the text says");
+                    "tessera: the second operand of einsum has a different rank than in the equation");
       static_assert(std::is_same_v<typename A::type, typename B::type>,
-                    "tessera: the operands of einsum have one element type");
-      static_assert(splits_v<P, A>, "tessera: a precision can be chosen for products of float");
+                    "tessera: the operands of einsum must have the same element type; use ts::cast");
+      static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
     });
   };
   static constexpr EinsumLabels labels(int, int) { return text.labels; }
@@ -122,10 +123,11 @@ template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Sou
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
   static_assert(matrices,
                 "tessera: matmul takes tensors of rank 2 or more; a vector needs ts::unsqueeze or ts::einsum");
-  static_assert(batches, "tessera: matmul takes a matrix, or batches of equal rank, as its second operand; see "
-                         "ts::einsum");
-  static_assert(alike, "tessera: the operands of matmul have one element type");
-  static_assert(splits, "tessera: a precision can be chosen for products of float");
+  static_assert(batches,
+                "tessera: the second operand of matmul is a matrix, or has the rank of the first operand; for other "
+                "products use ts::einsum");
+  static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
+  static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
   if constexpr (matrices && batches && alike && splits)
     return call<MatmulTag<Out, P>>(source, a, b);
   else

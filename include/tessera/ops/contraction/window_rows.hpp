@@ -48,10 +48,10 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
-  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a size, a stride or a dilation is below one", "conv");
+  if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
   std::int64_t last = 0;  // the offset of a window's last element
   if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)
-    fail_shapes(c, "a window is longer than the dim", "conv");
+    fail_shapes(c, "the window is longer than the padded dim", "conv");
   shape[dim] = (shape[dim] - last - 1) / stride + 1;
   shape.insert(dim + 1, size);
   return shape;
@@ -98,12 +98,12 @@ constexpr void windows_factors(const Node& runs, const Node& line, int dim, DimF
 /// Operands after the first: size, stride and dilation. `runs` has the two dims of windows, `line` the one dim.
 constexpr BrokenRule check_windows(const NodeCheck& c, const Node& runs, const Node& line) {
   const int dim = dim_of(c.node());
-  if (dim < 0 || dim >= line.rank) return "the dim is one of the rank";
+  if (dim < 0 || dim >= line.rank) return "the dim is a dim of the node";
   const unsigned before = (1u << dim) - 1, after = unsigned{line.singletons} >> (dim + 1);
   if (runs.rank != line.rank + 1 || runs.dtype != line.dtype || ((runs.singletons ^ line.singletons) & before) != 0 ||
       unsigned{runs.singletons} >> (dim + 2) != after)
-    return "one dim is two of the other";
-  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "sizes and steps are numbers";
+    return "a dim becomes two dims, windows and their elements, or the reverse";
+  return c.is_size(1) && c.is_size(2) && c.is_size(3) ? BrokenRule{} : "size, stride and dilation are sizes";
 }
 
 struct WindowsOp {
@@ -135,12 +135,12 @@ constexpr Shape fold_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t stride = c.number(1), dilation = c.number(2), extent = c.number(3);
-  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below one", "conv_transpose");
+  if (stride < 1 || dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
   std::int64_t last_window = 0, last_element = 0;
   if (volume(shape) > 0 &&
       (!multiply_fits(shape[dim] - 1, stride, last_window) ||
        !multiply_fits(shape[dim + 1] - 1, dilation, last_element) || last_window >= extent - last_element))
-    fail_shapes(c, "windows are longer than the dim", "conv_transpose");
+    fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
   shape.erase(dim + 1);
   shape[dim] = extent;
   return shape;

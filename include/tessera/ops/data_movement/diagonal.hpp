@@ -14,7 +14,7 @@ namespace tessera {
 namespace detail {
 
 template <int Rank, bool Lower> struct TriangleTag {
-  static_assert(Rank >= 2, "tessera: tril and triu take matrices, tensors with at least two dims");
+  static_assert(Rank >= 2, "tessera: tril and triu take tensors of rank 2 or more");
   template <class X, class Offset> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value offset) {
     x = x.at(context.source);
@@ -26,7 +26,7 @@ template <int Rank, bool Lower> struct TriangleTag {
 };
 
 template <int Rank> struct DiagonalTag {
-  static_assert(Rank >= 2, "tessera: diagonal takes matrices, tensors with at least two dims");
+  static_assert(Rank >= 2, "tessera: diagonal takes tensors of rank 2 or more");
   template <class X> using result = Typed<typename X::type, Rank - 1>;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);

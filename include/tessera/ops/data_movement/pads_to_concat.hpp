@@ -38,19 +38,19 @@ class PadsToConcat {
   constexpr int sum(const Node& node, const std::int32_t* operands) {
     collect(operands[0]);
     if (valid_) collect(operands[1]);
-    if (!valid_ || parts_.size() < 2) return -1;
+    if (!valid_ || pads_.size() < 2) return -1;
     const std::int64_t extent = static_extent(graph_, like_, dim_);
     if (extent < 0) return -1;
     Growable<std::int32_t> ordered;
     std::int64_t covered = 0;
     while (covered < extent) {
       std::size_t at = 0;
-      while (at < parts_.size() && parts_[at].start != covered) ++at;
-      if (at == parts_.size()) return -1;
-      ordered.push_back(parts_[at].id);
-      covered += parts_[at].size;
+      while (at < pads_.size() && pads_[at].start != covered) ++at;
+      if (at == pads_.size()) return -1;
+      ordered.push_back(pads_[at].id);
+      covered += pads_[at].size;
     }
-    if (covered != extent || ordered.size() != parts_.size()) return -1;
+    if (covered != extent || ordered.size() != pads_.size()) return -1;
     return graph_.add({.op = Op::concat,
                        .dtype = node.dtype,
                        .rank = node.rank,
@@ -61,14 +61,14 @@ class PadsToConcat {
   }
 
  private:
-  struct Part {
+  struct Pad {
     std::int64_t start, size;
     std::int32_t id;
   };
   Graph& graph_;
   int dim_ = -1, like_ = -1;
   bool valid_ = true;
-  Growable<Part> parts_;
+  Growable<Pad> pads_;
 
   constexpr void collect(int id) {
     const Node& node = graph_[id];
@@ -84,7 +84,7 @@ class PadsToConcat {
     dim_ = dim_of(node);
     const std::int64_t size = static_extent(graph_, graph_.operand(id, 0), dim_);
     valid_ = size > 0;
-    parts_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
+    pads_.push_back({number_of(graph_.operand_node(id, 1)).integer(), size, graph_.operand(id, 0)});
   }
 };
 

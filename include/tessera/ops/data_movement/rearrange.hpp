@@ -18,7 +18,7 @@ struct RearrangeText {
   Factors factors{};
   std::string_view names[max_rank]{};
   int rank_in = 0, rank_out = 0;
-  unsigned units_in = 0;  ///< dims of the left side written as 1
+  unsigned singletons_in = 0;  ///< dims of the left side written as 1
   bool valid = true;
 
  private:  // comes first since clang needs the definition of what a constexpr constructor calls
@@ -27,7 +27,7 @@ struct RearrangeText {
 
   constexpr void read(std::string_view side, int& rank, unsigned* singletons, auto&& name_of_dim) {
     bool inside = false;
-    int parts = 0;
+    int factors_in_dim = 0;
     for (std::size_t i = 0; i < side.size() && valid;) {
       const char c = side[i];
       if (c == ' ') {
@@ -35,9 +35,9 @@ struct RearrangeText {
         continue;
       }
       if (c == '(' || c == ')') {
-        valid = inside == (c == ')') && (c == '(' || parts > 0);
+        valid = inside == (c == ')') && (c == '(' || factors_in_dim > 0);
         inside = c == '(';
-        parts = 0;
+        factors_in_dim = 0;
         if (c == ')') ++rank;
         ++i;
         continue;
@@ -53,7 +53,7 @@ struct RearrangeText {
       } else if (!is_letter(word[0]) || !name_of_dim(word))
         valid = false;
       if (inside)
-        ++parts;
+        ++factors_in_dim;
       else
         ++rank;
     }
@@ -81,7 +81,7 @@ struct RearrangeText {
       factors.out_dim[placed++] = static_cast<std::int8_t>(rank_out);
       return true;
     };
-    read(text.substr(0, arrow), rank_in, &units_in, left);
+    read(text.substr(0, arrow), rank_in, &singletons_in, left);
     read(text.substr(arrow + 2), rank_out, nullptr, right);
     valid = valid && placed == factors.count;
   }
@@ -122,7 +122,8 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
     for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
     kept[f] = -1;
     if (x.is_singleton(factors.in_dim[f] + lead) && alone && !given) continue;  // singleton dims have no factors
-    if (made.count == max_rank) fail(errc::capacity, "[rearrange] parts: more than 8");
+    if (made.count == max_rank)
+      fail(errc::capacity, "[rearrange] number of factors: dims are split into more than 8 factors in all");
     kept[f] = made.count;
     made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
     ids[made.count++] = given ? sizes[f].id : -1;
@@ -137,24 +138,27 @@ constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& fac
   return build::rearrange(x, rank_out + lead, made, ids, hidden);
 }
 
-constexpr void require_unit(Value x, int dim, const char* message) {
+constexpr void require_singleton(Value x, int dim, const char* message) {
   if (!x.is_singleton(dim)) x.refuse(errc::shape_mismatch, message);
 }
 
 template <FixedString Text, FixedString... Names> struct RearrangeTag {
   static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid, "tessera: a rearrange reads \"b t (h d) -> b h t d\": names, 1 for a dim of extent 1, and "
-                            "parentheses around parts of one dim; the right side has every name of the left once");
+  static_assert(text.valid,
+                "tessera: a rearrange pattern is written \"b t (h d) -> b h t d\": names, 1 for a singleton dim, "
+                "and parentheses around the factors of a dim; both sides have the same names, each once");
   static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
-  static_assert(known || !text.valid, "tessera: a ts::len names a part that the text of the rearrange lacks");
+  static_assert(known || !text.valid, "tessera: the name in a ts::len is not a name in the pattern of the rearrange");
   static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
-  static_assert(determined || !text.valid, "tessera: a split dim needs a ts::len for all of its parts but one");
+  static_assert(determined || !text.valid,
+                "tessera: a dim that is split needs a ts::len for all of its factors but one");
 
   template <class A, class... Sizes> struct result {
     using type = typename A::type;
     static constexpr int rank = text.rank_out;
-    using Said = decltype([] {
-      static_assert(A::rank == text.rank_in, "tessera: the operand of rearrange has another rank than the text says");
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_in,
+                    "tessera: the operand of rearrange has a different rank than the left side of the pattern");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... given) {
@@ -162,9 +166,10 @@ template <FixedString Text, FixedString... Names> struct RearrangeTag {
     Value sizes[max_rank]{};
     ((sizes[text.find(Names.view())] = as_size(given)), ...);
     for (int d = 0; d < text.rank_in; ++d)
-      if ((text.units_in >> d & 1) != 0)
-        require_unit(x, d + x.rank() - text.rank_in,
-                     "[rearrange] 1: it stands for a dim whose extent 1 is static, from keepdims or ts::unsqueeze");
+      if ((text.singletons_in >> d & 1) != 0)
+        require_singleton(
+            x, d + x.rank() - text.rank_in,
+            "[rearrange] 1: in a pattern, 1 is a dim of static extent 1, as from keepdims or ts::unsqueeze");
     return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
   }
 };
@@ -174,10 +179,11 @@ template <int... Order> struct TransposeTag {
   template <class A> struct result {
     using type = typename A::type;
     static constexpr int rank = A::rank;
-    using Said = decltype([] {
-      static_assert(A::rank == count, "tessera: transpose names every dim of the tensor once");
+    using Checks = decltype([] {
+      static_assert(A::rank == count,
+                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
       static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
-                    "tessera: transpose names every dim of the tensor once, as in ts::transpose<1, 0>(x)");
+                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
     });
   };
   static constexpr Value emit(Value context, Value x) {
@@ -190,26 +196,26 @@ template <int... Order> struct TransposeTag {
   }
 };
 
-/// Splits dim `D` of a tensor of rank `Rank` into `Parts` dims, of which all but the first have given extents.
-template <int Rank, int D, int Parts> struct SplitTag {
-  static_assert(Rank + Parts - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Parts - 1>;
+/// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
+template <int Rank, int D, int Count> struct SplitTag {
+  static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
   static constexpr Value emit(Value context, Value x, auto... inner) {
     Factors f{};
     Value sizes[max_rank]{}, given[] = {as_size(inner)...};
     for (int d = 0; d < Rank; ++d)
-      for (int part = 0; part < (d == D ? Parts : 1); ++part) {
+      for (int k = 0; k < (d == D ? Count : 1); ++k) {
         f.in_dim[f.count] = static_cast<std::int8_t>(d);
-        if (part > 0) sizes[f.count] = given[part - 1];
+        if (k > 0) sizes[f.count] = given[k - 1];
         f.order[f.count] = f.out_dim[f.count] = f.count;
         ++f.count;
       }
-    return rearrange(x.at(context.source), Rank, Rank + Parts - 1, f, sizes);
+    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes);
   }
 };
 
 template <int Rank, int First, int Last> struct MergeTag {
-  static_assert(First <= Last, "tessera: merge_dims names the first and the last dim to merge, in this order");
+  static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
   template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
   static constexpr Value emit(Value context, Value x) {
     Factors f{};
@@ -236,15 +242,15 @@ template <int Rank, int D> struct SqueezeTag {
   static constexpr Value emit(Value context, Value x) {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
-    require_unit(x, dim,
-                 "[squeeze] dim: only a dim whose extent 1 is static, from keepdims or ts::unsqueeze, can be dropped");
+    require_singleton(
+        x, dim, "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed");
     return build::drop_singletons(x, 1u << dim);
   }
 };
 
 }  // namespace detail
 
-/// The extent of a named part in a rearrange: `ts::len<"h">(heads)`.
+/// The extent of a named factor in a rearrange: `ts::len<"h">(heads)`.
 template <FixedString Name> struct Len {
   static constexpr auto name = Name;
   Dim size;
@@ -262,10 +268,10 @@ concept LenArgument = is_len_v<T>;
 ///
 ///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
 ///
-/// Names in parentheses are parts of one dim, the most significant first; ts::len gives the extents of all of them but
-/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the parts don't divide the dim. Communication:
-/// none where the shards stay the same elements. A split dim passes its axes to its parts, the most significant part
-/// first, as sub-axes where a part is smaller than an axis.
+/// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
+/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
+/// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
+/// factor first, as sub-axes where a factor is smaller than an axis.
 template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
   return call<detail::RearrangeTag<Text>>(Source::from(at), x);
 }

@@ -115,24 +115,24 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
       if (c.node().arity > 1 && c.has(1 + last)) {
         const std::int64_t size = c.number(1 + last);
-        if (size < 1) fail_shapes(c, "a dim is split by a size below one");
+        if (size < 1) fail_shapes(c, "a dim is split by a size below 1");
         if (!multiply_fits(product, size, product)) fail_large(c);
         extents[static_cast<std::size_t>(last)] = size;
       } else if (inferred < 0) {
         inferred = last;
       } else {
-        fail_shapes(c, "more than one size of a split dim is left open");
+        fail_shapes(c, "a dim is split with more than one unknown size");
       }
     }
     const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
     if (inferred >= 0) {
       if (extent % product != 0) {
-        if (split_by_axes(c, first, last)) fail_axis(c, "does not divide by", factors.in_dim[first], first, last);
-        fail_shapes(c, "a dim does not divide into the sizes it is split by");
+        if (split_by_axes(c, first, last)) fail_axis(c, "is not divisible by", factors.in_dim[first], first, last);
+        fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
       }
       extents[static_cast<std::size_t>(inferred)] = extent / product;
     } else if (extent != product) {
-      fail_shapes(c, "the sizes that a dim is split by don't multiply to its extent");
+      fail_shapes(c, "the product of the sizes that split a dim is not the extent of the dim");
     }
     first = last;
   }
@@ -209,22 +209,23 @@ constexpr void rearrange_gradient(Gradient& r) {
 constexpr BrokenRule check_rearrange(const NodeCheck& c) {
   const Node &node = c.node(), &from = c.x(0);
   const Factors f = Factors::of(node);
-  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each part, or none";
+  if (node.arity != 1 && node.arity != f.count + 1) return "a rearrange has a size for each factor, or no sizes";
   unsigned placed = 0, factored = 0;
   for (int p = 0; p < f.count; ++p) {
     if (f.in_dim[p] >= from.rank || f.out_dim[p] < 0 || f.out_dim[p] >= node.rank || f.order[p] < 0 ||
         f.order[p] >= f.count)
-      return "the dims of a part exist";
-    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1])) return "parts are in order";
+      return "the dims of a factor exist";
+    if (p > 0 && (f.in_dim[p] < f.in_dim[p - 1] || f.out_dim[p] < f.out_dim[p - 1]))
+      return "factors are in the order of their dims";
     placed |= 1u << f.order[p];
     factored |= 1u << f.in_dim[p];
-    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "a size is a number";
+    if (node.arity > 1 && c.graph.operand(c.id, 1 + p) >= 0 && !c.is_size(1 + p)) return "sizes are i64 scalars";
   }
-  if (placed != (1u << f.count) - 1) return "every part has one place in the result";
-  if ((factored | from.singletons) != (1u << from.rank) - 1) return "only dims of static extent 1 have no parts";
+  if (placed != (1u << f.count) - 1) return "each factor has one position in the result";
+  if ((factored | from.singletons) != (1u << from.rank) - 1) return "only dims of static extent 1 have no factors";
   return node.singletons == build::rearranged_singletons(f, from, node.rank) && node.dtype == from.dtype
              ? BrokenRule{}
-             : "the result has the type that its parts make";
+             : "the type of the result follows from the factors";
 }
 
 /// The text of a rearrange, such as "a (b c) -> a b c".
@@ -234,15 +235,15 @@ inline std::string rearrange_text(const ProgramView&, const GraphView& graph, in
     std::string text;
     for (int d = 0; d < rank; ++d) {
       std::string names;
-      int parts = 0;
+      int names_in_dim = 0;
       for (int p = 0; p < f.count; ++p)
         if (dim_at(p) == d) {
           names += names.empty() ? "" : " ";
           names += tessera::detail::label_name(name_at(p));
-          ++parts;
+          ++names_in_dim;
         }
       if (d > 0) text += ' ';
-      text += parts == 0 ? "1" : parts == 1 ? names : "(" + names + ")";
+      text += names_in_dim == 0 ? "1" : names_in_dim == 1 ? names : "(" + names + ")";
     }
     return text;
   };

@@ -14,7 +14,7 @@ namespace detail {
 
 /// The dim repeated: the copies one after the other, or each element `count` times.
 template <int Rank, int D, bool EachElement> struct RepeatTag {
-  static_assert(Rank < max_rank, "tessera: a tensor that is repeated has at most 7 dims");
+  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
   template <class X, class Count> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x, Value count) {
     x = x.at(context.source);

@@ -18,7 +18,7 @@ namespace detail {
 
 /// `Dim` as an index from 0; negative indices count from the end.
 template <int Dim, int Rank> constexpr int checked_dim() {
-  static_assert(Dim >= -Rank && Dim < Rank, "tessera: a dim is outside the rank of the tensor");
+  static_assert(Dim >= -Rank && Dim < Rank, "tessera: the dim is out of range for the rank of the tensor");
   return Dim < 0 ? Dim + Rank : Dim;
 }
 
@@ -51,11 +51,11 @@ struct BroadcastTag {
   template <class A, class B> struct result {
     using type = typename std::conditional_t<fills<A, B>, B, A>::type;
     static constexpr int rank = B::rank;
-    using Said = decltype([] {
-      static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of fewer dims");
+    using Checks = decltype([] {
+      static_assert(A::rank <= B::rank, "tessera: a tensor can't be broadcast to a tensor of lower rank");
       static_assert(!fills<A, B> || is_floating_v<typename B::type> ||
                         !std::is_same_v<typename A::type, Number<NumberKind::floating>>,
-                    "tessera: a floating number can't fill a tensor of integers or bools; give an integer");
+                    "tessera: a floating number can't be broadcast to an integer or bool tensor; use an integer");
     });
   };
   template <class A, class B> static constexpr void convert(Value& x, const Value& like) {
@@ -66,7 +66,7 @@ struct BroadcastTag {
     for (int d = 0; d < x.rank(); ++d)
       if (lead + d >= 0 && like.is_singleton(lead + d) && !x.is_singleton(d))
         context.refuse(errc::shape_mismatch,
-                       "[broadcast_like] dims: a dim that extends would be spread over one of extent 1");
+                       "[broadcast_like] dims: the target has static extent 1 in a dim in which the operand does not");
     return build::broadcast(x.at(context.source), like);
   }
 };
@@ -85,7 +85,7 @@ constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops
 template <int D, TensorOperand X> constexpr Dim extent(const X& x, Here at = Here::current()) {
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
-    fail(errc::unsupported, "[extent] outside of a trace: ask the tensor itself for its shape");
+    fail(errc::unsupported, "[extent] outside of a traced function: use x.shape() of the stored tensor");
   const Value value = lower(context, x);
   return Dim(build::extent(value, detail::checked_dim<D, X::rank>() + value.rank() - X::rank));
 }

@@ -20,36 +20,36 @@ template <int Rank, int D> struct SliceTag {
 template <int Rank, int D> struct ConcatTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class... Rest> struct result : A {
-    using Said = decltype([] {
-      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat have one rank");
+    using Checks = decltype([] {
+      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat must have equal ranks");
       static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
-                    "tessera: the operands of concat have one element type");
+                    "tessera: the operands of concat must have the same element type; use ts::cast");
     });
   };
-  static constexpr Value emit(Value context, auto... parts) { return concat({parts...}, context.source); }
+  static constexpr Value emit(Value context, auto... operands) { return concat({operands...}, context.source); }
 
  private:
-  static constexpr Value concat(std::initializer_list<Value> parts, Source source) {
-    const Value first = *parts.begin();
+  static constexpr Value concat(std::initializer_list<Value> operands, Source source) {
+    const Value first = *operands.begin();
     const int dim = first.shifted(D, Rank);
     Node made{.op = Op::concat,
               .dtype = first.dtype(),
               .rank = first.node().rank,
               .singletons = 0xff,
               .labels = pack_dim(dim)};
-    std::int32_t operands[16]{};
+    std::int32_t ids[16]{};
     int count = 0;
-    for (const Value& part : parts) {
-      operands[count++] = part.id;
-      made.singletons = static_cast<std::uint8_t>(made.singletons & part.node().singletons);
+    for (const Value& operand : operands) {
+      ids[count++] = operand.id;
+      made.singletons = static_cast<std::uint8_t>(made.singletons & operand.node().singletons);
     }
     made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim) & ((1u << made.rank) - 1));
-    for (const Value& part : parts)
-      if ((part.node().singletons & ~(1u << dim)) != made.singletons)
+    for (const Value& operand : operands)
+      if ((operand.node().singletons & ~(1u << dim)) != made.singletons)
         first.at(source).refuse(errc::shape_mismatch,
-                                "[concat] dims: an operand has static extent 1 where another extends; "
-                                "broadcast it first");
-    return first.at(source).make(made, operands, count);
+                                "[concat] dims: a dim has static extent 1 in only some of the operands; "
+                                "use ts::broadcast_like first");
+    return first.at(source).make(made, ids, count);
   }
 };
 

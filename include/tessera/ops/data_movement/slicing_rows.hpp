@@ -51,7 +51,7 @@ constexpr Shape slice_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t start = c.number(1), size = c.number(2);
   if (start < 0 || size < 0 || start > shape[dim] || size > shape[dim] - start)
-    fail_shapes(c, "the range is not inside the dim");
+    fail_shapes(c, "start and size are outside the dim");
   shape[dim] = size;
   return shape;
 }
@@ -61,8 +61,7 @@ constexpr Shape pad_shape(const ShapeContext& c) {
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   Shape shape = c.operand(0);
   const std::int64_t extent = c.graph.operand_node(c.id, 2).rank == 0 ? c.number(2) : c.operand(2)[dim];
-  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim])
-    fail_shapes(c, "padding is negative");
+  if (c.number(1) < 0 || shape[dim] > extent || c.number(1) > extent - shape[dim]) fail_shapes(c, "negative padding");
   shape[dim] = extent;
   return shape;
 }
@@ -117,7 +116,8 @@ constexpr Shape concat_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   for (int i = 1; i < c.node().arity; ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d)
-      if (d != dim && shape[d] != c.operand(i)[d]) fail_shapes(c, "operands differ in another dim than the joined one");
+      if (d != dim && shape[d] != c.operand(i)[d])
+        fail_shapes(c, "operands differ in a dim other than the concatenated dim");
     if (!add_fits(shape[dim], c.operand(i)[dim], shape[dim])) fail_large(c);
   }
   return shape;
@@ -146,9 +146,10 @@ constexpr void concat_gradient(Gradient& r) {
 constexpr Shape permute_shape(const ShapeContext& c) {
   const std::int64_t extent = c.operand(0)[static_cast<std::size_t>(dim_of(c.node()))];
   for (int i = 1; i < c.node().arity && c.node().arity != 2; ++i) {
-    if (c.number(i) < 0 || c.number(i) >= extent) fail_shapes(c, "a position is outside the dim", "ppermute");
+    if (c.number(i) < 0 || c.number(i) >= extent)
+      fail_shapes(c, "the index of a device is outside the axis", "ppermute");
     for (int other = i + 2; other < c.node().arity; other += 2)
-      if (c.number(i) == c.number(other)) fail_shapes(c, "a position sends twice or receives twice", "ppermute");
+      if (c.number(i) == c.number(other)) fail_shapes(c, "a device sends twice or receives twice", "ppermute");
   }
   return c.operand(0);
 }
@@ -173,7 +174,7 @@ constexpr void permute_gradient(Gradient& r) {
 
 /// The dim that an operation works along is one of the rank, and the others are those of its operands.
 constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
-  if (!c.has_dim()) return "the dim is one of the rank";
+  if (!c.has_dim()) return "the dim is a dim of the node";
   const unsigned dim = 1u << dim_of(c.node());
   for (int i = 0; i < operands; ++i)
     if (c.x(i).rank != c.node().rank || c.x(i).dtype != c.node().dtype ||
@@ -183,20 +184,19 @@ constexpr BrokenRule check_along_dim(const NodeCheck& c, int operands) {
 }
 constexpr BrokenRule check_slice(const NodeCheck& c) {
   if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
-  if (!c.is_size(1)) return "a start is a number";
-  return c.is_size(2) ? BrokenRule{} : "a size is a number";
+  return c.is_size(1) && c.is_size(2) ? BrokenRule{} : "start and size are i64 scalars";
 }
 constexpr BrokenRule check_pad(const NodeCheck& c) {
   if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
-  if (!c.is_size(1)) return "a start is a number";
+  if (!c.is_size(1)) return "the start is an i64 scalar";
   return c.is_size(2) || same_static_shape(c.node(), c.x(2)) ? BrokenRule{}
-                                                             : "a pad has the shape of its third operand";
+                                                             : "the result has the shape of the third operand";
 }
 constexpr BrokenRule check_concat(const NodeCheck& c) { return check_along_dim(c, c.node().arity); }
 constexpr BrokenRule check_permute(const NodeCheck& c) {
   if (const BrokenRule broken = check_along_dim(c, 1); !broken.empty()) return broken;
   for (int i = 1; i < c.node().arity; ++i)
-    if (!c.is_size(i)) return "positions are numbers";
+    if (!c.is_size(i)) return "device indices are i64 scalars";
   return c.node().singletons == c.x(0).singletons ? BrokenRule{} : "the result has the type of the operand";
 }
 

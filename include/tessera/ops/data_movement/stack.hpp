@@ -22,25 +22,25 @@ template <int Rank, int D> struct StackTag {
     using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
     static constexpr int rank = Rank + 1;
   };
-  static constexpr Value emit(Value context, auto... parts) {
+  static constexpr Value emit(Value context, auto... tensors) {
     const auto with_dim = [&](Value x) {
       return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
     };
-    return ConcatTag<Rank + 1, D>::emit(context, with_dim(parts)...);
+    return ConcatTag<Rank + 1, D>::emit(context, with_dim(tensors)...);
   }
 };
 
-/// The part at position `Part` of `Parts` that are equally long but for the last ones.
-template <int Rank, int D, int Parts, int Part> struct ChunkTag {
-  static_assert(Parts > 0, "tessera: a chunk is one of at least one");
+/// The chunk at position `Index` of `Chunks`, which are equally long except the last ones.
+template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
+  static_assert(Chunks > 0, "tessera: the number of chunks is at least 1");
   template <class X> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
     const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
-    const Value n = build::extent(x, dim), size = (n + whole(Parts - 1)) / whole(Parts);
-    const auto place = [&](int part) { return build::binary(Op::minimum, size * whole(part), n); };
-    return build::slice(x, dim, place(Part), place(Part + 1) - place(Part));
+    const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
+    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
+    return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
   }
 };
 
@@ -61,28 +61,28 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = H
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
 }
 
-/// A dim in `Parts` parts, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the extent
-/// over `Parts` rounded up, but the last ones, which are shorter or empty; PyTorch leaves empty ones out. The number of
-/// parts is a constant. Communication: as slice.
-template <int Parts, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
-  return [&]<int... Part>(std::integer_sequence<int, Part...>) {
+/// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
+/// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
+/// The number of chunks is a constant. Communication: as slice.
+template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
     return std::tuple(
-        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Parts, Part>>(Source::from(at), x)...);
-  }(std::make_integer_sequence<int, Parts>{});
+        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Chunks>{});
 }
-/// A dim in parts of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. What is behind the last
-/// part is in none. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
+/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
+/// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
 template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
   int start = 0;
   const auto next = [&](int size) {
     start += size;
     return slice<D>(x, start - size, size, at);
   };
-  using Part = decltype(next(First));
+  using Slice = decltype(next(First));
   if constexpr (sizeof...(Sizes) == 0)
-    return std::tuple<Part>{next(First)};
+    return std::tuple<Slice>{next(First)};
   else
-    return std::tuple<Part, decltype(next(Sizes))...>{next(First), next(Sizes)...};
+    return std::tuple<Slice, decltype(next(Sizes))...>{next(First), next(Sizes)...};
 }
 /// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
 /// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.

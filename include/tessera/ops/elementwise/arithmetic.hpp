@@ -170,9 +170,9 @@ struct DivTag : detail::Binary<ops::DivOp> {};
 struct NegTag : detail::Unary<ops::NegOp> {};
 struct TruncateDivTag : detail::Binary<ops::DivOp> {
   template <class A, class B> struct result : detail::Promote<A, B> {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(is_integer(detail::Promote<A, B>::dtype),
-                    "tessera: truncate_div is of integers; floating tensors divide by /");
+                    "tessera: truncate_div takes integer tensors; use / for floating tensors");
     });
   };
   template <class A, class B> static constexpr void convert(Value& x, Value& y) {

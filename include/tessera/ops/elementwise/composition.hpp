@@ -74,7 +74,7 @@ struct ClampTag : ThreeOperands {
 };
 struct LerpTag : ThreeOperands {
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(is_floating_v<typename ThreeOperands::result<A, B, C>::type>,
                     "tessera: lerp takes float, double and bf16 tensors");
     });

@@ -36,7 +36,7 @@ constexpr Shape broadcast_shape(const ShapeContext& c) {
       if (first)
         shape[out] = extent;
       else if (shape[out] != extent)
-        fail_shapes(c, "dims that meet differ; only dims of static extent 1 repeat");
+        fail_shapes(c, "shapes can't be broadcast; only dims of static extent 1 broadcast");
     }
   }
   return shape;
@@ -70,9 +70,10 @@ constexpr BrokenRule check_types(const NodeCheck& c, int first) {
   const Node& node = c.node();
   const DType type = c.x(first).dtype;
   for (int i = first + 1; i < node.arity; ++i)
-    if (c.x(i).dtype != type) return "operands have one element type";
+    if (c.x(i).dtype != type) return "operands have equal element types";
   if (node.dtype == row_of(node).result_type(type)) return {};
-  return row_of(node).predicate ? "a comparison gives bools" : "the result has the element type of its operands";
+  return row_of(node).predicate ? "the element type of a comparison is bool"
+                                : "the result has the element type of its operands";
 }
 constexpr BrokenRule check_elementwise(const NodeCheck& c) { return check_types(c, 0); }
 
@@ -192,7 +193,7 @@ template <class Typed> constexpr Value convert_operand(Value x, DType type) {
 template <class Operation> struct Unary {
   static constexpr const OpRow& row = ops::row_v<Operation>;
   template <class A> struct result : A {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
@@ -215,7 +216,7 @@ template <class Operation> struct Binary {
   template <class A, class B>
   static constexpr DType meets_in = row.fractional ? floating_type(Promote<A, B>::dtype) : Promote<A, B>::dtype;
   template <class A, class B> struct result {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(meets_in<A, B> != DType::bool_ || row.of_bools,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });

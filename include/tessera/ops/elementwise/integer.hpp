@@ -143,8 +143,8 @@ struct FloorDivideTag : Binary<ops::FmodOp> {
 /// Operations on bits, of integers; of bools they are those of logic.
 template <class Operation, Op OfBools> struct Bitwise : Binary<Operation> {
   template <class A, class B> struct result : Promote<A, B> {
-    using Said = decltype([] {
-      static_assert(!is_floating(Promote<A, B>::dtype), "tessera: operations on bits are of integers and bools");
+    using Checks = decltype([] {
+      static_assert(!is_floating(Promote<A, B>::dtype), "tessera: bitwise operations take integer and bool tensors");
     });
   };
   static constexpr Value emit(Value context, Value x, Value y) {
@@ -153,13 +153,16 @@ template <class Operation, Op OfBools> struct Bitwise : Binary<Operation> {
 };
 template <class Operation> struct Shift : Binary<Operation> {
   template <class A, class B> struct result : Promote<A, B> {
-    using Said = decltype([] { static_assert(is_integer(Promote<A, B>::dtype), "tessera: shifts are of integers"); });
+    using Checks = decltype([] {
+      static_assert(is_integer(Promote<A, B>::dtype), "tessera: bitwise shifts take integer tensors");
+    });
   };
 };
 struct BitwiseNotTag : Unary<ops::BitwiseNotOp> {
   template <class A> struct result : A {
-    using Said = decltype([] {
-      static_assert(!is_floating(dtype_v<typename A::type>), "tessera: operations on bits are of integers and bools");
+    using Checks = decltype([] {
+      static_assert(!is_floating(dtype_v<typename A::type>),
+                    "tessera: bitwise operations take integer and bool tensors");
     });
   };
   static constexpr Value emit(Value context, Value x) {

@@ -22,7 +22,7 @@ constexpr Value cast(Value x, DType type) {
   const bool prints_whole = number > -9e18 && number < 9e18;
   fail(errc::dtype_mismatch,
        "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
-       " is no value of ", name_of(type), source);
+       " is not a value of ", name_of(type), source);
 }
 [[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
   fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
@@ -37,8 +37,8 @@ constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   if (from.is_constant()) {
     if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
       x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
-                                         ? "[dropout] rate: it is not between 0 and 1"
-                                         : "[number] range: it is no value of the element type");
+                                         ? "[dropout] rate: the rate is not between 0 and 1"
+                                         : "[number] range: the number is not a value of the element type");
     else
       check_number(rule, type, from.value, x.source);
     return x.number(from.value, type);
@@ -97,7 +97,7 @@ struct SelectOp : ElementwiseOperation<3> {
   static constexpr std::string_view name = "select";
   static constexpr Linearity linear = Linearity::choice;
   static constexpr CheckRule check = [](const NodeCheck& c) {
-    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("a condition is a bool");
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("the element type of the condition is bool");
   };
   static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
     return select(condition, yes, no);
@@ -159,7 +159,7 @@ struct BroadcastOp {
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
     if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
-    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "a broadcast has the shape of its second operand";
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "the result has the shape of the second operand";
   };
   static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
   static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
@@ -179,8 +179,8 @@ namespace detail {
 struct SelectTag {
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
   template <class C, class A, class B> struct result {
-    using Said = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select is a bool tensor");
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
     });
     using type = typename Promote<A, B>::type;
     static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;

@@ -32,8 +32,8 @@ constexpr Value cumsum(Value x, int dim, CumulativeOptions how) { return cumulat
 
 namespace tessera::ops {
 
-constexpr BrokenRule check_scan(const NodeCheck& c) {
-  return c.has_dim() ? check_like_operand(c) : "the dim is one of the rank";
+constexpr BrokenRule check_cumulative(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is a dim of the node";
 }
 
 /// Every dim can be split; devices exchange the totals of their chunks where that dim is.
@@ -49,19 +49,19 @@ constexpr OpRow cumulative_row(std::string_view name, Reduction reduction, Linea
 
 /// What all cumulative operations share besides their row and gradient.
 struct CumulativeOperation {
-  static constexpr CheckRule check = check_scan;
+  static constexpr CheckRule check = check_cumulative;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const CumulativeOptions scan = CumulativeOptions::of(graph[id]);
-    return concat_text(dim_of(graph[id]), scan.reverse ? ", reverse" : "", scan.exclusive ? ", exclusive" : "");
+    const CumulativeOptions options = CumulativeOptions::of(graph[id]);
+    return concat_text(dim_of(graph[id]), options.reverse ? ", reverse" : "", options.exclusive ? ", exclusive" : "");
   };
 };
 
 struct CumsumOp : CumulativeOperation {
   static constexpr OpRow row = cumulative_row("cumsum", Reduction::sum, Linearity::first);
   static constexpr GradientRule gradient = [](Gradient& r) {
-    CumulativeOptions scan = CumulativeOptions::of(r.node());
-    scan.reverse = !scan.reverse;
-    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), scan));
+    CumulativeOptions options = CumulativeOptions::of(r.node());
+    options.reverse = !options.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), options));
   };
 };
 

@@ -14,12 +14,13 @@ struct EmbeddingTag {
   template <class Table, class Indices> struct result {
     using type = typename Table::type;
     static constexpr int rank = Table::rank - 1 + Indices::rank;
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
+          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
       static_assert(Table::rank >= 1,
-                    "tessera: the table of embedding has at least one dim, the one that is looked up");
+                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
       static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
     });
   };

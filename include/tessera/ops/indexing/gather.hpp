@@ -11,19 +11,19 @@ namespace detail {
 template <int Rank, int D> struct GatherTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class Indices> struct result : A {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather are 32- or 64-bit integers; convert them with ts::cast<std::int32_t>(x)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of gather have the rank of what they index");
+          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
     });
   };
   static constexpr Value emit(Value context, Value x, Value indices) {
     const int dim = x.shifted(D, Rank);
     if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
       context.refuse(errc::shape_mismatch,
-                     "[gather] dims: one operand has static extent 1 where the other extends; broadcast "
-                     "it first");
+                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
+                     "ts::broadcast_like first");
     return build::gather(x.at(context.source), dim, indices);
   }
 };
@@ -31,16 +31,17 @@ template <int Rank, int D> struct GatherTag {
 template <int Rank, int D> struct ScatterAddTag {
   static constexpr auto leading_dims = ops::LeadingDims::extended;
   template <class A, class Indices, class Source> struct result : A {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(
           std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of scatter_add are 32- or 64-bit integers; convert them with "
-          "ts::cast<std::int32_t>(x)");
+          "tessera: the indices of scatter_add must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
       static_assert(Indices::rank == A::rank && Source::rank == A::rank,
-                    "tessera: the operands of scatter_add have one rank");
+                    "tessera: the operands of scatter_add must have equal ranks");
       static_assert(std::is_same_v<typename Source::type, typename A::type>,
-                    "tessera: scatter_add adds elements of one type");
-      static_assert(!std::is_same_v<typename A::type, bool>, "tessera: bools have no sums; convert them with ts::cast");
+                    "tessera: the first operand and the source of scatter_add must have the same element type");
+      static_assert(!std::is_same_v<typename A::type, bool>,
+                    "tessera: scatter_add does not take bool tensors; use ts::cast");
     });
   };
   /// Floating elements are added in f64 and rounded once, since any number of them can be added at one index.
@@ -49,8 +50,9 @@ template <int Rank, int D> struct ScatterAddTag {
     const unsigned along = 1u << dim;
     if (((x.node().singletons ^ indices.node().singletons) & ~along) != 0 ||
         source.node().singletons != indices.node().singletons)
-      context.refuse(errc::shape_mismatch,
-                     "[scatter_add] dims: one operand has static extent 1 where the other extends; broadcast it first");
+      context.refuse(
+          errc::shape_mismatch,
+          "[scatter_add] dims: a dim has static extent 1 in only some of the operands; use ts::broadcast_like first");
     x = x.at(context.source);
     const DType type = x.dtype(), wide = is_floating(type) ? DType::f64 : type;
     const Value sums = build::scatter_add(build::cast(source.at(context.source), wide), dim, indices, x);

@@ -56,7 +56,7 @@ constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Nod
   if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
   if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
       rows.singletons != (index.singletons | (table.singletons >> 1) << index.rank))
-    return "rows have the dims of the indices and of a row";
+    return "the rows have the dims of the indices, then those of a row of the table";
   return {};
 }
 

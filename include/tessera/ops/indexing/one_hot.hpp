@@ -18,7 +18,7 @@ template <int Rank, class T> struct OneHotTag {
   template <class Indices, class Count> struct result {
     using type = T;
     static constexpr int rank = Rank + 1;
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
     });
   };
@@ -61,7 +61,7 @@ constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Her
 /// index outside of the dim. Communication: as embedding; other dims stay split.
 template <int D, TensorOperand X, TensorOperand Indices>
 constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(Indices::rank == 1, "tessera: the indices of index_select are a vector");
+  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
   constexpr int dim = detail::checked_dim<D, X::rank>();
   if constexpr (dim == 0)
     return embedding(x, indices, at);

@@ -11,7 +11,7 @@ namespace detail {
 
 template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                "tessera: indices are std::int32_t or std::int64_t");
+                "tessera: the type of indices must be std::int32_t or std::int64_t");
   static constexpr int size_operand = 1;
   template <class A, class... Count> using result = Typed<Index, Rank>;
   static constexpr Value emit(Value context, Value x) {

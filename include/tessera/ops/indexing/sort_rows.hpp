@@ -54,9 +54,9 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   std::int64_t& extent = shape[static_cast<std::size_t>(dim_of(c.node()))];
   if (c.node().dtype == DType::i32 && extent > 0x7fffffff)
-    fail_shapes(c, "more elements along the dim than i32 counts");
+    fail_shapes(c, "the dim has more elements than i32 indices can count; use std::int64_t indices");
   if (c.node().arity == 1) return shape;
-  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is more than the dim has", "topk");
+  if (c.number(1) < 0 || c.number(1) > extent) fail_shapes(c, "k is not between 0 and the extent of the dim", "topk");
   extent = c.number(1);
   return shape;
 }
@@ -64,7 +64,7 @@ constexpr Shape argsort_shape(const ShapeContext& c) {
 constexpr void check_indices(const ShapeContext& c, const Shape& table, const Shape& indices) {
   for (std::size_t d = 0; d < table.size(); ++d)
     if (static_cast<int>(d) != dim_of(c.node()) && table[d] != indices[d])
-      fail_shapes(c, "operand and indices differ in another dim than that along which is taken", "gather");
+      fail_shapes(c, "operand and indices differ in a dim other than the gathered dim", "gather");
 }
 
 /// Checks that source and indices have one shape; the result is shaped like operand 2.
@@ -72,13 +72,14 @@ constexpr Shape scatter_add_shape(const ShapeContext& c) {
   const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
   for (std::size_t d = 0; d < result.size(); ++d)
     if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
-      fail_shapes(c, "source and indices have one shape, and the dims of the result but that along which is added");
+      fail_shapes(
+          c, "source and indices have equal shapes, and differ from the first operand only in the dim of the scatter");
   return result;
 }
 
 /// Checks that all dims but that of the node are those of the first `operands` operands.
 constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType index) {
-  if (!c.has_dim()) return "the dim is one of the rank";
+  if (!c.has_dim()) return "the dim is a dim of the node";
   for (int i = 0; i < operands; ++i)
     if (c.x(i).rank != c.node().rank || ((c.x(i).singletons ^ c.node().singletons) & ~(1u << dim_of(c.node()))) != 0)
       return "only the extent of one dim changes";
@@ -86,11 +87,11 @@ constexpr BrokenRule check_other_dims(const NodeCheck& c, int operands, DType in
 }
 constexpr BrokenRule check_argsort(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, 1, c.node().dtype); !broken.empty()) return broken;
-  return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "how many is a number";
+  return c.node().arity == 1 || (c.node().arity == 2 && c.is_size(1)) ? BrokenRule{} : "k is an i64 scalar";
 }
 constexpr BrokenRule check_gather(const NodeCheck& c) {
   if (const BrokenRule broken = check_other_dims(c, c.node().arity, c.x(1).dtype); !broken.empty()) return broken;
-  return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "elements keep their type";
+  return c.node().dtype == c.x(0).dtype ? BrokenRule{} : "the result has the element type of the operand";
 }
 constexpr BrokenRule check_scatter_add(const NodeCheck& c) {
   if (!same_static_shape(c.node(), c.x(2))) return "the result has the shape of the third operand";

@@ -28,6 +28,14 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   return x.make(made, {x.id});
 }
 
+/// The number of elements along a bit set of dims, an i64 host scalar.
+constexpr Value element_count(Value x, unsigned dims) {
+  Value count = x.number(1, DType::i64);
+  for (int d = 0; d < x.rank(); ++d)
+    if ((dims >> d & 1) != 0) count = count * extent(x, d);
+  return count;
+}
+
 constexpr Value sum_of(Value x, unsigned dims, bool keep = false) { return reduce(Op::sum, x, dims, keep); }
 constexpr Value sum_to(Value x, Value like) {
   const Node &from = x.node(), &to = like.node();

@@ -20,7 +20,7 @@ namespace detail {
 
 /// The dims as a bit set; negative dims count from the end; no dims means all.
 template <int Rank, int... Dims> constexpr unsigned dim_set() {
-  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: a dim is outside the rank of the tensor");
+  static_assert(((Dims >= -Rank && Dims < Rank) && ...), "tessera: the dim is out of range for the rank of the tensor");
   if constexpr (sizeof...(Dims) == 0)
     return (1u << Rank) - 1;
   else
@@ -38,9 +38,9 @@ template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
     using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
     static constexpr int rank = Keep ? A::rank : A::rank - bit_count(dims);
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(bit_count(dims) == sizeof...(Dims) || sizeof...(Dims) == 0,
-                    "tessera: a reduction names a dim twice");
+                    "tessera: a dim is given twice to a reduction");
     });
   };
   template <int Rank> static constexpr unsigned dims = dim_set<Rank, Dims...>();
@@ -51,12 +51,8 @@ template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
     const DType type = floating_type(x.dtype());
     if constexpr (Mean) x = build::cast(x, computed_as(type));
     Value made = build::reduce(ops::op_v<Operation>, x.at(context.source), set, Keep);
-    if constexpr (Mean) {
-      Value count = made.number(1, DType::i64);
-      for (int d = 0; d < x.rank(); ++d)
-        if ((set >> d & 1) != 0) count = count * build::extent(x.at(context.source), d);
-      made = build::cast(made / build::cast(count, made.dtype()), type);
-    }
+    if constexpr (Mean)
+      made = build::cast(made / build::cast(build::element_count(x.at(context.source), set), made.dtype()), type);
     return made;
   }
 };
@@ -75,9 +71,9 @@ template <class Extreme, class Index, bool Keep, int... Dims> struct ArgReduce {
   using R = Reduce<Extreme, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
     using type = Index;
-    using Is = decltype([] {
+    using IndexChecks = decltype([] {
       static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                    "tessera: indices are std::int32_t or std::int64_t");
+                    "tessera: the type of indices must be std::int32_t or std::int64_t");
     });
   };
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;

@@ -78,7 +78,7 @@ constexpr BrokenRule check_reduction(const NodeCheck& c) {
   if (reduced.dims == 0 || reduced.dims >> from.rank != 0) return "reduced dims are dims of the operand";
   Node made{.dtype = from.dtype};
   build::reduced_dims(made, from, reduced);
-  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are kept";
+  return same_type(node, made) ? BrokenRule{} : "the result has the dims that are not reduced, or are kept";
 }
 
 inline std::string reduced_text(const ProgramView&, const GraphView& graph, int id) {

@@ -21,10 +21,7 @@ template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
     const DType type = floating_type(x.dtype());
     const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
     x = build::cast(x.at(context.source), computed_as(type));
-    Value extents = x.number(1, DType::i64);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((set >> d & 1) != 0) extents = extents * build::extent(x, d);
-    const Value count = build::cast(extents, x.dtype());
+    const Value count = build::cast(build::element_count(x, set), x.dtype());
     const Value off = x - build::reduce(Op::sum, x, set, true) / count;
     const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
     const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;

@@ -181,11 +181,14 @@ template <class Tag, class... Operands> struct LocalCall {
   using Result = typename Tag::template result<typed_of<Operands>...>;
   static constexpr unsigned all = (0u | ... | LocalOperandOf<Region, Operands>::varying);
   static constexpr bool known = (LocalOperandOf<Region, Operands>::known && ...);
-  static_assert(known, "tessera: a value from outside meets one of a shard_map; pass it as an argument, with a spec");
   static_assert(
-      looks_up_v<Tag, Operands...> || Region::structs,
-      "tessera: inside shard_map the table of embedding is the same on every device; gather it first, or look "
-      "it up outside, where a table may be split");
+      known,
+      "tessera: a local value is combined with a value from outside of the shard_map; pass the outside value as an "
+      "argument, with a spec");
+  static_assert(looks_up_v<Tag, Operands...> || Region::structs,
+                "tessera: inside a shard_map the table of embedding must be equal on all devices; use ts::all_gather "
+                "on the table, "
+                "or call ts::embedding outside of the shard_map");
 
   static constexpr auto make(Source source, const Operands&... operands) {
     using Made = Local<typename Result::type, Result::rank, Region, all>;
@@ -209,8 +212,8 @@ template <class Tag, class... Operands> struct LocalCall {
 /// `like` is any local value. No communication.
 template <class X, LocalOperand Like> constexpr auto local_of(const X& x, const Like& like, Here at = Here::current()) {
   using Region = typename Like::region;
-  static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of is for the tensors of a struct");
-  static_assert(Region::structs, "tessera: this shard_map is given no struct");
+  static_assert(StoredOperand<X> || ExprOperand<X>, "tessera: local_of takes a tensor that is a field of a struct");
+  static_assert(Region::structs, "tessera: local_of is only for a shard_map with a struct among its arguments");
   const Value context = like.value.at(Source::from(at));
   return Local<typename X::element, X::rank, Region, Region::all>(detail::local_value<Region>(context, x).value);
 }

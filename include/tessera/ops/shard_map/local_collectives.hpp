@@ -23,19 +23,21 @@ namespace detail {
 
 /// The bits of the axes that a collective names, checked. `Varies`: the value has to vary along all of them.
 template <bool Varies, class X, FixedString... Axes> constexpr unsigned axes_of_call() {
-  static_assert(LocalOperand<X>, "tessera: a collective over a named axis is for the values inside a ts::shard_map");
-  static_assert(sizeof...(Axes) > 0, "tessera: a collective names the axes that it runs over: ts::psum<\"model\">(x)");
+  static_assert(LocalOperand<X>, "tessera: a collective over a named axis takes local values, inside a ts::shard_map");
+  static_assert(sizeof...(Axes) > 0,
+                "tessera: a collective needs at least one mesh axis, as in ts::psum<\"model\">(x)");
   if constexpr (LocalOperand<X> && sizeof...(Axes) > 0) {
     constexpr ShardMapText text = X::region::text;
     constexpr bool known = ((text.find(Axes.view()) >= 0) && ...);
-    static_assert(known, "tessera: a collective names an axis that its shard_map does not: neither a spec does, nor "
-                         "the list after the ';' of \"{data} -> {data}; model\"");
+    static_assert(known,
+                  "tessera: an axis of the collective is not a manual axis of the shard_map; name the axis in a spec, "
+                  "or after a ';' as in \"{data} -> {data}; model\"");
     if constexpr (known) {
       constexpr unsigned mask = (0u | ... | (1u << text.find(Axes.view())));
       static_assert(!Varies || (X::varying & mask) == mask,
-                    "tessera: a collective over an axis along which the value does not vary: its devices hold equal "
-                    "values; if that is meant, say ts::pvary<\"axis\">(x)");
-      static_assert(bit_count(mask) == sizeof...(Axes), "tessera: a collective names an axis twice");
+                    "tessera: the value does not vary along the axis of the collective: its devices hold equal values; "
+                    "if you mean this, write ts::pvary<\"axis\">(x)");
+      static_assert(bit_count(mask) == sizeof...(Axes), "tessera: an axis is given twice to a collective");
       if constexpr (!Varies || (X::varying & mask) == mask) return mask;
     }
   }
@@ -59,8 +61,9 @@ template <class X> constexpr LocalValue local_at(const X& x, const Here& at) {
 template <unsigned Mask, class X> constexpr unsigned wanted_over(const X& x) {
   if constexpr (X::region::structs) {
     if ((Mask & ~extending({x.value, X::varying, X::rank})) != 0)
-      x.value.refuse(errc::structure, "[shard_map] collective: over an axis along which devices hold equal values; if "
-                                      "that is meant, say ts::pvary<\"axis\">(x)");
+      x.value.refuse(errc::structure,
+                     "[shard_map] collective: the value does not vary along the axis of the collective; "
+                     "if you mean this, write ts::pvary<\"axis\">(x)");
     return Mask;
   } else {
     return X::varying;
@@ -139,7 +142,7 @@ template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at
   if constexpr (mask == 0) {
     return detail::not_made(x);
   } else {
-    static_assert(is_floating_v<typename X::element>, "tessera: pmean is of float, double and bf16 tensors");
+    static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double and bf16 tensors");
     auto made = detail::reduce_over<Op::sum, mask>(x, at);
     const Value sum = made.value.at(Source::from(at));
     Value count = sum.number(1, DType::i64);
@@ -158,8 +161,7 @@ template <FixedString... Axes, class X> constexpr auto pvary(const X& x, Here at
     return detail::not_made(x);
   } else {
     constexpr bool structs = X::region::structs;
-    static_assert(structs || (X::varying & mask) == 0,
-                  "tessera: pvary over an axis that the value varies over already");
+    static_assert(structs || (X::varying & mask) == 0, "tessera: the value already varies along the axis of pvary");
     constexpr unsigned all = X::varying | mask;
     const detail::LocalValue own = detail::local_at(x, at);
     const Value made = structs || own.value.rank() == 0

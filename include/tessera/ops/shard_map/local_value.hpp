@@ -17,7 +17,8 @@ struct LocalValue {
 };
 
 [[noreturn]] inline void fail_local_rank() {
-  fail(errc::capacity, "[shard_map] rank: a local value has at most 8 dims, the axes that it varies over included");
+  fail(errc::capacity,
+       "[shard_map] rank: dims of a local value and axes along which the value varies are at most 8 together");
 }
 
 /// A value of this type in place of one whose computation does not compile.
@@ -56,8 +57,9 @@ constexpr Value aligned(const LocalValue& x, unsigned all, int rank) {
 /// x with leading dims only for axes in `kept`. Errors: structure if it differs along another axis.
 constexpr LocalValue narrowed(const LocalValue& x, unsigned kept) {
   if ((extending(x) & ~kept) != 0)
-    x.value.refuse(errc::structure, "[shard_map] result: it differs between the devices of an axis that its out spec "
-                                    "does not name; reduce it with ts::psum, ts::pmean or ts::pmax");
+    x.value.refuse(errc::structure,
+                   "[shard_map] result: a result varies along an axis that its out spec does not name; "
+                   "reduce the result with ts::psum, ts::pmean or ts::pmax");
   unsigned singletons = 0;
   for (int axis = 0, at = 0; axis < ShardMapText::max_names; ++axis) {
     if ((x.varying >> axis & 1u) == 0) continue;
@@ -76,8 +78,8 @@ constexpr Value kept_in_struct(const ShardMapText& text, const LocalValue& x) {
 }
 constexpr LocalValue taken_from_struct(const ShardMapText& text, Value value, int rank, Source source) {
   if (value.module == nullptr || value.graph >= 0)
-    fail(errc::unsupported, "[shard_map] outside value: a value from outside meets one of a shard_map; pass it as an "
-                            "argument, with a spec");
+    fail(errc::unsupported, "[shard_map] captured value: a local value is combined with a value from outside of the "
+                            "shard_map; pass the outside value as an argument, with a spec");
   value.graph = ~value.graph;
   return {value.at(source), (1u << text.axis_count) - 1, rank};
 }
@@ -127,7 +129,7 @@ constexpr Value placed(const ShardMapText& text, const Value& x, const Partition
   const int own = x.module->add_spec(spec), of_cotangent = cotangent ? x.module->add_spec(*cotangent) : 0;
   const int about = x.module->add_spec(axes);
   if (own > 127 || of_cotangent > 127 || about > 126)
-    x.refuse(errc::capacity, "[shard_map] specs: a program has more than 127 of them");
+    x.refuse(errc::capacity, "[shard_map] number of specs: a program has more than 127 specs");
   Constraint{own, cotangent ? CotangentSharding::own_spec : CotangentSharding::alike,
              static_cast<std::int8_t>(of_cotangent), static_cast<std::int8_t>(about)}
       .write(made);

@@ -29,7 +29,7 @@ constexpr PartitionSpec with_leads(const ShardMapText& text, const LocalValue& x
 constexpr Value enter_shard_map(const ShardMapText& text, const LocalSpec& spec, const LocalValue& x) {
   const int rank = x.rank, leads = bit_count(x.varying);
   if (x.value.rank() != rank + leads) {
-    x.value.refuse(errc::unsupported, "[shard_map] stacked values: call it inside the block of the stack");
+    x.value.refuse(errc::unsupported, "[shard_map] fields of all layers: call shard_map inside the block of the Stack");
     return outlined(x.value, x.value.dtype(), rank + bit_count(x.varying | spec.mask));
   }
   const Value whole = placed(text, x.value, with_leads(text, x, spec));
@@ -109,11 +109,11 @@ struct LocalLeaves {
   constexpr const LocalSpec& take(const LocalSpec* specs, int rank) {
     const LocalSpec& spec = specs[item.of_leaf(next++)];
     if (spec.rank > rank)
-      fail(errc::spec_rank, "[shard_map] spec of a struct: it has more entries than one of its tensors has dims");
+      fail(errc::spec_rank, "[shard_map] spec of a struct: more entries than a tensor of the struct has dims");
     return spec;
   }
   constexpr void enter_stack(const auto&) {
-    fail(errc::unsupported, "[shard_map] a Stack: call shard_map inside the block of the stack");
+    fail(errc::unsupported, "[shard_map] a Stack as an argument: call shard_map inside the block of the Stack");
   }
   constexpr void enter_layer(int) {}
   constexpr void leave_stack() {}
@@ -122,7 +122,8 @@ struct EnterLeaves : LocalLeaves {
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (StoredOperand<Leaf>) {
       if (!leaf.traced())
-        fail(errc::unsupported, "[shard_map] a struct of tensors in hand: call it in a ts::compile'd function");
+        fail(errc::unsupported,
+             "[shard_map] a struct of stored tensors: call shard_map inside a function of ts::compile");
       const LocalSpec& spec = take(text.in, Leaf::rank);
       const Value entered = enter_shard_map(text, spec, {leaf.placeholder().at(source), 0, Leaf::rank});
       leaf = Leaf(kept_in_struct(text, {entered, spec.mask, Leaf::rank}));
@@ -198,16 +199,19 @@ template <class Outer, class... Xs> constexpr bool of_one_region() {
 /// The type of an argument inside the function, and how its value is made.
 template <class Region, class X, int Spec> struct Entered {
   static_assert(std::is_same_v<X, Dim> || std::is_same_v<X, Scalar>,
-                "tessera: shard_map takes tensors, each with a spec, and ts::Dim and ts::Scalar without one");
+                "tessera: the arguments of a shard_map are tensors, each with a spec, and ts::Dim and ts::Scalar, "
+                "without a spec");
   using type = X;
   static constexpr type make(const Value& x, Source) { return type(x); }
 };
 template <class Region, TensorOperand X, int Spec> struct Entered<Region, X, Spec> {
   static constexpr LocalSpec spec = Region::text.in[Region::text.in_items[Spec].first];
-  static_assert(Region::text.in_items[Spec].count == 1, "tessera: a list of specs of a shard_map is for a struct");
-  static_assert(spec.rank <= X::rank, "tessera: an in spec of shard_map has more entries than its tensor has dims");
-  static_assert(X::rank + bit_count(spec.mask) <= max_rank,
-                "tessera: inside shard_map a tensor has at most 8 dims, the axes that split it included");
+  static_assert(Region::text.in_items[Spec].count == 1,
+                "tessera: a list of specs [{..}, {..}] of a shard_map is for a struct, not for a tensor");
+  static_assert(spec.rank <= X::rank, "tessera: an in spec of a shard_map has more entries than the argument has dims");
+  static_assert(
+      X::rank + bit_count(spec.mask) <= max_rank,
+      "tessera: the dims of a tensor in a shard_map and the axes that split the tensor are at most 8 together");
   static constexpr unsigned varying = outer_varying_of<X>();
   using type = Local<typename X::element, X::rank, Region, varying | spec.mask>;
   static constexpr type make(const Value& x, Source) {
@@ -219,8 +223,8 @@ template <class Region, class X, int Spec>
 struct Entered<Region, X, Spec> {
   static constexpr SpecItem item = Region::text.in_items[Spec];
   static_assert(!item.list || item.count == tensors_of<X>(),
-                "tessera: a list of specs of a shard_map has one for each tensor of the struct, in the order in which "
-                "they are declared");
+                "tessera: a list of specs of a shard_map has a spec for each tensor of the struct, in the order of the "
+                "fields");
   using type = X;
   static constexpr type make(X x, Source source) {
     EnterLeaves enter{{Region::text, item, source}};
@@ -230,10 +234,9 @@ struct Entered<Region, X, Spec> {
 };
 
 /// Fails with the axis as a template argument, which compilers print.
-template <Name Axis, bool Equal> constexpr bool said_of_axis() {
-  static_assert(Equal, "tessera: a result of shard_map differs between the devices of an axis that its out spec does "
-                       "not name; reduce it with ts::psum, ts::pmean or ts::pmax, or name the axis in the spec of a "
-                       "dim");
+template <Name Axis, bool Equal> constexpr bool check_axis_of_result() {
+  static_assert(Equal, "tessera: a result of a shard_map varies along an axis that its out spec does not name; reduce "
+                       "the result with ts::psum, ts::pmean or ts::pmax, or name the axis in the out spec");
   return true;
 }
 /// Whether a result of the function can be returned with its spec; if not, a static_assert says why.
@@ -245,16 +248,19 @@ template <class Region, class R, int Spec> constexpr bool may_leave() {
   constexpr SpecItem item = Region::text.out_items[Spec];
   if constexpr (whole) {
     static_assert(!item.list || item.count == tensors_of<R>(),
-                  "tessera: a list of specs of a shard_map has one for each tensor of the struct, in the order in "
-                  "which they are declared");
+                  "tessera: a list of specs of a shard_map has a spec for each tensor of the struct, in the order of "
+                  "the fields");
     return !item.list || item.count == tensors_of<R>();
   } else if constexpr (LocalOperand<R>) {
-    static_assert(item.count == 1, "tessera: a list of specs of a shard_map is for a struct");
+    static_assert(item.count == 1,
+                  "tessera: a list of specs [{..}, {..}] of a shard_map is for a struct, not for a tensor");
     constexpr LocalSpec spec = Region::text.out[item.first];
-    static_assert(std::is_same_v<typename R::region, Region>, "tessera: a result of another shard_map");
-    static_assert(spec.rank <= R::rank, "tessera: an out spec of shard_map has more entries than its result has dims");
+    static_assert(std::is_same_v<typename R::region, Region>,
+                  "tessera: the function of a shard_map returns a local value of a different shard_map");
+    static_assert(spec.rank <= R::rank,
+                  "tessera: an out spec of a shard_map has more entries than the result has dims");
     constexpr unsigned left = Region::structs ? 0 : R::varying & ~spec.mask & ~((1u << Region::text.outer) - 1);
-    static_assert(said_of_axis<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
+    static_assert(check_axis_of_result<Region::text.axes[left == 0 ? 0 : only_axis(left & (~left + 1))], left == 0>());
     return spec.rank <= R::rank && left == 0;
   }
   return false;
@@ -294,14 +300,15 @@ template <class Outer, class Traced> constexpr auto unmade_results(const Value& 
 }
 
 /// Fails with the axis as a template argument, which compilers print.
-template <Name Axis, bool Apart> constexpr bool said_of_shared_axis() {
-  static_assert(Apart, "tessera: a shard_map inside a shard_map names an axis that the one around it has; it is manual "
-                       "there already: inside, it is over other axes");
+template <Name Axis, bool Apart> constexpr bool check_axis_of_nested_shard_map() {
+  static_assert(Apart,
+                "tessera: an axis of the inner shard_map is a manual axis of the outer shard_map already; nested "
+                "shard_maps need different axes");
   return Apart;
 }
 template <class Region> constexpr bool axes_apart() {
   constexpr int shared = Region::text.shared;
-  return said_of_shared_axis<Region::text.axes[shared < 0 ? 0 : shared], (shared < 0)>();
+  return check_axis_of_nested_shard_map<Region::text.axes[shared < 0 ? 0 : shared], (shared < 0)>();
 }
 
 template <FixedString Text, class F, class... Xs> struct ShardMapTag {
@@ -369,10 +376,10 @@ template <FixedString Text, class F> class ShardMapped {
   template <class... Xs> constexpr auto operator()(const Xs&... xs) const {
     static_assert(
         ((Operand<Xs> || detail::is_tensor_struct_v<Xs>)&&...),
-        "tessera: shard_map takes tensors and structs of tensors, each with a spec, and ts::Dim and ts::Scalar "
-        "without one");
+        "tessera: the arguments of a shard_map are tensors and structs of tensors, each with a spec, and ts::Dim and "
+        "ts::Scalar, without a spec");
     static_assert(std::is_empty_v<F>,
-                  "tessera: the function of a shard_map must not capture anything; pass what it needs as arguments");
+                  "tessera: the function of a shard_map can't capture variables; pass them as arguments");
     using Tag = detail::ShardMapTag<Text, F, Xs...>;
     using Region = typename Tag::Region;
     constexpr int results = [] {
@@ -381,16 +388,16 @@ template <FixedString Text, class F> class ShardMapped {
       else
         return static_cast<int>(std::tuple_size_v<typename Tag::traced>);
     }();
-    static_assert(Tag::one_region,
-                  "tessera: a shard_map inside a shard_map takes values of that one, and no structs; pass others as "
-                  "arguments of both");
+    static_assert(
+        Tag::one_region,
+        "tessera: the arguments of an inner shard_map are local values of the outer shard_map, not structs; pass "
+        "other values as arguments of both");
     static_assert(Tag::right_count || !Tag::one_region || !Tag::apart,
-                  "tessera: shard_map has another number of in specs than it is given tensors");
-    static_assert(Tag::takes_arguments,
-                  "tessera: the function of a shard_map does not take as many arguments as shard_map is given");
+                  "tessera: the number of in specs of the shard_map differs from the number of tensor arguments");
+    static_assert(Tag::takes_arguments, "tessera: the function of the shard_map can't be called with these arguments");
     constexpr bool called = std::is_empty_v<F> && Region::text.valid && Tag::right_count && Tag::takes_arguments;
     static_assert(results == Region::text.outs || !called,
-                  "tessera: shard_map has another number of out specs than results");
+                  "tessera: the number of out specs of the shard_map differs from the number of results");
     if constexpr (!called || results != Region::text.outs || !Tag::leaves) {
       Value context{};
       ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
@@ -402,8 +409,8 @@ template <FixedString Text, class F> class ShardMapped {
       ((context = context.module == nullptr ? detail::trace_of_argument(xs) : context), ...);
       if (context.module == nullptr)
         fail(errc::unsupported,
-             "[shard_map] structs and several results of tensors in hand: call it in a ts::compile'd "
-             "function");
+             "[shard_map] stored tensors: with structs or several results, call shard_map inside a function "
+             "of ts::compile");
       context.source = source_;
       const auto made = Tag::run(source_, detail::argument_in(context, xs)...);
       if constexpr (Tag::single)

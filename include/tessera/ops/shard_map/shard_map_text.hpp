@@ -143,10 +143,12 @@ template <FixedString Text, bool Structs, class Outer = void> struct ShardMapReg
   using outer = Outer;
   static constexpr bool structs = Structs;
   static constexpr unsigned all = (1u << text.axis_count) - 1;
-  static_assert(text.valid, "tessera: a shard_map reads \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
-                            "each argument, or [{..}, {..}] with one for each tensor of a struct, then those of the "
-                            "results; axes that no spec names follow after a ';'");
-  static_assert(!text.twice, "tessera: a spec of shard_map names an axis twice");
+  static_assert(
+      text.valid,
+      "tessera: the specs of a shard_map are written \"{data,-}, {-,model} -> {data,model}\": a spec in braces for "
+      "each argument, or [{..}, {..}] with a spec for each tensor of a struct, then the specs of "
+      "the results; manual axes that no spec names follow after a ';'");
+  static_assert(!text.twice, "tessera: an axis occurs twice in a spec of a shard_map");
 };
 
 }  // namespace tessera::detail

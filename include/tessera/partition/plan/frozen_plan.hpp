@@ -61,7 +61,7 @@ template <class Make>
 concept Freezable = requires { typename Constant<frozen_in_room<Make>().size>; };
 /// A variable, so that the compiler reports an error of the plan once, and not once for each query.
 template <class Make> struct Freeze {
-  static_assert(frozen_in_room<Make>().size >= 0, "tessera: there is no such plan");
+  static_assert(frozen_in_room<Make>().size >= 0, "tessera: ts::freeze needs a program that can be planned");
   static constexpr FrozenPlan<0> value{};
 };
 template <Freezable Make> struct Freeze<Make> {

@@ -200,7 +200,8 @@ class GraphPlanner {
       best_count = found.size();
       path = std::move(found);
     }
-    if (best < 0) fail(errc::graph_invalid, "[plan] reshard: node ", node, " has no value to start from");
+    if (best < 0)
+      fail(errc::graph_invalid, "[plan] reshard: no step computes node ", node, ", which another step reads");
     const Sharding from = value(best).sharding;
     for (CollectiveInfo& collective : path) {
       const bool reduces = collective.kind == Collective::all_reduce || collective.kind == Collective::reduce_scatter;
@@ -249,7 +250,7 @@ class GraphPlanner {
 
   constexpr int input_value(int u, int i) {
     const int node = units_.input(u, i).node;
-    const char* const why = flow_.avoids_halo[size(u)] ? "a halo would send more" : "operands meet";
+    const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
     return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
   }
 

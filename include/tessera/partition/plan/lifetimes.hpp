@@ -80,7 +80,8 @@ constexpr std::int64_t max_live_bytes(const Growable<Lifetime>& blocks) {
 constexpr std::int64_t assign_offsets(Growable<Lifetime>& blocks) {
   for (const Lifetime& block : blocks)
     if (block.bytes < 0 || block.first < 0 || block.last < block.first)
-      fail(errc::graph_invalid, "[plan] lifetime: ", block.bytes, " bytes from step ", block.first, " to ", block.last);
+      fail(errc::graph_invalid, "[plan] lifetime: a block of ", block.bytes, " bytes is needed from step ", block.first,
+           " to step ", block.last);
   std::int64_t peak = 0;
   Growable<int> placed;  // in ascending order of offsets
   placed.reserve(blocks.size());

@@ -33,7 +33,8 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
   AxisCuts cuts;
   const auto add = [&](const AxisCuts& more) {
     if (!more.empty() && !cuts.add(more))
-      fail(errc::capacity, "[plan] cuts of ", mesh.text(), ": at most ", AxisCuts::capacity, " in one program");
+      fail(errc::capacity, "[plan] sub-axes: the shardings of a program can cut the axes of ", mesh.text(),
+           " at no more than ", AxisCuts::capacity, " places");
   };
   for (const Sharding& sharding : shardings) add(sharding.cuts);
   for (int s = 0; s < program.spec_count; ++s)
@@ -60,7 +61,7 @@ constexpr AxisCuts written_cuts(const ProgramView& program, const Mesh& mesh, co
 constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
                          const ArgumentInfo* arguments, int argument_count, const PlanOptions& options = {}) {
   if (argument_count < program.argument_count)
-    fail(errc::graph_invalid, "[plan] arguments: ", argument_count, " given, the program takes ",
+    fail(errc::graph_invalid, "[plan] arguments: ", argument_count, " given, but the program has ",
          program.argument_count);
   Growable<Shape> shapes;
   Growable<Sharding> given;  // of arguments, then of results

@@ -26,7 +26,7 @@ struct CollectiveInfo {
   /// bytes that a device sends by ring algorithms over n devices: 2(n-1)/n V, (n-1)/n V, (n-1)/n^2 V
   std::int64_t wire_bytes = 0;
   Source source{};        ///< the user's line that makes the communicated value
-  std::string_view why;   ///< the reason, such as "partial sum" or "operands meet"
+  std::string_view why;   ///< the reason, such as "partial sum" or "needed by the reader"
   bool requested = true;  ///< caused by a spec, a request or a partial value; otherwise it is implicit
 };
 

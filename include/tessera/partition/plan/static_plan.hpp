@@ -167,10 +167,10 @@ struct AxesOfTheMesh {
   }
 };
 template <auto Axis, std::uint32_t Line> [[noreturn]] void with_sharding_names_an_axis_that_the_mesh_lacks() {
-  fail(errc::spec_axis, "[with_sharding] axis '", Axis.name, "' is none of the mesh at line ", Line);
+  fail(errc::spec_axis, "[with_sharding] unknown axis: the mesh has no axis '", Axis.name, "', at line ", Line);
 }
 template <auto Axis, std::uint32_t Line> [[noreturn]] void shard_map_names_an_axis_that_the_mesh_lacks() {
-  fail(errc::spec_axis, "[shard_map] axis '", Axis.name, "' is none of the mesh at line ", Line);
+  fail(errc::spec_axis, "[shard_map] unknown axis: the mesh has no axis '", Axis.name, "', at line ", Line);
 }
 
 template <class Trace> struct ConstraintAxes {

@@ -27,19 +27,20 @@ class PlanVerifier {
     graph_ = g;
     const GraphPlan& plan = plan_.graphs[size(g)];
     require(plan.shapes.size() == size(program_.graphs[g].size) && plan.numbers.size() == plan.shapes.size(),
-            "sizes by node");
+            "a graph's plan has a shape and a number for each node");
     Growable<std::uint8_t> ready(plan.values.size(), 0);
     for (std::size_t v = 0; v < plan.values.size(); ++v) {
       const PlanValue& value = plan.values[v];
       verify_value(plan, value);
       ready[v] = value.role == ValueRole::argument || value.role == ValueRole::host;
-      if (value.role == ValueRole::view) require(value.view_of < static_cast<int>(v), "a view comes after its source");
+      if (value.role == ValueRole::view)
+        require(value.view_of < static_cast<int>(v), "the source of a view is listed before the view");
     }
     for (const PlanStep& step : plan.steps) {
-      for (std::int32_t v : step.inputs) require(is_ready(plan, ready, v), "inputs are made before they are read");
+      for (std::int32_t v : step.inputs) require(is_ready(plan, ready, v), "inputs are computed before they are read");
       for (std::int32_t v : step.outputs) {
         if (v < 0) continue;
-        require(!ready[size(v)], "a value is made once");
+        require(!ready[size(v)], "a value is computed by one step only");
         const ValueRole role = plan.values[size(v)].role;
         require(role == ValueRole::intermediate || role == ValueRole::output || role == ValueRole::fused,
                 "steps write intermediates and results");
@@ -50,10 +51,10 @@ class PlanVerifier {
     }
     for (std::int32_t v : plan.outputs) {
       if (v < 0) continue;
-      require(is_ready(plan, ready, v), "results are made");
-      require(plan.values[size(v)].sharding.unreduced == 0, "results are reduced");
+      require(is_ready(plan, ready, v), "a step computes each result");
+      require(plan.values[size(v)].sharding.unreduced == 0, "results are not partial");
       require(plan.values[size(v)].role != ValueRole::intermediate && plan.values[size(v)].role != ValueRole::fused,
-              "results are not scratch");
+              "results are not stored in scratch memory");
     }
     verify_memory(plan);
     ScheduleVerifier(plan, units_[g], g).verify();
@@ -92,7 +93,7 @@ class PlanVerifier {
         require(axis < plan_.mesh.rank() && !(used >> axis & 1u), "a value uses each mesh axis once");
         used |= 1u << axis;
       }
-    require(!value.stacked || value.sharding.dims[0].empty(), "layers are not split among devices");
+    require(!value.stacked || value.sharding.dims[0].empty(), "the layers of a Stack are not split among devices");
     require((value.role == ValueRole::view) == (value.view_of >= 0), "a view has a source");
   }
 
@@ -100,8 +101,9 @@ class PlanVerifier {
     require(step.inputs.size() == 1 && step.outputs.size() == 1, "a reshard has one source and one result");
     const PlanValue& from = plan.values[size(step.inputs[0])];
     const PlanValue& to = plan.values[size(step.outputs[0])];
-    require(from.node == to.node, "a reshard keeps its node");
-    require((to.sharding.unreduced & ~unsigned{from.sharding.unreduced}) == 0, "nothing reduced becomes partial");
+    require(from.node == to.node, "source and result of a reshard belong to the same node");
+    require((to.sharding.unreduced & ~unsigned{from.sharding.unreduced}) == 0,
+            "a value that is not partial does not become partial");
     require(tessera::wire_bytes(reshard_path(from.shape, from.dtype, plan_.mesh, from.sharding, to.sharding)) ==
                 tessera::wire_bytes(step.collectives),
             "a reshard lists the collectives between its shardings");
@@ -132,15 +134,16 @@ class PlanVerifier {
       return true;
     };
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
-      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]), "inputs have the shardings of the factors");
+      require(matches(plan.values[size(step.inputs[i])], rule.inputs[i]),
+              "the shardings of inputs follow from the step's factors");
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
-              "results have the shardings of the factors");
+              "the shardings of results follow from the step's factors");
     if (unit.kind != UnitKind::data_movement) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
     require(tessera::wire_bytes(halo_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
                 tessera::wire_bytes(step.collectives),
-            "a data movement operation lists what it sends");
+            "a data movement operation lists the bytes of its halo exchange");
   }
 
   constexpr void verify_repeat(const GraphPlan& plan, const PlanStep& step) const {
@@ -157,17 +160,17 @@ class PlanVerifier {
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
       require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),
-              "a body takes its operands in their shardings outside");
+              "operands of a repeat have the same shardings inside its body");
     }
     for (std::size_t k = 0; k < step.outputs.size(); ++k)
       require(alike(step.outputs[k], body.outputs[k], static_cast<int>(k) >= repeat.carried),
-              "a body leaves its results in their shardings outside");
+              "results of a repeat have the same shardings inside its body");
     for (int k = 0; k < repeat.carried && size(k) < body.arguments.size(); ++k) {
       const int in = body.arguments[size(k)], out = body.outputs[size(k)];
       if (in < 0 || out < 0) continue;
       require(lies_alike(body.values[size(in)].sharding, body.values[size(out)].sharding) ||
                   body.values[size(out)].role == ValueRole::host,
-              "a carried value comes out as it went in");
+              "a value carried from layer to layer keeps its sharding");
     }
   }
 
@@ -175,21 +178,23 @@ class PlanVerifier {
     for (std::size_t a = 0; a < plan.values.size(); ++a) {
       const PlanValue& x = plan.values[a];
       if (!x.in_arena() || x.first_step < 0) continue;
-      require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes, "scratch fits the arena");
+      require(x.offset >= 0 && x.offset + x.stored_bytes <= plan.arena_bytes,
+              "values in scratch memory end within the arena");
       for (std::size_t b = 0; b < a; ++b) {
         const PlanValue& y = plan.values[b];
         if (!y.in_arena() || y.first_step < 0) continue;
         const bool share_step = x.first_step <= y.last_step && y.first_step <= x.last_step;
         const bool share_byte = x.offset < y.offset + y.stored_bytes && y.offset < x.offset + x.stored_bytes;
-        require(!share_step || !share_byte, "values that are needed at once have memory of their own");
+        require(!share_step || !share_byte, "values that are needed at the same time do not overlap in memory");
       }
       for (std::size_t s = 0; s < plan.steps.size(); ++s) {
         if (plan.steps[s].kind != StepKind::repeat || static_cast<int>(s) < x.first_step ||
             static_cast<int>(s) > x.last_step)
           continue;
         const std::int64_t end = plan.body_offset + plan_.graphs[size(plan.steps[s].body)].arena_bytes;
-        require(x.offset + x.stored_bytes <= plan.body_offset || x.offset >= end, "a body has memory of its own");
-        require(end <= plan.arena_bytes, "a body fits the arena");
+        require(x.offset + x.stored_bytes <= plan.body_offset || x.offset >= end,
+                "the body of a repeat does not overlap other values in memory");
+        require(end <= plan.arena_bytes, "the memory of a body ends within the arena");
       }
     }
   }

@@ -28,11 +28,12 @@ class ScheduleVerifier {
         verify_pair(s);
       else
         for (const std::int32_t v : step.outputs)
-          require(v < 0 || value(v).role != ValueRole::fused, "only fused steps pass on what is not stored");
+          require(v < 0 || value(v).role != ValueRole::fused,
+                  "a value that is not stored is the result of a fused step");
     }
     for (const PlanValue& v : plan_.values)
-      require(!v.spare || v.role == ValueRole::fused, "a spare block is for a value that is not stored");
-    require(plan_.donated.size() == plan_.outputs.size(), "sizes by output");
+      require(!v.spare || v.role == ValueRole::fused, "only a value that is not stored has a spare block");
+    require(plan_.donated.size() == plan_.outputs.size(), "the list of donated arguments has an entry for each result");
     for (std::size_t k = 0; k < plan_.donated.size(); ++k)
       if (plan_.donated[k] >= 0) verify_donation(k);
   }
@@ -65,63 +66,65 @@ class ScheduleVerifier {
   constexpr void verify_pair(std::size_t s) const {
     const PlanStep& step = plan_.steps[s];
     require(s + 1 < plan_.steps.size() && plan_.steps[s + 1].fusion == Fusion::apart,
-            "a step is fused with the next one, and that with no other");
+            "the step after a fused step is not itself fused with its next step");
     const PlanStep& next = plan_.steps[s + 1];
     require(step.kind == StepKind::compute && step.outputs.size() == 1 && has(next.inputs, step.outputs[0]),
-            "a fused step makes one value, which the next one reads");
+            "a fused step has one result, which the next step reads");
     const int made = step.outputs[0];
     const PlanValue& passed = value(made);
     require((passed.role == ValueRole::fused) == (step.fusion != Fusion::epilogue),
-            "what a fused step makes is stored for an epilogue, and not otherwise");
+            "the result of a fused step is stored if and only if the next step is an epilogue");
     require(passed.role != ValueRole::fused || !is_used_beside(made, s + 1),
-            "what is not stored is read by the next step alone");
-    require(!passed.spare || step.fusion == Fusion::into_result, "a spare block is for sums that may go into a result");
+            "only the next step reads a value that is not stored");
+    require(!passed.spare || step.fusion == Fusion::into_result,
+            "only a product that is summed in the memory of a result has a spare block");
     for (const std::int32_t out : next.outputs)
       for (const std::int32_t in : step.inputs)
-        require(!share_memory(plan_, out, in), "fused steps write nothing that the first of them reads");
+        require(!share_memory(plan_, out, in), "fused steps do not write over inputs of the first of them");
 
     if (step.fusion == Fusion::sum) {
-      require(next.kind == StepKind::reshard, "parts are summed by a reshard");
+      require(next.kind == StepKind::reshard, "a step that sums parts in place is followed by a reshard");
       const Sharding &parts = passed.sharding, &sum = value(next.outputs[0]).sharding;
       bool alike = parts.unreduced != 0 && parts.reduction == Reduction::sum && sum.unreduced == 0;
       for (int d = 0; d < parts.rank; ++d) alike = alike && parts.dims[d] == sum.dims[d];
-      return require(alike, "parts are added to shards of the same boxes");
+      return require(alike, "the parts of a partial sum and the sum have the same boxes");
     }
     require(next.kind == StepKind::compute && units_[next.unit].kind == UnitKind::fused &&
                 work_axes(plan_, step) == work_axes(plan_, next),
-            "boxes are worked on by a fused unit, at the same places");
+            "an epilogue is a fused unit that runs at the places of its product");
     for (std::size_t d = 0; d < passed.shape.size(); ++d)
       require(d < next.factors.size() && next.factors[d] == passed.sharding.dims[d],
-              "boxes are worked on as they are split");
+              "an epilogue splits its product as the product is sharded");
     if (step.fusion == Fusion::epilogue) return;
     const PlanValue& result = value(next.outputs[0]);
     if (step.fusion == Fusion::into_result)
       return require(next.outputs.size() == 1 && result.role == ValueRole::output && stored_alike(passed, result),
-                     "a product is summed where one result goes, in memory laid out as its own");
+                     "a product that is summed in the memory of a result has the layout of that result");
     require(next.outputs.size() == 1 && result.dtype == DType::bf16 && result.shape == passed.shape,
-            "a product is rounded to bf16 of its shape");
+            "the result of rounding a product is bf16 in the shape of the product");
   }
 
   constexpr void verify_donation(std::size_t k) const {
     const int v = plan_.outputs[k], argument = plan_.donated[k];
-    require(v >= 0 && value(v).role == ValueRole::output, "what is written over an argument is a result");
+    require(v >= 0 && value(v).role == ValueRole::output, "only a result is written over a donated argument");
     require(size(argument) < plan_.arguments.size() && plan_.arguments[size(argument)] >= 0,
-            "what a result is written over is an argument");
+            "a donated argument is an argument of the graph");
     const int given = plan_.arguments[size(argument)];
-    require(stored_alike(value(given), value(v)), "a result is laid out as the argument that it is written over");
+    require(stored_alike(value(given), value(v)),
+            "a result has the layout of the donated argument that it is written over");
     for (std::size_t other = 0; other < k; ++other)
-      require(plan_.donated[other] != argument, "an argument is written over once");
+      require(plan_.donated[other] != argument, "a donated argument is written over by one result only");
     std::size_t maker = 0;
     while (maker < plan_.steps.size() && !has(plan_.steps[maker].outputs, v)) ++maker;
     require(maker < plan_.steps.size() && has(plan_.steps[maker].inputs, given),
-            "a result is written over an argument that its step reads");
+            "the step that computes a result reads the donated argument");
     bool last = !has(plan_.outputs, given);
     for (std::size_t s = maker + 1; s < plan_.steps.size(); ++s) last = last && !has(plan_.steps[s].inputs, given);
     for (const PlanValue& other : plan_.values)
       last = last && !(other.role == ValueRole::view && other.view_of == given);
-    require(last, "an argument is written over by the last step that reads it");
+    require(last, "the last step that reads a donated argument writes over it");
     if (maker > 0 && plan_.steps[maker - 1].fusion != Fusion::apart)
-      require(!has(plan_.steps[maker - 1].inputs, given), "fused steps write nothing that the first of them reads");
+      require(!has(plan_.steps[maker - 1].inputs, given), "fused steps do not write over inputs of the first of them");
   }
 };
 

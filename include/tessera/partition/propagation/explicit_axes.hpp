@@ -135,8 +135,8 @@ class ExplicitAxes {
                       shape_text(graph[x].dtype, shapes_[static_cast<std::size_t>(g)].shapes[at]), text(of[at], mesh_));
     }
     fail(errc::policy, "[", row_of(graph[id]).name, "] ambiguous result sharding: ", operands, ": ", why,
-         graph[id].source, "; name its sharding, such as ts::with_sharding(..., ", spec_of(suggestion, mesh_).text(),
-         ")");
+         graph[id].source, "; state the sharding of the result, such as ts::with_sharding(..., ",
+         spec_of(suggestion, mesh_).text(), ")");
   }
 
   constexpr Sharding result(int g, const GraphView& graph, int id, const Growable<Sharding>& of) const {
@@ -170,11 +170,11 @@ class ExplicitAxes {
         const auto f = static_cast<std::size_t>(factors[0]);
         if (factors.size() > 1) {
           if (!split_factors(own.dims[d], factors, extents, axes) && !cut(own.dims[d], factors, extents))
-            object("a dim that is split or merged does not keep its axes");
+            object("the mesh axes of a reshaped dim do not divide the dims of the result");
           continue;
         }
         if (rule.kinds[f] == FactorKind::replicate) {
-          object("a dim that the operation takes whole is split");
+          object("the operation needs a whole dim on each device, but the dim is split");
           continue;
         }
         // Only one operand of a product is split along the summed dim: that operand is gathered.
@@ -182,10 +182,10 @@ class ExplicitAxes {
         if (!met)
           axes[f] = own.dims[d];
         else if (!(axes[f] == own.dims[d]))
-          object("dims that meet are split in two ways");
+          object("corresponding dims of the operands are split by different mesh axes");
         if (rule.kinds[f] == FactorKind::reduction && row.kind != OpKind::reduction &&
             (met || row.unit != UnitKind::contraction))
-          object("a summed dim is split, so the result would be partial or reduced");
+          object("a summed dim is split, so each device has only a partial sum");
       }
     }
     unsigned used = 0;
@@ -197,13 +197,13 @@ class ExplicitAxes {
         const auto f = static_cast<std::size_t>(factors[k]);
         const AxisList& own = axes[f];
         if (!whole && !own.empty()) {
-          object("a dim that is split is not the major one of those merged");
+          object("a split dim is merged with a more significant dim that is not split into single indices");
           continue;
         }
         whole = whole && factors.size() > 1 && extents[f] == devices_of(own);
         for (std::uint8_t axis : own) {
           if (used >> axis & 1u) {
-            object("two dims of the result would be split by one axis");
+            object("the same mesh axis would split two dims of the result");
             continue;
           }
           used |= 1u << axis;

@@ -26,8 +26,10 @@ namespace detail {
                                        const Mesh& mesh) {
   const Node& made = graph[node];
   fail(errc::policy, "[plan] implicit reshard: ", name_of(collective.kind), " of ", collective.payload_bytes,
-       " bytes takes ", shape_text(made.dtype, shape), ", the result of ", row_of(made).name, made.source, ", from ",
-       text(from, mesh), " to ", text(to, mesh), collective.source.line == 0 ? "" : " for its use", collective.source);
+       " bytes reshards ", shape_text(made.dtype, shape), ", ",
+       made.is_argument() ? concat_text("argument ", made.index()) : concat_text("the result of ", row_of(made).name),
+       made.source, ", from ", text(from, mesh), " to ", text(to, mesh),
+       collective.source.line == 0 ? "" : " for its use", collective.source);
 }
 
 }  // namespace detail

@@ -31,7 +31,7 @@ namespace detail {
 
 /// The axes of the refined mesh that a named axis or sub-axis consists of, one bit each.
 constexpr unsigned named_axes(const Name& axis, const Node& node, const PlannedMesh& mesh) {
-  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("axes are those of the mesh", axis, node, mesh.given);
+  if (!mesh.given.has_axis(axis.view())) ops::fail_named_axis("unknown axis", axis, node, mesh.given);
   return axes_mask(mesh.given, mesh.cuts, axis.view());
 }
 
@@ -63,18 +63,19 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
 }
 
 [[noreturn]] inline void fail_program(const ShapeContext& c) {
-  fail_operation(errc::capacity, c, "with this one the values of the program have more than 2^55 elements", {});
+  fail_operation(errc::capacity, c,
+                 "the values of the program up to this operation have more than 2^55 elements together", {});
 }
 [[noreturn]] inline void fail_layers(const Node& node, std::int64_t expected, std::int64_t found) {
   if (Repeat::of(node).scan)
-    fail(errc::structure, "[scan] steps: the leading dims of xs have one extent: ", expected, " and ", found,
-         node.source);
-  fail(errc::structure, "[stack] layers: a stacked operand has ", found, " layers, another has ", expected,
-       node.source);
+    fail(errc::structure, "[scan] steps: the leading dims of xs must have one extent, but have ", expected, " and ",
+         found, node.source);
+  fail(errc::structure, "[stack] layers: a tensor has ", found, " layers, but an earlier tensor of the Stack has ",
+       expected, node.source);
 }
 
 [[noreturn]] inline void fail_layer_count(std::int64_t layers) {
-  fail(errc::structure, "[stack] layers: a Stack has at least one, and ", layers, " here");
+  fail(errc::structure, "[stack] layers: a Stack has at least 1 layer, but this Stack has ", layers);
 }
 [[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
   fail(errc::structure, "[scan] steps: their number is not negative, and is ", steps, node.source);
@@ -84,10 +85,9 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
                                                                              const Shape& given,
                                                                              const Shape& returned) {
   fail(errc::shape_mismatch,
-       Repeat::of(repeat).scan ? "[scan] the carry keeps its shape: "
-                               : "[stack] a layer returns the shape that it is "
-                                 "given: ",
-       shape_text(result.dtype, given), " becomes ", shape_text(result.dtype, returned),
+       Repeat::of(repeat).scan ? "[scan] carry: a step must return the shape of its carry "
+                               : "[stack] result of a layer: a layer must return the shape of its argument ",
+       shape_text(result.dtype, given), ", but returns ", shape_text(result.dtype, returned),
        result.source.line != 0 ? result.source : repeat.source);
 }
 
@@ -118,7 +118,7 @@ class ShapeInference {
         count(context, shapes[at]);
         if (node.is_argument() && shapes[at].size() != node.rank)
           fail(errc::rank_mismatch, "[argument] rank: argument ", node.index(), " has rank ", shapes[at].size(),
-               ", and the program takes ", int{node.rank});
+               ", but the program was traced for rank ", int{node.rank});
       }
     }
     found_[static_cast<std::size_t>(g)].shapes = std::move(shapes);
@@ -151,7 +151,8 @@ class ShapeInference {
     for (int i = 0; i < node.arity; ++i) {
       Shape shape = shapes[static_cast<std::size_t>(graph.operand(id, i))];
       if (repeat.is_stacked(i)) {
-        if (shape.empty()) fail(errc::structure, "[repeat] layers: a stacked operand has no leading dim");
+        if (shape.empty())
+          fail(errc::structure, "[repeat] layers: a tensor of rank 0 has no leading dim for layers or steps");
         if (layers >= 0 && layers != shape[0]) fail_layers(node, layers, shape[0]);
         layers = shape[0];
         shape.erase(0);

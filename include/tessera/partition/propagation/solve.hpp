@@ -227,7 +227,9 @@ class ShardingSolver {
       if (inside < 0) continue;
       const bool stacked = i >= repeat.carried && i < stacked_end;
       if (is_in_layers(program_.graphs[g][outside]) && !outer.of[size(outside)].dims[0].empty())
-        fail(errc::unsupported, "[stack] layers: the leading dim of a Stack's tensors can't be split among devices");
+        fail(errc::unsupported, "[stack] layers: dim 0 of the tensors of a Stack counts its layers and can't be split "
+                                "among devices; use ts::none "
+                                "for dim 0");
       seeds.of[size(inside)] = stacked ? without_layers(outer.of[size(outside)]) : outer.of[size(outside)];
       seeds.fixed[size(inside)] = i >= repeat.carried && outer.fixed[size(outside)];
       seeds.argument[size(inside)] = i >= repeat.carried && outer.argument[size(outside)];

@@ -9,30 +9,12 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/rows.hpp>
 #include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/reshard/chunks.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 
 TESSERA_PLANNING_BEGIN
 
 namespace tessera {
-
-/// Rows of a dim: begin <= row < end.
-struct IndexRange {
-  std::int64_t begin = 0, end = 0;
-
-  constexpr std::int64_t size() const { return end > begin ? end - begin : 0; }
-  constexpr IndexRange within(const IndexRange& other) const {
-    return {begin > other.begin ? begin : other.begin, end < other.end ? end : other.end};
-  }
-};
-
-/// How many rows of a dim each of `count` devices holds. The last devices with rows may hold fewer, or none.
-constexpr std::int64_t rows_of_chunk(std::int64_t extent, std::int64_t count) {
-  return extent / count + (extent % count != 0);
-}
-constexpr IndexRange chunk_of(std::int64_t extent, std::int64_t count, std::int64_t device) {
-  const std::int64_t rows = rows_of_chunk(extent, count);
-  return IndexRange{device * rows, (device + 1) * rows}.within({0, extent});
-}
 
 /// The rows of an operand from which rows of the result are computed: row i reads the rows [first, last) + i * stride
 /// that exist. Examples: a slice reads [start, start + 1); padding and concat read before the operand's first row and

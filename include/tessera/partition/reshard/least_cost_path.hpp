@@ -24,12 +24,12 @@ class LeastCostPath {
 
   LeastCostPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
       : shape_(shape), dtype_(dtype), mesh_(mesh), to_(to.without_priority()) {
-    reach(from.without_priority(), {}, -1, {});
+    reach(from.without_priority(), {}, -1, {}, {});
     for (;;) {
       const int at = cheapest();
       if (at < 0)
         fail(errc::graph_invalid,
-             "[reshard] path: a value can't become partial, or the shardings have different ranks");
+             "[reshard] path: a value that is not partial can't become partial, and ranks must be equal");
       if (lies_alike(nodes_[size(at)].sharding, to_)) {
         collect(at);
         return;
@@ -55,7 +55,7 @@ class LeastCostPath {
     Sharding sharding;
     Cost cost;
     int before = -1;
-    CollectiveInfo step;
+    CollectiveInfo step, shift;  ///< `shift`: see uneven_shift
     bool settled = false;
   };
   const Shape& shape_;
@@ -73,17 +73,19 @@ class LeastCostPath {
       if (!nodes_[i].settled && (best < 0 || nodes_[i].cost < nodes_[size(best)].cost)) best = static_cast<int>(i);
     return best;
   }
-  void reach(const Sharding& sharding, const Cost& cost, int before, const CollectiveInfo& step) {
+  void reach(const Sharding& sharding, const Cost& cost, int before, const CollectiveInfo& step,
+             const CollectiveInfo& shift) {
     for (PathNode& node : nodes_) {
       if (!lies_alike(node.sharding, sharding)) continue;
       if (!node.settled && cost < node.cost) {
         node.cost = cost;
         node.before = before;
         node.step = step;
+        node.shift = shift;
       }
       return;
     }
-    nodes_.push_back({sharding, cost, before, step, false});
+    nodes_.push_back({sharding, cost, before, step, shift, false});
   }
   void move(int at, const Sharding& sharding, Collective kind, unsigned axes, std::int64_t payload) {
     CollectiveInfo made;
@@ -93,14 +95,20 @@ class LeastCostPath {
     made.payload_bytes = payload;
     made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
     Cost cost = nodes_[size(at)].cost;
-    cost.bytes += made.wire_bytes;
+    CollectiveInfo shift;
+    if (kind != Collective::permute && kind != Collective::all_reduce)
+      shift = uneven_shift(shape_, dtype_, mesh_, nodes_[size(at)].sharding, sharding);
+    cost.bytes += made.wire_bytes + shift.wire_bytes;
     // A slice sends nothing. It costs a little so that, of two paths with equal bytes, that without it wins.
-    cost.collectives += kind == Collective::slice ? 1 : 1000;
-    reach(sharding, cost, at, made);
+    cost.collectives += (kind == Collective::slice ? 1 : 1000) + (shift.wire_bytes != 0 ? 1000 : 0);
+    reach(sharding, cost, at, made, shift);
   }
   void collect(int at) {
     Growable<CollectiveInfo> reversed;
-    for (; nodes_[size(at)].before >= 0; at = nodes_[size(at)].before) reversed.push_back(nodes_[size(at)].step);
+    for (; nodes_[size(at)].before >= 0; at = nodes_[size(at)].before) {
+      if (nodes_[size(at)].shift.wire_bytes != 0) reversed.push_back(nodes_[size(at)].shift);
+      reversed.push_back(nodes_[size(at)].step);
+    }
     for (std::size_t i = reversed.size(); i > 0; --i) steps.push_back(reversed[i - 1]);
   }
 

@@ -10,6 +10,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/partition/plan/plan.hpp>
+#include <tessera/partition/reshard/chunks.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -59,6 +60,34 @@ constexpr std::int64_t ring_bytes(Collective kind, std::int64_t payload, std::in
   return 0;
 }
 
+/// The bytes that a device receives beyond those of a collective from `before` to `after`, because axes split a dim
+/// unevenly; see chunks.hpp. A permute, whose `wire_bytes` are 0 where shards are even.
+constexpr CollectiveInfo uneven_shift(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& before,
+                                      const Sharding& after) {
+  CollectiveInfo made;
+  for (int d = 0; d < after.rank && d < before.rank; ++d) {
+    const AxisList& was = before.dims[d];
+    const AxisList& is = after.dims[d];
+    if (was.size() == is.size() || was.empty() || is.empty()) continue;
+    const bool grows = was.size() < is.size();
+    const std::int64_t extent = shape[static_cast<std::size_t>(d)],
+                       outer = shard_count(grows ? before : after, mesh, d);
+    const std::int64_t all = shard_count(grows ? after : before, mesh, d);
+    if (extent % all == 0) continue;
+    const std::int64_t rows = grows ? rows_lacking_after_slice(extent, outer, all / outer)
+                                    : rows_lacking_after_gather(extent, outer, all / outer);
+    if (rows == 0) continue;
+    Shape lacking = local_extents(shape, after, mesh);
+    lacking[static_cast<std::size_t>(d)] = rows;
+    made.payload_bytes += volume(lacking) * static_cast<std::int64_t>(size_of(dtype));
+    for (const std::uint8_t axis : grows ? is : was) made.axes = static_cast<std::uint16_t>(made.axes | 1u << axis);
+  }
+  made.kind = Collective::permute;
+  made.dtype = dtype;
+  made.wire_bytes = made.payload_bytes;
+  return made;
+}
+
 namespace detail {
 
 /// Goes from one sharding to another, one collective at a time, each chosen greedily.
@@ -67,7 +96,7 @@ class ReshardPath {
   Growable<CollectiveInfo> steps;
 
   constexpr ReshardPath(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from, const Sharding& to)
-      : shape_(shape), dtype_(dtype), mesh_(mesh), now_(from), to_(to) {
+      : shape_(shape), dtype_(dtype), mesh_(mesh), before_(from), now_(from), to_(to) {
     // Collectives that send nothing or shrink the value come first, those that enlarge it last.
     for (;;) {
       if (swap_devices()) break;
@@ -76,14 +105,15 @@ class ReshardPath {
       if (!gather()) break;
     }
     if (!same())
-      fail(errc::graph_invalid, "[reshard] path: a value can't become partial, or the shardings have different ranks");
+      fail(errc::graph_invalid,
+           "[reshard] path: a value that is not partial can't become partial, and ranks must be equal");
   }
 
  private:
   const Shape& shape_;
   DType dtype_;
   const Mesh& mesh_;
-  Sharding now_;
+  Sharding before_, now_;  // before and after the collective that is being added
   const Sharding& to_;
 
   constexpr unsigned pending() const { return now_.unreduced & ~unsigned{to_.unreduced}; }
@@ -120,6 +150,11 @@ class ReshardPath {
     made.payload_bytes = payload;
     made.wire_bytes = ring_bytes(kind, payload, devices_on(mesh_, axes));
     steps.push_back(made);
+    if (kind != Collective::permute && kind != Collective::all_reduce) {
+      const CollectiveInfo shift = uneven_shift(shape_, dtype_, mesh_, before_, now_);
+      if (shift.wire_bytes != 0) steps.push_back(shift);
+    }
+    before_ = now_;
   }
 
   /// permute: where each dim has as many shards as in the target, devices swap their shards.
@@ -133,8 +168,9 @@ class ReshardPath {
         if (i < now_.dims[d].size()) axes |= 1u << now_.dims[d][i];
         if (i < to_.dims[d].size()) axes |= 1u << to_.dims[d][i];
       }
-    add(Collective::permute, axes, bytes());
+    const std::int64_t payload = bytes();
     for (int d = 0; d < now_.rank; ++d) now_.dims[d] = to_.dims[d];
+    add(Collective::permute, axes, payload);
     return true;
   }
 
@@ -347,6 +383,7 @@ class ReshardPath {
 }  // namespace detail
 
 /// The collectives that bring a value from one sharding to another; none when they are equal. Priorities are ignored.
+/// Example: 12 rows from {x} to {x,y} on 4 x 4 devices are a slice and a permute of the rows that devices lack then.
 /// Axes unreduced only in `from` are reduced, if possible by a reduce_scatter onto a dim that `to` splits by them.
 /// Source: the order of collectives follows GSPMD's resharding: slice, permute, all_to_all, all_gather.
 constexpr Growable<CollectiveInfo> reshard_path(const Shape& shape, DType dtype, const Mesh& mesh, const Sharding& from,

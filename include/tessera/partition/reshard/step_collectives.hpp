@@ -33,7 +33,7 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
   made.payload_bytes = rows * static_cast<std::int64_t>(size_of(made.dtype));
   made.wire_bytes = ring_bytes(made.kind, made.payload_bytes, devices_on(mesh, axes));
   made.source = step.source;
-  made.why = "rows split among devices";
+  made.why = "rows are split among devices";
   for (int r = 0; r < unit.phase_reduces; ++r) step.collectives.push_back(made);
 }
 

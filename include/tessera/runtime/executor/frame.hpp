@@ -215,7 +215,7 @@ class FrameLayout {
         if (expected < 0)
           out[static_cast<std::size_t>(d)] = strides[factor];
         else if (strides[factor] != expected)
-          fail(errc::graph_invalid, "[rearrange] view: merged dims are not neighbours in memory");
+          fail(errc::graph_invalid, "[rearrange] view: the dims to merge are not contiguous in memory");
         expected = strides[factor] * factors[factor];
       }
     }

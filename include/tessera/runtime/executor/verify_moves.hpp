@@ -21,16 +21,6 @@ inline bool is_even(const PlanValue& value, const Mesh& mesh) {
   return value.parts.entries.empty();
 }
 
-/// Whether sharding a dim by one more axis only subdivides its shards. Counterexample: 12 rows sharded by {x} = 4 give
-/// device (1, 3) rows 3 to 5, by {x,y} = 4 x 4 row 7: a gather along y moves rows along x too, which plans don't count.
-inline bool is_nested(const PlanValue& value, const Mesh& mesh) {
-  for (int d = 0; d < value.sharding.rank; ++d)
-    if (value.sharding.dims[d].size() > 1 &&
-        value.shape[static_cast<std::size_t>(d)] % shard_count(value.sharding, mesh, d) != 0)
-      return false;
-  return true;
-}
-
 /// Whether the bytes moved equal those of a ring algorithm: true of one collective between evenly sharded values.
 inline bool is_ring(const runtime::FrameLayout& layout, const PlanStep& step) {
   if (step.kind != StepKind::reshard || step.collectives.size() != 1) return false;
@@ -42,27 +32,24 @@ inline bool is_ring(const runtime::FrameLayout& layout, const PlanStep& step) {
 }  // namespace detail
 
 /// Compares the bytes that each prepared step moves between devices, computed from shard boxes alone, with its planned
-/// collectives: at most their ring traffic where shards are nested; equal to it for one collective of even shards.
+/// collectives: at most their ring traffic; equal to it for one collective of even shards.
 /// Errors: `graph_invalid`, which means a defect of the library, or a plan that was modified.
 inline void verify_moves(const runtime::Executable& executable) {
   executable.for_each_step([](const runtime::FrameLayout& layout, const runtime::RanSteps& ran, std::int64_t moved) {
     const std::int64_t devices = layout.mesh().size();
     std::int64_t planned = 0;
-    bool exact = false, nested = true;
+    bool exact = false;
     for (int s = ran.first; s < ran.first + ran.count; ++s) {
       const PlanStep& step = layout.plan().steps[static_cast<std::size_t>(s)];
       for (const CollectiveInfo& collective : step.collectives)
         planned += checked_product(collective.wire_bytes, devices, "bytes on the wire", collective.source);
       exact = exact || detail::is_ring(layout, step);
-      for (const auto* values : {&step.inputs, &step.outputs})
-        for (const std::int32_t v : *values)
-          nested = nested && (v < 0 || detail::is_nested(layout.value(v), layout.mesh()));
     }
     // A collective's wire_bytes is per device and rounded up, so the sum may exceed `moved` by less than 1 B a device.
-    if ((moved <= planned || !nested) && (!exact || planned - moved < devices)) return;
+    if (moved <= planned && (!exact || planned - moved < devices)) return;
     const PlanStep& step = layout.plan().steps[static_cast<std::size_t>(ran.first)];
     fail(errc::graph_invalid, "[verify_moves] bytes between devices: step ", ran.first, " moves ", moved,
-         ", its collectives ", planned, " on ", devices, " devices", step.source);
+         " bytes, but its collectives list ", planned, " bytes on ", devices, " devices", step.source);
   });
 }
 

@@ -21,6 +21,8 @@ class WorkGrid {
     grid_ = stored_grid(layout.mesh(), all);
   }
   int count() const { return grid_.count(); }
+  /// The mesh axes that tell places apart, as a bit mask.
+  unsigned axes() const { return axes_; }
   Coordinates coordinates(int place) const { return grid_.coordinates(place); }
   int index_of(const Coordinates& at) const { return grid_.index_of(at); }
   /// Whether the place at `at` writes a value with this sharding. Places that differ only along axes that the value is

@@ -200,13 +200,13 @@ class BlockPool {
 class Block {
  public:
   explicit Block(std::int64_t bytes) {
-    if (bytes < 0) fail(errc::capacity, "[buffer] size: ", bytes, " bytes");
+    if (bytes < 0) fail(errc::capacity, "[buffer] size: ", bytes, " bytes is below 0");
     if (bytes == 0) return;
     if (bytes <= SizeClass::largest) {
       size_class_ = SizeClass::of(bytes);
       data_ = BlockPool::instance().take(size_class_);
     }
-    if (!data_) fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
+    if (!data_) fail(errc::capacity, "[buffer] memory: the system can't provide ", bytes, " bytes");
   }
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;

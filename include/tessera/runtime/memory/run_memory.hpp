@@ -55,7 +55,7 @@ class RunMemory {
   // A size above all size classes goes to Buffer, which reports the error.
   static int size_class(std::int64_t bytes) {
     if (bytes < 0 || bytes > SizeClass::largest)
-      fail(errc::capacity, "[buffer] memory: the system has no block of ", bytes, " bytes");
+      fail(errc::capacity, "[buffer] memory: the system can't provide ", bytes, " bytes");
     return SizeClass::of(bytes);
   }
 };

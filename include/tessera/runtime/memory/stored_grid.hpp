@@ -15,7 +15,7 @@ inline ShardGrid stored_grid(const Mesh& mesh, const Sharding& sharding) {
   const ShardGrid grid(mesh, sharding);
   if (grid.count() > most_shards)
     fail(errc::capacity, "[run] shards: ", text(sharding, mesh), " on ", mesh.text(), " has ", grid.count(),
-         " distinct shards, and this process runs at most ", most_shards, "; a plan may have any number");
+         " distinct shards, but a stored tensor has at most ", most_shards, "; only a plan may have more");
   return grid;
 }
 

@@ -90,13 +90,16 @@ inline std::string OracleDifference::text() const {
   const auto element = [&](const OracleElement& e) {
     std::string at = "[";
     for (std::size_t d = 0; d < e.index.size(); ++d) at += concat_text(d == 0 ? "" : ",", e.index[d]);
-    at += e.device < 0 ? std::string("], all parts: ") : concat_text("] on device ", e.device, ": ");
-    std::snprintf(numbers, sizeof numbers, "%.9g, on one device %.9g (rounding allows %.2g)", e.sharded, e.one_device,
+    std::snprintf(numbers, sizeof numbers, "]: %.9g on ", e.sharded);
+    at += numbers + (e.device < 0 ? std::string("the mesh, all parts combined")
+                                  : concat_text("device ", e.device, " of the mesh"));
+    std::snprintf(numbers, sizeof numbers, ", %.9g on a single device (rounding explains up to %.2g)", e.one_device,
                   e.allowed);
     return at + numbers;
   };
   return concat_text("values differ: ", what, source, after.empty() ? "" : ", after ", after, ": ", count, " of ",
-                     elements, " elements\n  first   ", element(first), "\n  largest ", element(largest));
+                     elements, " elements\n  first difference   ", element(first), "\n  largest difference ",
+                     element(largest));
 }
 
 }  // namespace tessera

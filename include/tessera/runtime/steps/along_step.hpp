@@ -20,7 +20,7 @@ template <DTypeSet Types> class AlongStep final : public LineStep {
   void run(Frame& frame) const override {
     dispatch<Types>(
         dtype(0), [&]<class T>() { on_index([&]<class I>() { move<T, I>(frame); }); },
-        [&] { fail(errc::dtype_mismatch, "[gather] dtype: ", name_of(dtype(0)), " can't be moved"); });
+        [&] { fail(errc::dtype_mismatch, "[gather] dtype: ", name_of(dtype(0)), " is not supported"); });
   }
 
  private:
@@ -57,7 +57,7 @@ template <DTypeSet Types> class AlongStep final : public LineStep {
     });
     if (found.load(std::memory_order_acquire))
       fail(errc::dim_range, "[", adds_ ? "scatter_add" : "gather", "] index in range: ", outside.load(),
-           " of a dim with ", pieces_.front().extents[2], " elements", node_.source);
+           " is outside a dim of extent ", pieces_.front().extents[2], node_.source);
   }
 };
 

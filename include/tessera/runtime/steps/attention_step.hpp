@@ -44,7 +44,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   void run(Frame& frame) const override {
     dispatch<Types>(
         dtype_, [&]<class T>() { backward_ ? run_backward<T>(frame) : run_forward<T>(frame); },
-        [&] { fail(errc::dtype_mismatch, "[attention] dtype: ", name_of(dtype_), " has no attention"); });
+        [&] { fail(errc::dtype_mismatch, "[attention] dtype: ", name_of(dtype_), " is not supported"); });
   }
 
  private:

@@ -404,7 +404,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
           for (std::size_t p = first; p < places_.size() && places_[p].destination == destination; ++p)
             run_item<T>(frame, places_[p], item, p > first || places_[p].joins);
         },
-        [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " has no products"); });
+        [&] { fail(errc::dtype_mismatch, "[einsum] dtype: ", name_of(dtype_), " is not supported"); });
   }
 
   template <class T> void run_item(Frame& frame, const Place& place, std::int64_t item, bool joins) const {

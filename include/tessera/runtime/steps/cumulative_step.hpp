@@ -12,16 +12,18 @@
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/executor/work_grid.hpp>
+#include <tessera/runtime/steps/step_move.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// cumsum, cumprod and alike along a dim. If the dim is sharded, a first pass reduces each chunk to its total; in the
-/// second pass each chunk starts from the combined totals of the chunks before it.
+/// cumsum, cumprod and alike along a dim. If the dim is sharded, a first pass reduces each chunk to its total, and the
+/// totals of all chunks are gathered; in the second pass each chunk starts from the combined totals of those before it.
 template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
  public:
-  explicit CumulativeStep(const StepContext& c) : layout_(c.layout), step_(c.step), sent_(c.step.collectives) {
+  explicit CumulativeStep(const StepContext& c)
+      : layout_(c.layout), step_(c.step), gather_(c.graph[c.units[c.step.unit].root].dtype) {
     const Node& node = c.graph[c.units[c.step.unit].root];
     const PlanValue& result = layout_.value(step_.outputs[0]);
     options_ = CumulativeOptions::of(node);
@@ -44,19 +46,21 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
       if (group < 0) group = add_group(at);
       add_place(at, groups_[static_cast<std::size_t>(group)].totals, chunk);
     }
+    if (chunks_ > 1) gather_totals(result.sharding);
   }
 
-  std::int64_t scratch_bytes() const override {
-    return chunks_ > 1 ? numbers_ * static_cast<std::int64_t>(size_of(dtype_)) : 0;
-  }
+  std::int64_t scratch_bytes() const override { return chunks_ > 1 ? 2 * total_bytes() : 0; }
 
-  std::int64_t moved_bytes() const override { return moved_; }
+  std::int64_t moved_bytes() const override { return gather_.plan().moved_bytes(); }
 
   void run(Frame& frame) const override {
     with_monoid(reduction_, [&]<class M>() {
       dispatch<Types[M::kind]>(
           dtype_, [&]<class T>() { run_as<M, T>(frame); },
-          [&] { fail(errc::dtype_mismatch, "[cumulative] dtype: ", name_of(dtype_), " has no ", M::name); });
+          [&] {
+            fail(errc::dtype_mismatch, "[cumulative] dtype: the reduction ", M::name, " is not defined for ",
+                 name_of(dtype_));
+          });
     });
   }
 
@@ -67,18 +71,20 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
     std::int32_t from = 0, to = 0;
     std::int64_t from_offset = 0, to_offset = 0, totals = 0;  // in elements
   };
-  /// The chunks of the same lines. `totals` is the offset in scratch of an array [chunks, lines].
+  /// The chunks of the same lines. `totals` is the offset in scratch of an array [chunks, lines], of which each device
+  /// computes the row of its chunk; the gathered totals are at the same offset behind those of all groups.
   struct Group {
     std::int64_t totals, lines;
+    Coordinates at;  // of one of its devices
   };
   const FrameLayout& layout_;
   const PlanStep& step_;
-  Growable<CollectiveInfo> sent_;
+  StepMove gather_;
   CumulativeOptions options_;
   std::size_t dim_ = 0;
   DType dtype_{};
   Reduction reduction_{};
-  std::int64_t chunks_ = 1, numbers_ = 0, moved_ = 0;
+  std::int64_t chunks_ = 1, total_count_ = 0;
   std::vector<Piece> pieces_;
   std::vector<Group> groups_;
   double piece_bytes_ = 1;
@@ -92,13 +98,37 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
   std::int64_t add_group(const Coordinates& at) {
     const ValueLayout& out = layout_[step_.outputs[0]];
     const std::int64_t lines = volume(lines_of(out.boxes[static_cast<std::size_t>(out.index(at))]));
-    groups_.push_back({numbers_, lines});
-    numbers_ += chunks_ * lines;
-    // An all_gather: the totals of each chunk go to the devices of all other chunks, within each set of replicas.
-    const int chunks = static_cast<int>(chunks_), replicas = layout_.mesh().size() / out.grid.count();
-    moved_ += lines * static_cast<std::int64_t>(size_of(dtype_)) * replicas * chunks *
-              sends(Holders::group(0, chunks), 1, [](int) { return Holders::member(0, 0); });
+    groups_.push_back({total_count_, lines, at});
+    total_count_ += chunks_ * lines;
     return static_cast<std::int64_t>(groups_.size()) - 1;
+  }
+
+  std::int64_t total_bytes() const { return total_count_ * static_cast<std::int64_t>(size_of(dtype_)); }
+
+  /// All devices of a group get the totals of all its chunks.
+  void gather_totals(const Sharding& result) {
+    const Mesh& mesh = layout_.mesh();
+    unsigned along = 0;
+    for (const std::uint8_t axis : result.dims[dim_]) along |= 1u << axis;
+    const kernels::Strides stride{1};
+    for (const Group& group : groups_) {
+      const Holders all(mesh, result.used_axes() & ~along, group.at);
+      const std::int64_t begin = group.totals * static_cast<std::int64_t>(size_of(dtype_));
+      const int destination = gather_.add_destination({{0}, {chunks_ * group.lines}}, stride, all,
+                                                      {StepMove::scratch, total_bytes() + begin});
+      std::vector<int> sources;
+      for (std::int64_t chunk = 0; chunk < chunks_; ++chunk) {
+        Coordinates at = group.at;
+        std::int64_t left = chunk;
+        for (std::size_t a = result.dims[dim_].size(); a-- > 0; left /= mesh.axis_size(result.dims[dim_][a]))
+          at[result.dims[dim_][a]] = static_cast<int>(left % mesh.axis_size(result.dims[dim_][a]));
+        const std::int64_t first = chunk * group.lines;
+        sources.push_back(
+            gather_.add_source({{first}, {first + group.lines}}, stride, Holders(mesh, result.used_axes(), at),
+                               {StepMove::scratch, begin + first * static_cast<std::int64_t>(size_of(dtype_))}));
+      }
+      gather_.plan().fill({&destination, 1}, sources);
+    }
   }
 
   void add_place(const Coordinates& at, std::int64_t totals, std::int64_t chunk) {
@@ -157,19 +187,19 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
 
   template <class M, class T> void run_as(Frame& frame) const {
     const auto count = static_cast<std::int64_t>(pieces_.size());
-    T* const totals = chunks_ > 1 ? reinterpret_cast<T*>(frame.scratch) : nullptr;
+    T* const own = reinterpret_cast<T*>(frame.scratch);
+    T* const totals = chunks_ > 1 ? own + total_count_ : nullptr;
     const auto operand = [&](const Piece& piece) {
       return reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset;
     };
     if (chunks_ > 1) {  // also if all shards are empty, since the plan counts the collective
-      if (CommunicationScope* scope = CommunicationScope::innermost()) {
-        for (const CollectiveInfo& sent : sent_) scope->add(layout_.mesh(), sent);
-        scope->add_moved(moved_);
-      }
+      if (CommunicationScope* scope = CommunicationScope::innermost())
+        for (const CollectiveInfo& sent : step_.collectives) scope->add(layout_.mesh(), sent);
       parallel_for(count, Cost::bytes(piece_bytes_ / 2), [&](std::int64_t i) {
         const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-        kernels::combine_lines<M, T>(piece.shape, operand(piece), totals + piece.totals);
+        kernels::combine_lines<M, T>(piece.shape, operand(piece), own + piece.totals);
       });
+      gather_.run(frame);
       for (const Group& group : groups_) {
         const std::int64_t step = options_.reverse ? -group.lines : group.lines;
         T* const first = totals + group.totals + (options_.reverse ? (chunks_ - 1) * group.lines : 0);

@@ -74,7 +74,7 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
                 reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.to)]) + piece.to_offset);
           });
         },
-        [&] { fail(errc::dtype_mismatch, "[fold] dtype: ", name_of(dtype_), " has no sums"); });
+        [&] { fail(errc::dtype_mismatch, "[fold] dtype: ", name_of(dtype_), " is not supported"); });
   }
 
  private:

@@ -118,7 +118,9 @@ struct FusedPlaces {
         find_layers(step.outputs[static_cast<std::size_t>(o)], units.output(step.unit, o));
 
     if (split_phases && layers > 1)
-      fail(errc::unsupported, "[fused] stacked rows: a sharded row of a stacked value is reduced outside its Stack");
+      fail(errc::unsupported,
+           "[fused] stacked rows: outside a Stack its tensors can't be reduced along a split last dim; reshard them to "
+           "split another dim");
     const bool has_index = uses_index();
     places.reserve(static_cast<std::size_t>(work.count()) * static_cast<std::size_t>(layers));
     for (int w = 0; w < work.count(); ++w)

@@ -3,8 +3,9 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
+#include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
 #include <tessera/runtime/steps/fused_places.hpp>
+#include <tessera/runtime/steps/step_move.hpp>
 #include <tessera/runtime/threads/team.hpp>
 #include <tessera/runtime/transport/communication.hpp>
 #include <tessera/runtime/transport/holders.hpp>
@@ -43,14 +45,11 @@ class FusedStep final : public PreparedStep, public Epilogue {
     if (where_.split_phases) group_rows();
   }
 
-  std::int64_t scratch_bytes() const override { return where_.scratch_bytes; }
+  std::int64_t scratch_bytes() const override { return completed_begin() + completed_bytes_; }
   std::int64_t moved_bytes() const override {
-    std::int64_t completed = 0;
-    for (int i = 0; i < fused_.instr_count; ++i) {
-      const Instr& instr = fused_.instrs[i];
-      completed += instr.kind == InstrKind::reduce && instr.phase > 0 && instr.phase < fused_.phases ? 1 : 0;
-    }
-    return completed * moved_rows_;
+    std::int64_t moved = 0;
+    for (const RowReduction& reduction : row_reductions_) moved += reduction.move.plan().moved_bytes();
+    return moved;
   }
   std::int64_t table_bytes() const override {
     return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
@@ -112,13 +111,24 @@ class FusedStep final : public PreparedStep, public Epilogue {
   const Mesh& mesh_;
   const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
-  // Used by combine() and combine_rows(). Members so that run() does not allocate: an allocation that failed halfway
-  // would leave donated arguments partly overwritten.
+  // A member so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
+  // overwritten.
   mutable std::vector<kernels::StridedSource> terms_;
-  mutable std::vector<double*> row_parts_;
   std::vector<std::size_t> sum_order_;
-  std::vector<std::vector<int>> row_groups_;
-  std::int64_t moved_rows_ = 0;  // bytes moved between devices by one reduction along sharded rows
+
+  /// The all_reduce of one row reduction along sharded rows, from row_values of each place to `completed`.
+  struct RowReduction {
+    int phase, index;  // the phase that reads the result; the index among the unit's row reductions
+    StepMove move;
+  };
+  /// The places that hold shards of the same rows, and the offset in scratch of their completed reductions.
+  struct RowGroup {
+    std::vector<int> places;
+    std::int64_t completed = 0;
+  };
+  std::vector<RowReduction> row_reductions_;
+  std::vector<RowGroup> row_groups_;
+  std::int64_t completed_bytes_ = 0;
 
   using PlacedOperand = FusedPlaces::PlacedOperand;
   using Place = FusedPlaces::Place;
@@ -216,7 +226,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
   static void fill_identity(DType dtype, Reduction reduction, void* data, std::int64_t n) {
-    const auto none = [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " has no arithmetic"); };
+    const auto none = [&] { fail(errc::dtype_mismatch, "[reduce] dtype: ", name_of(dtype), " is not supported"); };
     with_monoid(reduction, [&]<class M>() {
       dispatch<all_partial_types[M::kind]>(
           dtype, [&]<class T>() { std::fill_n(static_cast<T*>(data), n, M::template identity<T>()); }, none);
@@ -265,65 +275,85 @@ class FusedStep final : public PreparedStep, public Epilogue {
     }
   }
 
-  /// Groups the places that hold shards of the same rows.
+  std::int64_t completed_begin() const { return (where_.scratch_bytes + 7) / 8 * 8; }
+
+  /// Groups the places that hold shards of the same rows, and plans the moves that complete their reductions.
   TESSERA_PLANNING void group_rows() {
     std::vector<int> group_of(where_.places.size(), -1);
     for (std::size_t w = 0; w < where_.places.size(); ++w) {
+      if (where_.places[w].idle) continue;
       Coordinates first = where_.work.coordinates(static_cast<int>(w));
       for (std::size_t axis = 0; axis < first.size(); ++axis)
         if ((where_.row_axes >> axis & 1) != 0) first[axis] = 0;
       int& group = group_of[static_cast<std::size_t>(where_.work.index_of(first))];
       if (group < 0) {
         group = static_cast<int>(row_groups_.size());
-        row_groups_.emplace_back();
+        row_groups_.push_back({{}, completed_begin() + completed_bytes_});
+        completed_bytes_ += where_.places[w].rows * std::int64_t{sizeof(double)};
       }
-      if (!where_.places[w].idle) row_groups_[static_cast<std::size_t>(group)].push_back(static_cast<int>(w));
+      row_groups_[static_cast<std::size_t>(group)].places.push_back(static_cast<int>(w));
     }
-    row_parts_.reserve(where_.places.size());
-    const int replicas = mesh_.size() / where_.work.count();
-    for (const std::vector<int>& group : row_groups_) {
-      if (group.empty()) continue;
-      const int parts = static_cast<int>(group.size());
-      const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
-      moved_rows_ += rows * static_cast<std::int64_t>(sizeof(double)) * replicas *
-                     sends(Holders::group(0, parts), parts, [](int k) { return Holders::member(0, k); });
+    int index = 0;
+    for (int i = 0; i < fused_.instr_count; ++i) {
+      const Instr& instr = fused_.instrs[i];
+      if (instr.kind != InstrKind::reduce) continue;
+      if (instr.phase > 0 && instr.phase < fused_.phases)
+        row_reductions_.push_back({instr.phase, index, rows_of(instr, index)});
+      ++index;
     }
   }
-
+  /// The all_reduces of a row reduction. Rows are in f64, or in i64 for integers and bools.
+  TESSERA_PLANNING StepMove rows_of(const Instr& instr, int index) const {
+    StepMove move(is_floating(instr.dtype) ? DType::f64 : DType::i64, instr.reduction, &combine_rows);
+    const unsigned axes = where_.work.axes();
+    for (const RowGroup& group : row_groups_) {
+      const Box rows{{0}, {where_.places[static_cast<std::size_t>(group.places[0])].rows}};
+      std::vector<int> sources;
+      for (const int w : group.places)
+        sources.push_back(move.add_source(rows, {1}, Holders(mesh_, axes, where_.work.coordinates(w)),
+                                          {StepMove::scratch, row_values(w, index)}));
+      const Holders all(mesh_, axes & ~unsigned{where_.row_axes}, where_.work.coordinates(group.places[0]));
+      const int completed = move.add_destination(rows, {1}, all, {StepMove::scratch, group.completed});
+      move.plan().fill({&completed, 1}, sources, static_cast<int>(sources.size()));
+    }
+    return move;
+  }
+  /// The offset in scratch of a row reduction of a place.
+  std::int64_t row_values(int place, int index) const {
+    const Place& p = where_.places[static_cast<std::size_t>(place)];
+    return p.row_values + index * p.rows * std::int64_t{sizeof(double)};
+  }
   /// Combines across shards the row reductions that pass `phase` reads.
   void complete_rows(Frame& frame, int phase) const {
-    int reduce = 0;
-    for (int i = 0; i < fused_.instr_count; ++i) {
-      if (fused_.instrs[i].kind != InstrKind::reduce) continue;
-      const int r = reduce++;
-      if (fused_.instrs[i].phase != phase) continue;
-      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty()) {
+    for (const RowReduction& reduction : row_reductions_) {
+      if (reduction.phase != phase) continue;
+      if (CommunicationScope* scope = CommunicationScope::innermost(); scope != nullptr && !step_.collectives.empty())
         scope->add(mesh_, step_.collectives[0]);  // all collectives of the step are equal: one per row reduction
-        scope->add_moved(moved_rows_);
-      }
-      for (const std::vector<int>& group : row_groups_)
-        if (!group.empty()) combine_rows(frame, fused_.instrs[i], r, group);
+      reduction.move.run(frame);
+      for (const RowGroup& group : row_groups_)
+        for (const int w : group.places)
+          std::memcpy(frame.scratch + row_values(w, reduction.index), frame.scratch + group.completed,
+                      static_cast<std::size_t>(where_.places[static_cast<std::size_t>(w)].rows) * sizeof(double));
     }
   }
-  double* row_values(Frame& frame, int place, int reduce) const {
-    const Place& p = where_.places[static_cast<std::size_t>(place)];
-    return reinterpret_cast<double*>(frame.scratch + p.row_values) + reduce * p.rows;
-  }
-  void combine_rows(Frame& frame, const Instr& instr, int reduce, const std::vector<int>& group) const {
-    std::vector<double*>& parts = row_parts_;
-    parts.clear();
-    for (const int place : group) parts.push_back(row_values(frame, place, reduce));
-    const std::int64_t rows = where_.places[static_cast<std::size_t>(group[0])].rows;
+  /// A kernels::ReduceFunction of contiguous f64 or i64.
+  static void combine_rows(DType dtype, Reduction reduction, void* to, const kernels::Strides&,
+                           std::span<const kernels::StridedSource> parts, const Shape& extent, bool accumulate, bool) {
     const auto combine = [&]<class M, class T>() {
-      for (std::int64_t row = 0; row < rows; ++row) {
-        T total = std::bit_cast<T>(parts[0][row]);
-        for (std::size_t k = 1; k < parts.size(); ++k) M::join(total, std::bit_cast<T>(parts[k][row]));
-        for (double* part : parts) part[row] = std::bit_cast<double>(total);
+      T* const total = static_cast<T*>(to);
+      for (std::size_t k = 0; k < parts.size(); ++k) {
+        const T* const part = static_cast<const T*>(parts[k].data);
+        for (std::int64_t row = 0; row < extent[0]; ++row) {
+          if (k == 0 && !accumulate)
+            total[row] = part[row];
+          else
+            M::join(total[row], part[row]);
+        }
       }
     };
-    with_monoid(instr.reduction, [&]<class M>() {
+    with_monoid(reduction, [&]<class M>() {
       if constexpr (all_partial_types[M::kind] != 0) {
-        if (!is_floating(instr.dtype)) return combine.template operator()<M, std::int64_t>();
+        if (dtype == DType::i64) return combine.template operator()<M, std::int64_t>();
         combine.template operator()<M, double>();
       }
     });

@@ -84,7 +84,7 @@ class IndexedStep final : public PreparedStep {
     });
     if (found.load(std::memory_order_acquire))
       fail(errc::dim_range, "[", gathers_ ? "embedding" : "index_add", "] index in range: ", outside.load(),
-           " of a table with ", places_.front().window.global, " rows", source_);
+           " is outside a table of ", places_.front().window.global, " rows", source_);
   }
 
  private:

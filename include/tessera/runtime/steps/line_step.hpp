@@ -49,7 +49,9 @@ class LineStep : public PreparedStep {
   DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
   /// Calls `f` with the C++ type of the indices.
   template <class F> void on_index(F&& f) const {
-    dispatch<index_types>(dtype(1), f, [&] { fail(errc::dtype_mismatch, "[argsort] indices: ", name_of(dtype(1))); });
+    dispatch<index_types>(dtype(1), f, [&] {
+      fail(errc::dtype_mismatch, "[argsort] index dtype: ", name_of(dtype(1)), " is neither i32 nor i64");
+    });
   }
   template <class T> T* at(Frame& frame, const Piece& piece, std::size_t i) const {
     T* const shard = reinterpret_cast<T*>(frame.pointers[static_cast<std::size_t>(piece.pointers[i])]);

@@ -101,7 +101,7 @@ class RepeatStep final : public PreparedStep {
       const std::size_t skip = b.size() - a.size();
       for (std::size_t d = 0; d < a.size(); ++d)
         if (a[d] != b[d + skip] && extent[d] > 1)
-          fail(errc::graph_invalid, "[repeat] operand: a body takes values that are contiguous in memory");
+          fail(errc::graph_invalid, "[repeat] operand: an argument of the body must be contiguous in memory");
     }
   }
 

@@ -19,7 +19,7 @@ template <DTypeSet Types> class SortStep final : public LineStep {
   void run(Frame& frame) const override {
     dispatch<Types>(
         dtype(0), [&]<class T>() { on_index([&]<class I>() { find<T, I>(frame); }); },
-        [&] { fail(errc::dtype_mismatch, "[argsort] dtype: ", name_of(dtype(0)), " has no order"); });
+        [&] { fail(errc::dtype_mismatch, "[argsort] dtype: ", name_of(dtype(0)), " is not supported"); });
   }
 
  private:

@@ -25,6 +25,7 @@
 #include <tessera/runtime/steps/indexed_step.hpp>
 #include <tessera/runtime/steps/random_step.hpp>
 #include <tessera/runtime/steps/repeat_step.hpp>
+#include <tessera/runtime/steps/row_exchange_step.hpp>
 #include <tessera/runtime/steps/sort_step.hpp>
 #endif
 
@@ -62,6 +63,12 @@ inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, con
   return std::make_unique<RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
 }
 
+inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
+  const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
+  return row.offset != nullptr || row.permutation != nullptr ? make_step<RowExchangeStep>(context, graphs)
+                                                             : make_step<DataMovementStep>(context, graphs);
+}
+
 template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   if constexpr (Needs[Kind] == 0 || Kind == UnitKind::fused)
     return nullptr;
@@ -84,7 +91,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::attention)
     return &make_step<AttentionStep<Needs[Kind]>>;
   else
-    return &make_step<DataMovementStep>;
+    return &make_data_movement;
 }
 
 template <StepNeeds Needs>

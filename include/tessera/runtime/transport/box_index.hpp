@@ -93,7 +93,8 @@ class BoxIndex {
         cell = cell * cuts.size() + static_cast<std::size_t>(at - cuts.begin());
       }
       if (cells_[cell] >= 0)
-        fail(errc::graph_invalid, "[reshard] one source an element: ", cells_[cell], " and ", i, " hold the same box");
+        fail(errc::graph_invalid, "[reshard] one source for each element: sources ", cells_[cell], " and ", i,
+             " have the same box");
       cells_[cell] = static_cast<int>(i);
     }
   }

@@ -79,13 +79,13 @@ class Moves {
   }
   /// Declares the output of a member; `box` is its box in the result of the collective.
   int destination(const MemberArray& part, const Box& box, std::size_t member) {
-    require(extents(box) == part.shape, "an output has another shape than its place in the whole");
+    require(extents(box) == part.shape, "an output does not have the shape of its part of the whole");
     destinations_.push_back(part.data);
     const auto held_by = outputs_ == 1 ? Holders::group(group_, members_) : held(member);
     return plan_.add_destination(box, kernels::contiguous_strides(part.shape), held_by);
   }
   int source(const MemberArray& part, const Box& box, std::size_t member) {
-    require(extents(box) == part.shape, "an input has another shape than its place in the whole");
+    require(extents(box) == part.shape, "an input does not have the shape of its part of the whole");
     sources_.push_back(part.data);
     return plan_.add_source(box, kernels::contiguous_strides(part.shape), held(member));
   }
@@ -117,17 +117,18 @@ class Moves {
   }
   void require_same_size(const Group& group) const {
     if (group.in.size() != group.out.size())
-      fail(errc::shape_mismatch, "[", name_, "] one output a member: ", group.out.size(), " for ", group.in.size());
+      fail(errc::shape_mismatch, "[", name_, "] outputs: ", group.out.size(), " for the ", group.in.size(),
+           " members of a group");
   }
   std::size_t dim_of(const Group& group, int dim) const {
     const std::size_t rank = group.in.empty() ? 0 : group.in[0].shape.size();
     if (dim < 0 || static_cast<std::size_t>(dim) >= rank)
-      fail(errc::dim_range, "[", name_, "] dim: ", dim, " of arrays of rank ", rank);
+      fail(errc::dim_range, "[", name_, "] dim: ", dim, " is out of range for arrays of rank ", rank);
     return static_cast<std::size_t>(dim);
   }
   int member(const Group& group, int index) const {
     if (index < 0 || static_cast<std::size_t>(index) >= group.in.size())
-      fail(errc::dim_range, "[", name_, "] member: ", index, " of a group of ", group.in.size());
+      fail(errc::dim_range, "[", name_, "] member: ", index, " is out of range for a group of ", group.in.size());
     return index;
   }
 
@@ -225,7 +226,7 @@ TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::
     moves.require_same_size(group);
     const Shape& shape = group.in[0].shape;
     const auto boxes = detail::joined(group.out, shape, d);
-    moves.require(detail::end_of(boxes, d) == shape[d], "the outputs are not as long as an input");
+    moves.require(detail::end_of(boxes, d) == shape[d], "the outputs together do not have the extent of an input");
     std::vector<int> sources, destinations;
     for (std::size_t i = 0; i < group.in.size(); ++i)
       sources.push_back(moves.source(group.in[i], detail::whole(shape), i));
@@ -245,14 +246,14 @@ TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::spa
     const auto members = static_cast<std::int64_t>(group.in.size());
     if (split == concat) {
       if (shape[split] % members != 0)
-        fail(errc::not_divisible, "[all_to_all] equal chunks: ", shape[split], " along dim ", split_dim, " for ",
-             members, " members");
+        fail(errc::not_divisible, "[all_to_all] equal chunks: the extent ", shape[split], " of dim ", split_dim,
+             " does not divide by the ", members, " members of a group");
       const std::int64_t piece = shape[split] / members;
       for (std::int64_t j = 0; j < members; ++j) {
         std::vector<int> sources;
         for (std::int64_t i = 0; i < members; ++i) {
           const MemberArray& in = group.in[static_cast<std::size_t>(i)];
-          moves.require(in.shape == shape, "inputs differ");
+          moves.require(in.shape == shape, "the inputs have different shapes");
           sources.push_back(
               moves.source_range(in, split, j * piece, (j + 1) * piece, i * piece, static_cast<std::size_t>(i)));
         }
@@ -264,7 +265,8 @@ TESSERA_ONCE void all_to_all(DType type, int split_dim, int concat_dim, std::spa
     const auto in_boxes = detail::joined(group.in, shape, concat);
     const Shape all = detail::with_extent(shape, concat, detail::end_of(in_boxes, concat));
     const auto out_boxes = detail::joined(group.out, all, split);
-    moves.require(detail::end_of(out_boxes, split) == shape[split], "the outputs are not as long as an input");
+    moves.require(detail::end_of(out_boxes, split) == shape[split],
+                  "the outputs together do not have the extent of an input");
     std::vector<int> sources, destinations;
     for (std::size_t i = 0; i < group.in.size(); ++i) sources.push_back(moves.source(group.in[i], in_boxes[i], i));
     for (std::size_t j = 0; j < group.out.size(); ++j)
@@ -283,8 +285,8 @@ TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, 
     for (const Route& route : routes) {
       int& from = sender[static_cast<std::size_t>(moves.member(group, route.destination))];
       if (from >= 0)
-        fail(errc::dim_range, "[collective_permute] one sender: member ", route.destination, " receives from ", from,
-             " and ", route.source);
+        fail(errc::dim_range, "[collective_permute] one sender for each member: member ", route.destination,
+             " would receive from ", from, " and ", route.source);
       from = moves.member(group, route.source);
     }
     for (std::size_t i = 0; i < group.in.size(); ++i)
@@ -296,7 +298,7 @@ TESSERA_ONCE void collective_permute(DType type, std::span<const Route> routes, 
         continue;
       }
       const auto from = static_cast<std::size_t>(sender[j]);
-      moves.require(group.in[from].shape == group.out[j].shape, "a receiver has another shape than its sender");
+      moves.require(group.in[from].shape == group.out[j].shape, "a receiver and its sender have different shapes");
       moves.copy(destination, sources[from]);
     }
   }

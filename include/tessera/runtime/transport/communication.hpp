@@ -156,8 +156,9 @@ class CommunicationScope {
   }
   [[noreturn]] void fail_limit(std::string_view what, std::int64_t more, std::int64_t used, std::int64_t allowed,
                                const CollectiveInfo& largest) const {
-    fail(errc::policy, "[communication] ", what, ": ", more, " more after ", used, ", the scope", source_, " allows ",
-         allowed, "; most of it is ", name_of(largest.kind), " of ", largest.payload_bytes, " bytes", largest.source);
+    fail(errc::policy, "[communication] ", what, ": ", more, " needed and ", used, " used before, but the scope",
+         source_, " allows ", allowed, "; the largest collective is ", name_of(largest.kind), " of ",
+         largest.payload_bytes, " bytes", largest.source);
   }
 };
 

@@ -67,7 +67,8 @@ class ReshardPlan {
   /// groups of that many shards of equal box, each group the parts of a partial value.
   TESSERA_PLANNING void fill(std::span<const int> destinations, std::span<const int> sources, int partials = 1) {
     if (partials < 1 || sources.size() % static_cast<std::size_t>(partials) != 0)
-      fail(errc::graph_invalid, "[reshard] whole groups: ", sources.size(), " sources in groups of ", partials);
+      fail(errc::graph_invalid, "[reshard] groups of parts: ", sources.size(), " sources do not divide into groups of ",
+           partials);
     if (partials > 1) check_arithmetic();
     std::vector<Box> boxes;
     for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -75,7 +76,8 @@ class ReshardPlan {
       if (i % static_cast<std::size_t>(partials) == 0)
         boxes.push_back(box);
       else if (!(box == boxes.back()))
-        fail(errc::graph_invalid, "[reshard] partial values of one box: source ", sources[i], " has another");
+        fail(errc::graph_invalid, "[reshard] boxes of parts: source ", sources[i],
+             " and the first part of its value differ");
     }
     const int first = static_cast<int>(inputs_.size());
     inputs_.insert(inputs_.end(), sources.begin(), sources.end());
@@ -96,8 +98,8 @@ class ReshardPlan {
           source_of_[static_cast<std::size_t>(destination)] = inputs_[static_cast<std::size_t>(input)];
       });
       if (missing != 0)
-        fail(errc::graph_invalid, "[reshard] each element once: ", missing < 0 ? -missing : missing, " elements of ",
-             "destination ", destination, missing < 0 ? " are held twice" : " are held by no source");
+        fail(errc::graph_invalid, "[reshard] one source for each element: ", missing < 0 ? -missing : missing,
+             " elements of destination ", destination, missing < 0 ? " are in two sources" : " are in no source");
     }
   }
 
@@ -126,8 +128,8 @@ class ReshardPlan {
   /// Runs on shards at these addresses, which are in the order of add_destination() and add_source().
   void run(std::span<void* const> destinations, std::span<const void* const> sources) const {
     if (destinations.size() != destinations_.size() || sources.size() != sources_.size())
-      fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " and ", sources.size(), " given for ",
-           destinations_.size(), " and ", sources_.size());
+      fail(errc::graph_invalid, "[reshard] shards: ", destinations.size(), " destinations and ", sources.size(),
+           " sources are given, but the plan has ", destinations_.size(), " and ", sources_.size());
     const std::int64_t quanta = (weight_ + quantum - 1) / quantum;
     // Copies within the caches are three times as fast, so a second thread pays only for larger moves.
     const Cost cost = Cost::bytes(weight_ <= in_caches ? quantum / 3.0 : quantum);
@@ -173,7 +175,7 @@ class ReshardPlan {
 
   static const Shard& shard(const std::vector<Shard>& shards, int index) {
     if (index < 0 || index >= static_cast<int>(shards.size()))
-      fail(errc::graph_invalid, "[reshard] shard: ", index, " is not one of the ", shards.size());
+      fail(errc::graph_invalid, "[reshard] shard: index ", index, " is out of range for ", shards.size(), " shards");
     return shards[static_cast<std::size_t>(index)];
   }
 
@@ -183,15 +185,16 @@ class ReshardPlan {
                              : !sources_.empty()    ? sources_[0].box.begin.size()
                                                     : box.begin.size();
     if (box.begin.size() != rank || box.end.size() != rank || strides.size() != rank)
-      fail(errc::graph_invalid, "[reshard] one rank: a shard of rank ", box.begin.size(), " with ", strides.size(),
-           " strides among shards of rank ", rank);
+      fail(errc::graph_invalid, "[reshard] equal ranks: a shard of rank ", box.begin.size(), " with ", strides.size(),
+           " strides is added to shards of rank ", rank);
     shards.push_back(added);
     return static_cast<int>(shards.size()) - 1;
   }
 
   void check_arithmetic() const {
     if (!combines(reduction_, type_))
-      fail(errc::dtype_mismatch, "[reshard] partial values: ", name_of(type_), " has no ", name_of(reduction_));
+      fail(errc::dtype_mismatch, "[reshard] partial values: the reduction ", name_of(reduction_),
+           " is not defined for ", name_of(type_));
   }
 
   TESSERA_PLANNING void add_piece(Piece piece) {

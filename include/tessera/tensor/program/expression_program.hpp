@@ -112,8 +112,8 @@ template <class E> class ExpressionPrograms {
         ((found = Ones == (ones & (choices - 1)) ? program<Ones>() : found), ...);
       }(std::make_integer_sequence<unsigned, choices>{});
       if (found == nullptr)
-        fail(errc::shape_mismatch, "[eval] static extent: an operation takes a dim of extent 1, as of a slice of size "
-                                   "1, but the size at run time is not 1");
+        fail(errc::shape_mismatch, "[eval] static extent: an operation needs a singleton dim, such as a slice of size "
+                                   "1, but at run time the size is not 1");
       return *found;
     }
   }

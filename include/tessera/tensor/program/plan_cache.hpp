@@ -411,8 +411,8 @@ TESSERA_ONCE CacheStatistics PlanCache::statistics() const {
 }
 TESSERA_ONCE void PlanCache::set_limit(const PlanCacheLimit& limit) {
   if (limit.entries < 1 || limit.bytes < 0)
-    fail(errc::option, "[plan cache] limit: ", limit.entries, " plans and ", limit.bytes,
-         " bytes; it keeps at least one plan");
+    fail(errc::option, "[plan_cache] limit: ", limit.entries, " plans and ", limit.bytes,
+         " bytes; the limit is at least 1 plan, and not negative in bytes");
   PlanSlot* dropped = nullptr;
   {
     const std::unique_lock lock(mutex_);

@@ -116,13 +116,14 @@ struct CollectLeaves {
       to.stacked = false;
       const HostNumber number = x.number();
       if (later && !(to.number == number))
-        fail(errc::structure, "[stack] numbers: layers of one Stack have the same Dims and Scalars; layer ", layer,
-             " has ", number.real(), ", layer 0 has ", to.number.real());
+        fail(errc::structure, "[stack] Dims and Scalars: a Dim or Scalar is equal in all layers of a Stack; layer ",
+             layer, " has ", number.real(), ", layer 0 has ", to.number.real());
       to.number = number;
     }
   }
   template <class S> void enter_stack(const S& stack) {
-    if (stack.size() == 0) fail(errc::structure, "[stack] layers: a Stack without layers");
+    if (stack.size() == 0)
+      fail(errc::structure, "[stack] number of layers: the Stack is empty; a Stack in a call has at least 1 layer");
     base = leaves.size();
   }
   void enter_layer(int i) {
@@ -240,12 +241,13 @@ TESSERA_ONCE std::vector<ArgumentInfo> describe(const CompiledProgram& compiled,
     first = false;
     for (const StoragePtr& layer : leaf.layers) {
       if (!(layer->mesh() == mesh))
-        fail(errc::mesh_mismatch, "[compile] one mesh: ", shape_text(layer->dtype(), layer->shape()), ", argument ", i,
-             ", is on ", layer->mesh().text(), ", but earlier arguments are on ", mesh.text());
+        fail(errc::mesh_mismatch, "[compile] different meshes: argument ", i, ", ",
+             shape_text(layer->dtype(), layer->shape()), ", is on ", layer->mesh().text(),
+             ", but earlier arguments are on ", mesh.text());
       if (!(layer->shape() == x.shape()) || !(layer->placement() == x.placement()))
-        fail(errc::structure, "[stack] layers: the layers of a Stack have equal shapes and shardings; argument ", i,
-             " has ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " and ",
-             shape_text(x.dtype(), layer->shape()), text(layer->sharding(), mesh));
+        fail(errc::structure, "[stack] layers: all layers of a Stack must have equal shapes and shardings; argument ",
+             i, " is ", shape_text(x.dtype(), x.shape()), text(x.sharding(), mesh), " in layer 0 and ",
+             shape_text(x.dtype(), layer->shape()), text(layer->sharding(), mesh), " in a later layer");
     }
     info.shape = x.shape();
     info.sharding = x.placement();

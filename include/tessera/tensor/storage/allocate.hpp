@@ -46,9 +46,10 @@ TESSERA_ONCE void check_shape(std::string_view op, DType dtype, const Shape& sha
          Source::from(at));
   for (std::int64_t extent : shape)
     if (extent < 0)
-      fail(errc::shape_mismatch, "[", op, "] extents at least 0: ", shape_text(dtype, shape), Source::from(at));
+      fail(errc::shape_mismatch, "[", op, "] negative extent: ", shape_text(dtype, shape), Source::from(at));
   if (elements_of(shape) < 0)
-    fail(errc::capacity, "[", op, "] elements: ", shape_text(dtype, shape), " has more than 2^52", Source::from(at));
+    fail(errc::capacity, "[", op, "] number of elements: ", shape_text(dtype, shape),
+         " has more than 2^52 elements, without extents of 0", Source::from(at));
 }
 TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec, const Mesh& mesh, int rank, Here at) {
   try {

@@ -23,21 +23,20 @@ namespace detail {
 TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int rank);
 #if TESSERA_HAS_DEFINITIONS
 [[noreturn]] TESSERA_ONCE void fail_without_data(DType dtype, int rank, bool traced) {
-  fail(errc::empty_tensor, "[tensor] data: a tensor of ", name_of(dtype), " and rank ", rank,
-       traced ? " is part of a trace, its values are not known there"
-              : " holds nothing: it was never assigned, or was moved from");
+  fail(errc::empty_tensor, "[tensor] empty tensor: a tensor of ", name_of(dtype), " and rank ", rank,
+       traced ? " has no values while a function is traced" : " was never assigned, or was moved from");
 }
 TESSERA_ONCE void check_tensor_of(const StoragePtr& storage, DType dtype, int rank) {
   if (!storage) fail_without_data(dtype, rank, false);
   if (storage->dtype() != dtype)
     fail(errc::dtype_mismatch, "[tensor_of] element type: ", shape_text(storage->dtype(), storage->shape()),
-         " as a tensor of ", name_of(dtype));
+         " is not a tensor of ", name_of(dtype));
   if (storage->shape().size() != static_cast<std::size_t>(rank))
     fail(errc::rank_mismatch, "[tensor_of] rank: ", shape_text(storage->dtype(), storage->shape()),
-         " as a tensor of rank ", rank);
+         " is not a tensor of rank ", rank);
   if (storage->sharding().unreduced != 0)
-    fail(errc::unsupported, "[tensor_of] reduced value: ", text(storage->sharding(), storage->mesh()),
-         " is still to be reduced");
+    fail(errc::unsupported, "[tensor_of] partial value: a tensor can't have the partial sharding ",
+         text(storage->sharding(), storage->mesh()));
 }
 #endif
 }  // namespace detail

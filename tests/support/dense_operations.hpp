@@ -1,0 +1,265 @@
+#ifndef TESSERA_TESTS_SUPPORT_DENSE_OPERATIONS_HPP
+#define TESSERA_TESTS_SUPPORT_DENSE_OPERATIONS_HPP
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <stdexcept>
+#include <string_view>
+#include <vector>
+
+#include "oracle.hpp"
+
+#include <tessera/ops/rows.hpp>
+
+/// Operations on whole arrays in double, each written from its definition without the code of the library.
+namespace oracle::dense {
+
+inline std::size_t at(int i) { return static_cast<std::size_t>(i); }
+/// By name, since an operation that no pass refers to has no enumerator.
+inline bool is(const Node& node, std::string_view name) {
+  return node.op == static_cast<Op>(tessera::operation_id(name));
+}
+
+inline Shape with_extent(Shape shape, std::size_t dim, std::int64_t extent) {
+  shape[dim] = extent;
+  return shape;
+}
+/// The index into a table for index i of the result of a lookup: the looked-up row, then the rest of i.
+inline Shape table_index(const Array& indices, const Shape& i) {
+  Shape lookup;
+  for (std::size_t d = 0; d < indices.shape.size(); ++d) lookup.push_back(i[d]);
+  Shape index{static_cast<std::int64_t>(indices.at(lookup))};
+  for (std::size_t d = indices.shape.size(); d < i.size(); ++d) index.push_back(i[d]);
+  return index;
+}
+/// The element of x at index i of a broadcast result: trailing dims are aligned, singleton dims repeat.
+inline double broadcast_at(const Node& type, const Array& x, const Shape& i) {
+  Shape own;
+  for (std::size_t d = 0; d < x.shape.size(); ++d)
+    own.push_back(type.is_singleton(static_cast<int>(d)) ? 0 : i[d + i.size() - x.shape.size()]);
+  return x.at(own);
+}
+
+inline Array reduce(const Node& node, const Array& x) {
+  const tessera::Reduced reduced = tessera::Reduced::of(node);
+  auto kept = [&](const Shape& from, bool extents) {
+    Shape to;
+    for (std::size_t d = 0; d < from.size(); ++d)
+      if (!reduced.has(static_cast<int>(d)))
+        to.push_back(from[d]);
+      else if (reduced.keep)
+        to.push_back(extents ? 1 : 0);
+    return to;
+  };
+  const bool multiplies = is(node, "prod");
+  const double start = multiplies ? 1 : node.op == Op::sum ? 0 : node.op == Op::max ? -INFINITY : INFINITY;
+  Array y(kept(x.shape, true), start);
+  for_each_index(x.shape, [&](const Shape& i) {
+    double& to = y.at(kept(i, false));
+    const double from = x.at(i);
+    if (multiplies)
+      to *= from;
+    else if (node.op == Op::sum)
+      to += from;
+    else if (std::isnan(from) || (node.op == Op::max ? from > to : from < to))
+      to = from;
+  });
+  return y;
+}
+
+inline Array cumulative(const Node& node, const Array& x) {
+  const tessera::CumulativeOptions scan = tessera::CumulativeOptions::of(node);
+  const auto d = at(tessera::dim_of(node));
+  const bool multiplies = is(node, "cumprod");
+  Array y(x.shape);
+  for_each_index(y.shape, [&](const Shape& i) {
+    const Shape to = with_extent(i, d, scan.reverse ? y.shape[d] - 1 - i[d] : i[d]);
+    double value = scan.exclusive ? (multiplies ? 1 : 0) : x.at(to);
+    if (i[d] > 0) {
+      const Shape before = with_extent(to, d, to[d] + (scan.reverse ? 1 : -1));
+      const double own = scan.exclusive ? x.at(before) : value;
+      value = multiplies ? y.at(before) * own : y.at(before) + own;
+    }
+    y.at(to) = value;
+  });
+  return y;
+}
+
+inline Array einsum(const Node& node, const Array& a, const Array& b) {
+  const tessera::EinsumLabels labels = tessera::EinsumLabels::of(node);
+  std::vector<std::int64_t> extent(32, 1);
+  auto note = [&](const std::int8_t* own, const Array& x) {
+    for (std::size_t d = 0; d < x.shape.size(); ++d) {
+      std::int64_t& known = extent[at(own[d])];
+      if (known != 1 && x.shape[d] != 1 && known != x.shape[d]) throw std::logic_error("oracle: einsum extents");
+      if (x.shape[d] != 1) known = x.shape[d];
+    }
+  };
+  note(labels.a, a);
+  note(labels.b, b);
+  Shape out;
+  for (int d = 0; d < node.rank; ++d) out.push_back(extent[at(labels.out[d])]);
+  // Loop over all index combinations; the summed labels are the innermost loops.
+  std::vector<int> order;
+  for (int d = 0; d < node.rank; ++d) order.push_back(labels.out[d]);
+  const std::size_t free = order.size();
+  for (int label = 0; label < 32; ++label) {
+    bool used = false, known = false;
+    for (std::size_t d = 0; d < a.shape.size(); ++d) used = used || labels.a[d] == label;
+    for (std::size_t d = 0; d < b.shape.size(); ++d) used = used || labels.b[d] == label;
+    for (std::size_t i = 0; i < free; ++i) known = known || order[i] == label;
+    if (used && !known) order.push_back(label);
+  }
+  auto strides = [&](const std::int8_t* own, const Array& x) {
+    std::vector<std::size_t> stride(32, 0);
+    std::size_t step = 1;
+    for (std::size_t d = x.shape.size(); d-- > 0;) {
+      if (x.shape[d] != 1) stride[at(own[d])] += step;
+      step *= static_cast<std::size_t>(x.shape[d]);
+    }
+    return stride;
+  };
+  const std::vector<std::size_t> step_a = strides(labels.a, a), step_b = strides(labels.b, b);
+  Array y(out);
+  std::size_t written = 0;
+  std::function<double(std::size_t, std::size_t, std::size_t)> sum = [&](std::size_t k, std::size_t ia,
+                                                                         std::size_t ib) {
+    if (k == order.size()) return a.data[ia] * b.data[ib];
+    const auto label = at(order[k]);
+    double total = 0;
+    for (std::int64_t v = 0; v < extent[label]; ++v, ia += step_a[label], ib += step_b[label])
+      total += sum(k + 1, ia, ib);
+    return total;
+  };
+  std::function<void(std::size_t, std::size_t, std::size_t)> write = [&](std::size_t k, std::size_t ia,
+                                                                         std::size_t ib) {
+    if (k == free) {
+      y.data[written++] = sum(k, ia, ib);
+      return;
+    }
+    const auto label = at(order[k]);
+    for (std::int64_t v = 0; v < extent[label]; ++v, ia += step_a[label], ib += step_b[label]) write(k + 1, ia, ib);
+  };
+  if (!y.data.empty()) write(0, 0, 0);
+  return y;
+}
+
+/// Computes all scores of one query row at a time; attention_form.hpp lists the operands.
+inline Array attention(const Node& node, const std::vector<const Array*>& x) {
+  const Array &q = *x[0], &k = *x[1];
+  const bool causal = node.labels[0] != 0;
+  const int of = node.op == Op::attention_grad ? node.labels[1] : -1;
+  const std::int64_t batch = q.shape[0], queries = q.shape[1], heads = q.shape[2], keys = k.shape[1];
+  const std::int64_t width = q.shape[3], values = node.op == Op::attention_lse ? 0 : x[2]->shape[3];
+  Array y(node.op == Op::attention_lse ? Shape{batch, heads, queries}
+          : of >= 0                    ? x[at(of)]->shape
+                                       : Shape{batch, queries, heads, values});
+  for_each_index({batch, heads, queries}, [&](const Shape& i) {
+    const std::int64_t b = i[0], h = i[1], t = i[2], seen = causal ? std::min(keys, t + 1) : keys;
+    const double scale = x.back()->data[0];
+    std::vector<double> score(at(static_cast<int>(seen)), 0);
+    for (std::int64_t s = 0; s < seen; ++s)
+      for (std::int64_t d = 0; d < width; ++d)
+        score[at(static_cast<int>(s))] += scale * q.at({b, t, h, d}) * k.at({b, s, h, d});
+    double most = -INFINITY, total = 0;
+    for (double value : score) most = std::max(most, value);
+    for (double value : score) total += std::exp(value - most);
+    const double lse = most + std::log(total);
+    if (node.op == Op::attention_lse) {
+      y.at(i) = lse;
+      return;
+    }
+    // The logsumexp is an operand, which an earlier node has computed.
+    const double given = x[node.op == Op::attention ? 3 : 4]->at(i);
+    double mean = 0;
+    for (std::int64_t e = 0; of >= 0 && e < values; ++e) mean += x[5]->at({b, t, h, e}) * x[3]->at({b, t, h, e});
+    for (std::int64_t s = 0; s < seen; ++s) {
+      const double weight = std::exp(score[at(static_cast<int>(s))] - given);
+      double each = 0;
+      for (std::int64_t e = 0; e < values; ++e) {
+        if (of < 0) y.at({b, t, h, e}) += weight * x[2]->at({b, s, h, e});
+        if (of == 2) y.at({b, s, h, e}) += weight * x[5]->at({b, t, h, e});
+        if (of == 0 || of == 1) each += x[5]->at({b, t, h, e}) * x[2]->at({b, s, h, e});
+      }
+      for (std::int64_t d = 0; d < width && (of == 0 || of == 1); ++d) {
+        const double slope = weight * (each - mean) * scale;
+        if (of == 0)
+          y.at({b, t, h, d}) += slope * k.at({b, s, h, d});
+        else
+          y.at({b, s, h, d}) += slope * q.at({b, t, h, d});
+      }
+    }
+  });
+  return y;
+}
+
+inline Array rearrange(const Node& node, const std::vector<const Array*>& x) {
+  const tessera::Factors f = tessera::Factors::of(node);
+  const Array& from = *x[0];
+  Shape extent(at(f.count), -1);
+  for (int i = 0; i < f.count; ++i)
+    if (at(i) + 1 < x.size() && x[at(i) + 1] != nullptr)
+      extent[at(i)] = static_cast<std::int64_t>(x[at(i) + 1]->data[0]);
+  for (std::size_t d = 0; d < from.shape.size(); ++d) {
+    std::int64_t product = 1;
+    int open = -1;
+    for (int i = 0; i < f.count; ++i) {
+      if (f.in_dim[i] != static_cast<int>(d)) continue;
+      if (extent[at(i)] >= 0)
+        product *= extent[at(i)];
+      else if (open < 0)
+        open = i;
+      else
+        throw std::logic_error("oracle: two parts of a dim are open");
+    }
+    if (open >= 0) extent[at(open)] = from.shape[d] / product;
+    if (open >= 0 ? product * extent[at(open)] != from.shape[d] : product != from.shape[d])
+      throw std::logic_error("oracle: parts of a dim");
+  }
+  Shape shape(node.rank, 1), ordered;
+  for (int p = 0; p < f.count; ++p) {
+    ordered.push_back(extent[at(f.order[p])]);
+    shape[at(f.out_dim[p])] *= extent[at(f.order[p])];
+  }
+  Array y(shape);
+  for_each_index(ordered, [&](const Shape& index) {
+    Shape in(from.shape.size(), 0), out(node.rank, 0), by_factor(at(f.count), 0);
+    for (int p = 0; p < f.count; ++p) {
+      by_factor[at(f.order[p])] = index[at(p)];
+      out[at(f.out_dim[p])] = out[at(f.out_dim[p])] * ordered[at(p)] + index[at(p)];
+    }
+    for (int i = 0; i < f.count; ++i) in[at(f.in_dim[i])] = in[at(f.in_dim[i])] * extent[at(i)] + by_factor[at(i)];
+    y.at(out) = from.at(in);
+  });
+  return y;
+}
+
+inline Array elementwise(const GraphView& graph, int id, const std::vector<const Array*>& x) {
+  const Node& node = graph[id];
+  Shape shape(node.rank, 1);
+  for (std::size_t k = 0; k < x.size(); ++k) {
+    const Node& type = graph.operand_node(id, static_cast<int>(k));
+    for (int d = 0; d < type.rank; ++d) {
+      if (type.is_singleton(d)) continue;
+      const auto out = at(d + node.rank - type.rank);
+      if (shape[out] != 1 && shape[out] != x[k]->shape[at(d)])
+        throw std::logic_error("oracle: extents of corresponding dims");
+      shape[out] = x[k]->shape[at(d)];
+    }
+  }
+  Array y(shape);
+  for_each_index(shape, [&](const Shape& i) {
+    double v[3]{};
+    for (std::size_t k = 0; k < x.size(); ++k)
+      v[k] = broadcast_at(graph.operand_node(id, static_cast<int>(k)), *x[k], i);
+    y.at(i) = apply(node.op, node.dtype, graph.operand_node(id, 0).dtype, v[0], v[1], v[2]);
+  });
+  return y;
+}
+
+}  // namespace oracle::dense
+
+#endif
