@@ -92,17 +92,21 @@ class Interpreter {
     const std::int64_t layers = r.counted ? static_cast<std::int64_t>(x.back()->data[0]) : x[at(r.carried)]->shape[0];
     std::vector<Array> inner(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) inner[i] = *x[i];
-    // Without layers, one on zeros gives the shapes of the results.
+    std::int64_t running = layers;
+    if (r.limited)
+      running = std::clamp<std::int64_t>(static_cast<std::int64_t>(x[at(r.limit(node.arity))]->data[0]), 0, layers);
+    // Layers that don't run, and one on zeros where there are none, give the shapes of the results.
     std::vector<std::vector<Array>> results(at(static_cast<int>(std::max<std::int64_t>(layers, 1))));
     std::vector<Array> outputs(inner.begin(), inner.begin() + r.carried);
     around.push_back(0);
     for (std::int64_t step = 0; step < static_cast<std::int64_t>(results.size()); ++step) {
-      const std::int64_t layer = r.reverse ? static_cast<std::int64_t>(results.size()) - 1 - step : step;
+      const std::int64_t layer = r.reverse && step < running ? running - 1 - step : step;
       for (int i = r.carried; i < stacked_end; ++i) inner[at(i)] = layer_of(*x[at(i)], layer);
       around.back() = static_cast<int>(layer);
       std::vector<Array> made = run_graph(node.index(), inner, around);
-      for (int i = 0; i < r.carried; ++i) inner[at(i)] = made[at(i)];
-      if (layers > 0) std::copy_n(inner.begin(), r.carried, outputs.begin());
+      for (int i = 0; i < r.carried && step < running; ++i) inner[at(i)] = outputs[at(i)] = made[at(i)];
+      for (Array& result : made)
+        if (step >= running) std::fill(result.data.begin(), result.data.end(), 0);
       results[at(static_cast<int>(layer))] = std::move(made);
     }
     if (layers == 0)

@@ -18,11 +18,13 @@ constexpr BrokenRule check_repeat(const NodeCheck& c) {
   if (node.index() <= 0 || node.index() >= c.program.graph_count || node.index() == c.graph_index)
     return "a repeat has a body of its own";
   const GraphView& body = c.program.graphs[node.index()];
-  if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+  if (repeat.carried + repeat.stacked + (repeat.limited ? 1 : 0) + (repeat.counted ? 1 : 0) > node.arity)
     return "carried and stacked values are operands";
   if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands or a size to count its layers";
   if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
     return "the number of layers is an integer of rank 0";
+  if (repeat.limited && (c.x(repeat.limit(node.arity)).rank != 0 || c.x(repeat.limit(node.arity)).dtype != DType::i32))
+    return "the limit of layers is an i32 of rank 0";
   if (body.output_count < repeat.carried) return "a body returns each carried value";
   for (int k = 0; k < repeat.carried; ++k)
     if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
@@ -54,7 +56,7 @@ struct RepeatOp {
     const Repeat repeat = Repeat::of(graph[id]);
     return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
                        repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "",
-                       repeat.scan ? ", of a scan" : "");
+                       repeat.limited ? ", limited" : "", repeat.scan ? ", of a scan" : "");
   };
 };
 

@@ -5,6 +5,7 @@
 // Every operation, and the tensor that they take.
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/cond.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/convolution.hpp>
 #include <tessera/ops/contraction/einsum.hpp>

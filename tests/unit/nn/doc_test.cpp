@@ -77,7 +77,7 @@ Classifier make_classifier(const nn::ShardingStrategy& strategy) {
 }
 
 // An LSTM of 100 steps learns to sum what it is shown: the mean of 100 numbers, from the last output.
-TEST(DocNn, Loops) {
+TEST(DocNn, LoopsAndBranches) {
   ts::Mesh mesh({{"data", 2}, {"model", 2}});
   const auto strategy = nn::tensor_parallel(mesh, "model");
   struct Model {
@@ -116,6 +116,19 @@ TEST(DocNn, Loops) {
   const auto [y, made] = ts::compile(Decode())(blocks, caches, zeros);
   EXPECT_EQ(made.size(), 3);
   EXPECT_EQ(ts::sharded_type_text(made[2].sum).substr(0, 9), "f32[16,8]");
+}
+
+TEST(DocNn, LoopsThatEnd) {
+  constexpr auto root = ts::compile([](auto a) {
+    const auto [x, steps] = ts::while_loop(
+        [&](const auto& state) { return ts::max(ts::abs(state.first * state.first - a)) > 1e-6; },
+        [&](const auto& state) { return std::pair((state.first + a / state.first) * 0.5, state.second + 1); },
+        std::pair(ts::ones_like(a), 0), 20);  // the square root of a
+    return std::tuple(x, steps);
+  });
+  const auto [x, steps] = root(ts::full<float>({4}, 9.F, ts::Mesh({{"data", 2}}), {"data"}));
+  for (const float v : ts::to_host(x)) EXPECT_FLOAT_EQ(v, 3);
+  EXPECT_EQ(ts::to_host(steps)[0], 5);
 }
 
 TEST(DocNn, LayersAndLayouts) {

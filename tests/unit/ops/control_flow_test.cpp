@@ -307,6 +307,79 @@ TEST(ForiLoop, CountsFromAndTo) {
       {random_array({3}, 1), Array::number(5)}, 2);
 }
 
+// ---- branches
+
+constexpr auto branch = [](const auto& x, const auto& w) {
+  const auto scale = ts::sum<0>(w);
+  const auto [y, sums] = ts::cond(
+      ts::sum(w) > 0.0, [&](const auto& v) { return std::tuple(ts::matmul(v, w) * scale, ts::sum<1>(v)); },
+      [](const auto& v) { return std::tuple(v * v, ts::sum<1>(ts::tanh(v))); }, x);
+  return y + ts::unsqueeze<1>(sums) * x;
+};
+constexpr auto branch_by_select = [](const auto& x, const auto& w) {
+  const auto holds = ts::sum(w) > 0.0;
+  const auto y = ts::select(holds, ts::matmul(x, w) * ts::sum<0>(w), x * x);
+  return y + ts::unsqueeze<1>(ts::select(holds, ts::sum<1>(x), ts::sum<1>(ts::tanh(x)))) * x;
+};
+TEST(Cond, RunsOneBranch) {
+  for (const double low : {-0.2, -1.0}) {
+    const std::vector<Array> arguments{random_array({2, 3}, 1), random_array({3, 3}, 2, low, low + 1.2)};
+    expect_equal<Float<2>, Float<2>>(branch, branch_by_select, arguments, 2);
+    check_gradient<Float<2>, Float<2>>(branch, arguments);
+  }
+}
+TEST(Cond, OfNumbersOfTheHost) {
+  const auto f = [](const auto& x, const ts::Scalar& rate, const ts::Dim& n) {
+    const auto doubled = [&] { return x * 2.0; };
+    const auto kept = [&] { return x; };
+    return std::tuple(ts::cond(rate, doubled, kept), ts::cond(n, kept, doubled));
+  };
+  const Program program = trace<decltype(f), Float<1>, ts::Scalar, ts::Dim>();
+  const Array x = random_array({3}, 1);
+  for (const double n : {0.0, 2.0}) {
+    const auto got = run(program.view(), {x, Array::number(n), Array::number(n)});
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(got[0].data[i], x.data[i] * (n == 0 ? 1 : 2));
+      EXPECT_EQ(got[1].data[i], x.data[i] * (n == 0 ? 2 : 1));
+    }
+  }
+}
+// Inside a scan, where each step takes the branch that its x says.
+constexpr auto branches = [](const auto& h, const auto& xs, const auto& choices) {
+  const auto step = [](const auto& v, const auto& both) {
+    const auto& x = both.first;
+    const auto next = ts::cond(
+        both.second, [&](const auto& w) { return ts::tanh(w) * x; }, [&](const auto& w) { return w + x * x; }, v);
+    return std::pair(next, next * 0.5);
+  };
+  const auto [last, all] = ts::scan(step, h, std::pair(xs, choices));
+  return last * ts::sum<0>(all);
+};
+TEST(Cond, InsideAScan) {
+  check_gradient<Float<1>, Float<2>, Int<1>>(branches,
+                                             {random_array({3}, 1), random_array({4, 3}, 2), Array({4}, {1, 0, 0, 2})});
+}
+
+// Newton's square root: as many steps as it takes.
+constexpr auto root = [](const auto& a) {
+  const auto [x, steps] = ts::while_loop(
+      [&](const auto& carry) { return ts::max(ts::abs(std::get<0>(carry) * std::get<0>(carry) - a)) > 1e-9; },
+      [&](const auto& carry) {
+        const auto& v = std::get<0>(carry);
+        return std::tuple((v + a / v) * 0.5, std::get<1>(carry) + 1);
+      },
+      std::tuple(ts::ones_like(a), 0), 20);
+  return std::tuple(x, steps);
+};
+TEST(WhileLoop, EndsWhenItsConditionDoes) {
+  const Program program = trace<decltype(root), Float<1>>();
+  const auto got = run(program.view(), {Array({3}, {0.5, 2, 9})});
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[0].data[i], std::sqrt(std::vector<double>{0.5, 2, 9}[i]), 1e-9);
+  EXPECT_EQ(got[1].data[0], 6);
+  EXPECT_EQ(run(program.view(), {Array({1}, {1})})[1].data[0], 0);
+  check_gradient<Float<1>>([](const auto& a) { return std::get<0>(root(a)); }, {Array({3}, {0.5, 2, 9})}, first_order);
+}
+
 // ---- errors
 
 template <class F, class... Args> std::string trace_error() {

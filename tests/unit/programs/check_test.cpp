@@ -290,8 +290,20 @@ class Case {
   std::vector<Array> deterministic_;  // results on the previous mesh
   std::string text_;
 
-  /// The collectives that ran are those of the plan.
+  /// Whether the program has branches: repeats of which the plan does not know how many layers run.
+  bool branches() const {
+    for (int g = 0; g < program_.program.graph_count; ++g)
+      for (int id = 0; id < program_.program.graphs[g].size; ++id)
+        if (const ts::Node& node = program_.program.graphs[g][id]; node.is_repeat() && ts::Repeat::of(node).limited)
+          return true;
+    return false;
+  }
+  /// The collectives that ran are those of the plan; of branches, some of them.
   void expect_ran_as_planned(const ts::CommunicationScope& ran, const ts::Plan& plan) const {
+    if (branches()) {
+      EXPECT_LE(ran.wire_bytes(), plan.wire_bytes()) << text_;
+      return;
+    }
     for (int k = 0; k <= static_cast<int>(ts::Collective::slice); ++k) {
       const auto kind = static_cast<ts::Collective>(k);
       EXPECT_EQ(ran.count(kind), plan.count(kind)) << ts::name_of(kind) << "\n" << text_;
@@ -371,7 +383,10 @@ class Case {
         ts::CommunicationScope scope;
         for (const ts::Leaf& leaf : executable.run(leaves)) got.push_back(load(leaf));
         expect_ran_as_planned(scope, executable.plan());
-        EXPECT_EQ(scope.moved_bytes(), moved_by(executable)) << text_;
+        if (branches())
+          EXPECT_LE(scope.moved_bytes(), moved_by(executable)) << text_;
+        else
+          EXPECT_EQ(scope.moved_bytes(), moved_by(executable)) << text_;
       }
       if (held) {
         for (std::size_t i = 0; i < leaves.size(); ++i)

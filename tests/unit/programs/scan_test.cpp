@@ -25,29 +25,34 @@ struct Cache {
   Tensor<1> scale;  // [e]
 };
 
+// Not structured bindings, which clang 16 can't capture in a constant expression.
+constexpr auto several_scans = [](const auto& xs, const auto& h0, const auto& w, const auto& u, const auto& bias,
+                                  const auto& counts,
+                                  const ts::Scalar& rate) {  // [t, b, d], [b, h], [d, h], [h, h], [t, h]
+  // A carry of several ranks and element types; xs of two tensors; a y for each step.
+  const auto [last, all] = ts::scan(
+      [&](const auto& carry, const auto& step) {
+        const auto& [h, total, n] = carry;
+        const auto& [x, b] = step;
+        const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u) + b);
+        return std::tuple(std::tuple(next, total * 0.5 + ts::sum<1>(next) * rate, n + counts),
+                          std::pair(next * 0.5, ts::sum<0>(next)));
+      },
+      std::tuple(h0, ts::sum<1>(h0), counts), std::tuple(xs, bias));
+  const auto& [h, total, n] = last;
+  const auto [sum, sums] =
+      ts::scan([](const auto& so_far, const auto& x) { return std::tuple(so_far + x, so_far * x); },
+               ts::zeros_like(total), ts::sum<2>(all.first), {.reverse = true});
+  const auto mapped = ts::map([](const auto& x) { return ts::transpose<1, 0>(x * x); }, xs);
+  const auto turned =
+      std::get<1>(ts::scan([](const auto& v, const auto& column) { return std::tuple(v * 0.5 + column, v); },
+                           ts::sum<1>(xs), ts::transpose<1, 0, 2>(xs)));
+  return std::tuple(energy(h, total, all.first, all.second, sum, sums, mapped), h, total, n, all.first, all.second, sum,
+                    sums, mapped, turned);
+};
 TEST(Programs, Scans) {
   constexpr auto f = [](const auto& floats, const auto& counts, const ts::Scalar& rate) {
-    const auto& [xs, h0, w, u, bias] = floats;  // [t, b, d], [b, h], [d, h], [h, h], [t, h]
-    // A carry of several ranks and element types; xs of two tensors; a y for each step.
-    const auto [last, all] = ts::scan(
-        [&](const auto& carry, const auto& step) {
-          const auto& [h, total, n] = carry;
-          const auto& [x, b] = step;
-          const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u) + b);
-          return std::tuple(std::tuple(next, total * 0.5 + ts::sum<1>(next) * rate, n + counts),
-                            std::pair(next * 0.5, ts::sum<0>(next)));
-        },
-        std::tuple(h0, ts::sum<1>(h0), counts), std::tuple(xs, bias));
-    const auto& [h, total, n] = last;
-    const auto [sum, sums] =
-        ts::scan([](const auto& so_far, const auto& x) { return std::tuple(so_far + x, so_far * x); },
-                 ts::zeros_like(total), ts::sum<2>(all.first), {.reverse = true});
-    const auto mapped = ts::map([](const auto& x) { return ts::transpose<1, 0>(x * x); }, xs);
-    const auto turned =
-        std::get<1>(ts::scan([](const auto& v, const auto& column) { return std::tuple(v * 0.5 + column, v); },
-                             ts::sum<1>(xs), ts::transpose<1, 0, 2>(xs)));
-    return std::tuple(energy(h, total, all.first, all.second, sum, sums, mapped), h, total, n, all.first, all.second,
-                      sum, sums, mapped, turned);
+    return std::apply([&](const auto&... x) { return several_scans(x..., counts, rate); }, floats);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<2>, Tensor<2>, Tensor<2>>, Tensor<1, std::int32_t>,
                              ts::Scalar>(with_gradient(f),
@@ -56,6 +61,35 @@ TEST(Programs, Scans) {
                                           .may_be_empty = true,
                                           .extents = {{'t', {0, 1, 2, 3, 4, 7}}, {'h', {1, 2, 3, 4, 5, 8}}}},
                                          91);
+}
+
+// Branches in the steps of a scan, and a loop that ends before its bound.
+constexpr auto several_branches = [](const auto& h0, const auto& xs, const auto& w, const auto& choices) {
+  const auto step = [&](const auto& h, const auto& both) {
+    const auto& x = both.first;
+    const auto next = ts::cond(
+        both.second > 0, [&](const auto& v) { return std::tuple(ts::tanh(ts::matmul(v, w)) + x, ts::sum<0>(v)); },
+        [&](const auto& v) { return std::tuple(v * x, ts::sum<0>(x) * 0.5); }, h);
+    return std::tuple(std::get<0>(next), std::get<1>(next));
+  };
+  const auto [last, sums] = ts::scan(step, h0, std::pair(xs, choices));
+  const auto count = ts::sum(ts::cast<std::int32_t>(choices > 0));
+  const auto looped = ts::while_loop(
+      [&](const auto& carry) { return carry.second < count; },
+      [&](const auto& carry) { return std::pair(ts::tanh(ts::matmul(carry.first, w)), carry.second + 1); },
+      std::pair(last, 0), 4);
+  return std::tuple(energy(last, sums, looped.first), last, sums, looped.first, looped.second);
+};
+TEST(Programs, Branches) {
+  constexpr auto f = [](const auto& floats, const auto& choices) {
+    return std::apply([&](const auto&... x) { return several_branches(x..., choices); }, floats);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<3>, Tensor<2>>, Tensor<1, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("be"), values("tbe"), values("ee"), values<std::int32_t>("t", -2, 2)},
+       .may_be_empty = true,
+       .extents = {{'t', {0, 1, 2, 3, 5}}}},
+      96);
 }
 
 TEST(Programs, StacksThatCarrySeveralValues) {

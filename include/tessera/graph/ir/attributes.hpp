@@ -148,24 +148,30 @@ struct Repeat {
   bool reverse = false;  ///< layers run from the last to the first
   bool counted = false;  ///< no operand is stacked, so the last operand is the number of layers
   bool scan = false;     ///< of ts::scan, which may have no steps; otherwise of a Stack
+  /// The last operand before that number is how many layers run, an integer known only when the program runs: layers
+  /// from 0, which is not in the plan. Results of other layers are zeros.
+  bool limited = false;
 
   static constexpr Repeat of(const Node& node) {
     const auto packed = std::bit_cast<Packed>(node.labels);
-    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0, packed.scan != 0};
+    return {packed.carried,      packed.stacked,   packed.reverse != 0,
+            packed.counted != 0, packed.scan != 0, packed.limited != 0};
   }
   constexpr Labels pack() const {
-    return std::bit_cast<Labels>(
-        Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, std::int8_t{scan}, {}});
+    return std::bit_cast<Labels>(Packed{
+        carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, std::int8_t{scan}, std::int8_t{limited}, {}});
   }
   constexpr Node node(int body, const Source& source) const {
     return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
   }
   constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
+  /// Which operand of `arity` is the limit.
+  constexpr int limit(int arity) const { return arity - (counted ? 2 : 1); }
 
  private:
   struct Packed {
     std::int32_t carried, stacked;
-    std::int8_t reverse, counted, scan, rest[13];
+    std::int8_t reverse, counted, scan, limited, rest[12];
   };
 };
 

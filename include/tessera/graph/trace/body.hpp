@@ -139,13 +139,16 @@ class BodyTrace {
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
 
-  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced.
-  constexpr Value close(const Value& count, Source source) {
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
+  /// many of them run, where that is limited.
+  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
     const OpenBody body = module_->open.back();
     module_->open.pop_back();
     module_->current = body.around;
     for (std::int32_t id : body.captured) operands_.push_back(id);
     shape_.counted = shape_.stacked == 0;
+    shape_.limited = limit.module != nullptr;
+    if (shape_.limited) operands_.push_back(here(limit).id);
     if (shape_.counted) operands_.push_back(here(count).id);
     const int id = module_->graph(body.around)
                        .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));

@@ -260,7 +260,8 @@ class RepeatGradient {
       if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan};
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan, shape_.limited};
+    if (made.limited) operands.push_back(r_.x(shape_.limit(r_.arity())).id);
     if (made.counted) operands.push_back(layer_count().id);
     const Node node = made.node(backward_, self.node().source);
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));

@@ -2,7 +2,9 @@
 #define TESSERA_RUNTIME_STEPS_REPEAT_STEP_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include <tessera/base/shape.hpp>
@@ -63,6 +65,16 @@ class RepeatStep final : public PreparedStep {
   std::int64_t spare_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
+  /// How many layers run.
+  int steps(const Frame& frame) const {
+    if (!shape_.limited) return layers_;
+    const int input = inputs_[static_cast<std::size_t>(shape_.limit(static_cast<int>(inputs_.size())))];
+    const PlanValue& value = outer_.value(input);
+    const std::int64_t limit = value.role == ValueRole::host
+                                   ? frame.numbers[static_cast<std::size_t>(value.node)].integer()
+                                   : *frame.at<std::int32_t>(outer_[input], 0);
+    return static_cast<int>(std::clamp<std::int64_t>(limit, 0, layers_));
+  }
   /// The address of a layer of a shard of a stacked value, which is in layers or in one block.
   char* slice(const Frame& frame, int value, int layer, int shard, int shards) const {
     const ValueLayout& layout = outer_[value];
@@ -103,16 +115,31 @@ class RepeatStep final : public PreparedStep {
     const std::int32_t value = body_.layout().plan().outputs[static_cast<std::size_t>(k)];
     return value < 0 ? nullptr : &body_.layout()[value];
   }
-  /// The address of result k of iteration `it`.
-  char* destination(const Frame& frame, int k, int it, int layer, int shard) const {
+  /// The address of result k of a layer after which `left` others run.
+  char* destination(const Frame& frame, int k, int left, int layer, int shard) const {
     const std::int32_t outer = outputs_[static_cast<std::size_t>(k)];
     const ValueLayout* own = result(k);
-    const int which = carried(k) ? (layers_ - 1 - it) % 2 : 0;
+    const int which = carried(k) ? left % 2 : 0;
     if (outer >= 0 && which == 0) {
       if (carried(k)) return frame.at(outer_[outer], shard);
       return slice(frame, outer, layer, shard, own == nullptr ? 1 : own->shards());
     }
     return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
+  }
+  /// Results of layers that don't run are zeros.
+  void clear_results(const Frame& frame, int steps) const {
+    for (std::size_t k = static_cast<std::size_t>(shape_.carried); k < outputs_.size(); ++k) {
+      if (outputs_[k] < 0) continue;
+      const ValueLayout& to = outer_[outputs_[k]];
+      const int shards = to.grid.count();
+      for (int layer = steps; layer < layers_; ++layer)
+        for (int s = 0; s < shards; ++s) {
+          Shape extent = extents(to.boxes[static_cast<std::size_t>(s)]);
+          extent.erase(0);
+          std::memset(slice(frame, outputs_[k], layer, s, shards), 0,
+                      static_cast<std::size_t>(volume(extent) * to.element));
+        }
+    }
   }
   /// Without steps, the carried values are what they were.
   void copy_carried(const Frame& frame) const {
@@ -160,9 +187,11 @@ inline void RepeatStep::run(Frame& frame) const {
   auto set = [&](const ValueLayout& of, int shard, char* to) {
     inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
   };
-  if (layers_ == 0) return copy_carried(frame);
-  for (int it = 0; it < layers_; ++it) {
-    const int layer = shape_.reverse ? layers_ - 1 - it : it;
+  const int steps = this->steps(frame);
+  if (steps < layers_) clear_results(frame, steps);
+  if (steps == 0) return copy_carried(frame);
+  for (int it = 0; it < steps; ++it) {
+    const int left = steps - 1 - it, layer = shape_.reverse ? left : it;
     inner.layer = layer;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const int value = argument(static_cast<int>(i));
@@ -171,7 +200,7 @@ inline void RepeatStep::run(Frame& frame) const {
       const ValueLayout& from = outer_[inputs_[i]];
       for (int s = 0; s < own.shards(); ++s) {
         if (carried(static_cast<int>(i)) && it > 0)
-          set(own, s, destination(frame, static_cast<int>(i), it - 1, 0, s));
+          set(own, s, destination(frame, static_cast<int>(i), left + 1, 0, s));
         else if (shape_.is_stacked(static_cast<int>(i)))
           set(own, s, slice(frame, inputs_[i], layer, s, own.shards()));
         else
@@ -182,7 +211,7 @@ inline void RepeatStep::run(Frame& frame) const {
       const int value = plan.outputs[k];
       if (value < 0 || plan.values[static_cast<std::size_t>(value)].role != ValueRole::output) continue;
       for (int s = 0; s < layout[value].shards(); ++s)
-        set(layout[value], s, destination(frame, static_cast<int>(k), it, layer, s));
+        set(layout[value], s, destination(frame, static_cast<int>(k), left, layer, s));
     }
     layout.place_views(inner);
     body_.run_steps(inner);
@@ -190,13 +219,13 @@ inline void RepeatStep::run(Frame& frame) const {
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
       if (result(static_cast<int>(k)) == nullptr) {
         const int node = body_.graph().outputs[k];
-        write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), it, layer, 0),
+        write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), left, layer, 0),
                      inner.numbers[static_cast<std::size_t>(node)]);
         continue;
       }
       const ValueLayout& own = *result(static_cast<int>(k));
       for (int s = 0; s < own.shards(); ++s) {
-        char* to = destination(frame, static_cast<int>(k), it, layer, s);
+        char* to = destination(frame, static_cast<int>(k), left, layer, s);
         if (to == inner.at(own, s)) continue;
         if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
         const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);

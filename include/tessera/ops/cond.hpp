@@ -1,0 +1,144 @@
+#ifndef TESSERA_OPS_COND_HPP
+#define TESSERA_OPS_COND_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Replaces the tensors of a structure by what the only step of a repeat returned for them.
+struct OnlyStep {
+  const Value& made;
+  const BodyTrace& body;
+  int graph;
+  int next = 0;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Graph& own = made.module->graph(graph);
+      const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
+      const Value all = build::project(made, next++, type);
+      leaf = Leaf(
+          build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Runs a branch where `runs` is 1; its results are zeros where that is 0.
+template <class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  auto result = as_carry(inside, branch());
+  GiveLeaves give{body, false};
+  for_each_leaf(std::as_const(result), give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  OnlyStep only{made, body, inside.graph};
+  for_each_leaf(result, only);
+  return result;
+}
+/// Runs a branch where `runs` is 1; where that is 0, its results are those of another one.
+template <class Branch, class Other>
+constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Other& other) {
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  Other carried = other;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const Other result = as_carry(inside, branch());
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  Other last = other;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+template <class Pred, class Yes, class No>
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
+  constexpr bool is_scalar = [] {
+    if constexpr (TensorOperand<Pred>)
+      return Pred::rank == 0 && !LocalOperand<Pred>;
+    else
+      return std::is_same_v<Pred, Scalar> || std::is_same_v<Pred, Dim>;
+  }();
+  static_assert(is_scalar,
+                "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
+                "element, ts::select");
+  using Result = carry_t<std::remove_cvref_t<decltype(yes())>>;
+  using Other = carry_t<std::remove_cvref_t<decltype(no())>>;
+  constexpr bool same = std::is_same_v<Result, Other>;
+  static_assert(same,
+                "tessera: the branches of ts::cond return different types; they return tensors of the same element "
+                "types and ranks, in the same structure");
+  constexpr bool is_flat = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+  static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
+  if constexpr (is_scalar && same && is_flat) {
+    Value context = trace_of(pred);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
+    context.source = source;
+    const Value holds = build::cast(lower(context, pred), DType::bool_);
+    const Value runs = build::cast(holds, DType::i32);
+    const auto made = run_branch(runs, yes);
+    return run_branch_or(runs.integer(1, DType::i32) - runs, no, made);
+  } else {
+    return yes();
+  }
+}
+
+}  // namespace detail
+
+/// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
+/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
+/// as a tensor or in a structure. They may capture values of the traced function around them.
+///
+///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
+///                             [&](const auto& v) { return layers(v); }, x);
+///
+/// Gradient: that of the branch that ran. Communication: that of the branch that runs; a plan counts both branches.
+/// Errors: shape_mismatch for branches that return different shapes.
+template <class Pred, class Yes, class No>
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Here at = Here::current()) {
+  return detail::cond(pred, yes, no, Source::from(at));
+}
+template <class Pred, class Yes, class No, class First, class... Rest>
+  requires(!std::is_same_v<First, Here>)
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First& first, const Rest&... rest) {
+  const Value context = detail::trace_in(pred);
+  return detail::cond(
+      pred, [&] { return yes(first, rest...); }, [&] { return no(first, rest...); },
+      context.module != nullptr ? context.node().source : Source{});
+}
+
+/// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
+/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
+/// cost a test each. All else as in ts::scan and ts::cond.
+template <class Condition, class Body, class Init, SizeOperand Most>
+constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
+                          Here at = Here::current()) {
+  const Source source = Source::from(at);
+  const auto step = [&](const auto& carry) {
+    const auto next = detail::cond(
+        condition(carry), [&] { return body(carry); }, [&] { return carry; }, source);
+    return std::tuple(next, std::tuple());
+  };
+  return std::get<0>(detail::scan(step, init, most, false, source));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
