@@ -104,7 +104,7 @@ void all_reduce(benchmark::State& state) {
   Shards in, out;
   for (int i = 0; i < devices; ++i) in.add(0, bytes / 4);
   out.add(0, bytes / 4);
-  ReshardPlan plan(DType::f32, Reduction::sum);
+  ReshardPlan plan(DType::f32, Reduction::sum, &tessera::kernels::strided_reduce_as<>);
   declare(plan, out, in);
   plan.fill(up_to(1), up_to(devices), static_cast<int>(devices));
   measure(state, plan, out, in, bytes);
@@ -135,7 +135,7 @@ void reduce_scatter(benchmark::State& state) {
   Shards in, out;
   for (int i = 0; i < devices; ++i) in.add(0, bytes / 4);
   for (int i = 0; i < devices; ++i) out.add(i * chunk, (i + 1) * chunk);
-  ReshardPlan plan(DType::f32, Reduction::sum);
+  ReshardPlan plan(DType::f32, Reduction::sum, &tessera::kernels::strided_reduce_as<>);
   declare(plan, out, in);
   plan.fill(up_to(devices), up_to(devices), static_cast<int>(devices));
   measure(state, plan, out, in, bytes);

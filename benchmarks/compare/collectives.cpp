@@ -50,7 +50,7 @@ struct Shards {
 /// buffer.
 struct Collective {
   Shards in, out;
-  tessera::runtime::ReshardPlan plan{DType::f32, Reduction::sum};
+  tessera::runtime::ReshardPlan plan{DType::f32, Reduction::sum, &tessera::kernels::strided_reduce_as<>};
 
   Collective(Shards from, Shards to, bool reduces) : in(std::move(from)), out(std::move(to)) {
     std::vector<int> sources, destinations;

@@ -37,7 +37,7 @@ inline tessera::runtime::ReshardPlan plan_reshard(tessera::DType type, const tes
     return index;
   };
 
-  runtime::ReshardPlan plan(type, from.unreduced != 0 ? from.reduction : to.reduction);
+  runtime::ReshardPlan plan(type, from.unreduced != 0 ? from.reduction : to.reduction, &kernels::strided_reduce_as<>);
   const auto strides_of = [&](const Sharding& sharding, const Coordinates& at) {
     return kernels::contiguous_strides(extents(shard_box(shape, sharding, mesh, at)));
   };

@@ -12,6 +12,14 @@
 #define TESSERA_ONCE inline
 #endif
 
+// TESSERA_WHEN_CALLED instead of TESSERA_ONCE marks functions that instantiate kernels for many element types.
+// Header-only it makes them templates, so that programs that don't call them don't instantiate those.
+#ifdef TESSERA_COMPILED
+#define TESSERA_WHEN_CALLED
+#else
+#define TESSERA_WHEN_CALLED template <class...>
+#endif
+
 #if !defined(TESSERA_COMPILED) || defined(TESSERA_DEFINITIONS)
 #define TESSERA_HAS_DEFINITIONS 1
 #else

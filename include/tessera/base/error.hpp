@@ -8,6 +8,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include <tessera/base/inline.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/source.hpp>
 
 namespace tessera {
@@ -58,20 +60,20 @@ namespace detail {
 /// and destroy, and one out-of-line function formats them all.
 class MessageItem {
  public:
-  MessageItem(std::string_view text) : kind_(Kind::text), text_(text) {}
-  MessageItem(const char* text) : MessageItem(std::string_view(text)) {}
-  MessageItem(const std::string& text) : MessageItem(std::string_view(text)) {}
-  MessageItem(char c) : kind_(Kind::letter), letter_(c) {}
-  MessageItem(long long whole) : kind_(Kind::whole), whole_(whole) {}
-  MessageItem(double real) : kind_(Kind::real), real_(real) {}
+  TESSERA_ACCESS MessageItem(std::string_view text) : kind_(Kind::text), text_(text) {}
+  TESSERA_ACCESS MessageItem(const char* text) : MessageItem(std::string_view(text)) {}
+  TESSERA_ACCESS MessageItem(const std::string& text) : MessageItem(std::string_view(text)) {}
+  TESSERA_ACCESS MessageItem(char c) : kind_(Kind::letter), letter_(c) {}
+  TESSERA_ACCESS MessageItem(long long whole) : kind_(Kind::whole), whole_(whole) {}
+  TESSERA_ACCESS MessageItem(double real) : kind_(Kind::real), real_(real) {}
   template <class T>
     requires(std::is_integral_v<T>)
-  MessageItem(T whole) : MessageItem(static_cast<long long>(whole)) {}
-  MessageItem(const Source& source) : kind_(Kind::source), source_(&source) {}
+  TESSERA_ACCESS MessageItem(T whole) : MessageItem(static_cast<long long>(whole)) {}
+  TESSERA_ACCESS MessageItem(const Source& source) : kind_(Kind::source), source_(&source) {}
 
   /// Null for an item that is no line.
   const Source* source() const { return kind_ == Kind::source ? source_ : nullptr; }
-  void append_to(std::string& out) const {
+  TESSERA_PLANNING void append_to(std::string& out) const {
     switch (kind_) {
       case Kind::text:
         out += text_;
@@ -102,12 +104,12 @@ class MessageItem {
   };
 };
 
-[[gnu::noinline]] inline std::string join_text(std::initializer_list<MessageItem> parts) {
+[[gnu::noinline]] TESSERA_PLANNING inline std::string join_text(std::initializer_list<MessageItem> parts) {
   std::string out;
   for (const MessageItem& part : parts) part.append_to(out);
   return out;
 }
-[[noreturn]] inline void fail_with(errc id, std::initializer_list<MessageItem> parts) {
+[[noreturn]] TESSERA_PLANNING inline void fail_with(errc id, std::initializer_list<MessageItem> parts) {
   Source source;
   for (const MessageItem& part : parts)
     if (part.source() != nullptr && part.source()->line != 0) source = *part.source();
@@ -116,13 +118,13 @@ class MessageItem {
 }  // namespace detail
 
 /// Joins strings and numbers into one string.
-template <class... Parts> std::string concat_text(const Parts&... parts) {
+template <class... Parts> TESSERA_PLANNING std::string concat_text(const Parts&... parts) {
   return detail::join_text({detail::MessageItem(parts)...});
 }
 
 /// Throws tessera::error with the joined message. Deliberately not constexpr: a constant expression that reaches it
 /// ends the compilation at the line that holds the message.
-template <class... Parts> [[noreturn]] inline void fail(errc id, const Parts&... message) {
+template <class... Parts> [[noreturn]] TESSERA_ACCESS inline void fail(errc id, const Parts&... message) {
   detail::fail_with(id, {detail::MessageItem(message)...});
 }
 

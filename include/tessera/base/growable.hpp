@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <tessera/base/inline.hpp>
+#include <tessera/base/planning.hpp>
 
 namespace tessera {
 
@@ -21,7 +22,13 @@ namespace detail {
 }
 /// A function of its own since clang would drop a constexpr destructor that calls operator delete directly, when it
 /// destroys an empty local array.
-inline void free_plain(void* items) { ::operator delete(items); }
+[[gnu::noinline]] inline void free_plain(void* items) { ::operator delete(items); }
+/// The first `used` bytes of `old` in new memory, instead of `old`.
+[[gnu::noinline]] inline void* moved_plain(void* old, std::size_t used, std::size_t bytes) {
+  void* const made = copy_plain(old, used, bytes);
+  free_plain(old);
+  return made;
+}
 }  // namespace detail
 
 /// A growing array for constant expressions. std::vector needs several times as many constexpr steps, which compilers
@@ -34,16 +41,16 @@ template <class T> class Growable {
  public:
   using value_type = T;
 
-  constexpr Growable() = default;
+  TESSERA_ACCESS constexpr Growable() {}
   // Constructors delegate to Growable(), so that the destructor frees the memory when a later step throws. Growable(n)
   // holds n values T{}.
-  constexpr explicit Growable(std::size_t n) : Growable() { resize(n); }
-  constexpr Growable(std::size_t n, const T& value) : Growable() { resize(n, value); }
-  constexpr Growable(std::initializer_list<T> list) : Growable() {
+  TESSERA_ACCESS constexpr explicit Growable(std::size_t n) : Growable() { resize(n); }
+  TESSERA_PLANNING constexpr Growable(std::size_t n, const T& value) : Growable() { resize(n, value); }
+  TESSERA_PLANNING constexpr Growable(std::initializer_list<T> list) : Growable() {
     reserve(list.size());
     for (const T& value : list) data_[size_++] = value;
   }
-  constexpr Growable(const Growable& other) : Growable() {
+  TESSERA_PLANNING constexpr Growable(const Growable& other) : Growable() {
     if (other.size_ == 0) return;
     if constexpr (plain) {
       data_ = copy_of(other.data_, other.size_, other.size_);
@@ -57,17 +64,17 @@ template <class T> class Growable {
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)),
         capacity_(std::exchange(other.capacity_, 0)) {}
   // Not by value (copy and swap), which would declare copying noexcept.
-  constexpr Growable& operator=(const Growable& other) {
+  TESSERA_PLANNING constexpr Growable& operator=(const Growable& other) {
     Growable copy(other);
     swap(copy);
     return *this;
   }
-  constexpr Growable& operator=(Growable&& other) noexcept {
+  TESSERA_PLANNING constexpr Growable& operator=(Growable&& other) noexcept {
     Growable taken(std::move(other));
     swap(taken);
     return *this;
   }
-  constexpr ~Growable() { free(); }
+  TESSERA_ACCESS constexpr ~Growable() { free(); }
 
   constexpr void swap(Growable& other) noexcept {
     std::swap(data_, other.data_);
@@ -91,7 +98,7 @@ template <class T> class Growable {
   TESSERA_ACCESS constexpr const T& back() const { return data_[size_ - 1]; }
 
   // Out of line: planning would otherwise contain a hundred copies of these.
-  [[gnu::noinline]] constexpr void push_back(const T& value) {
+  [[gnu::noinline]] TESSERA_PLANNING constexpr void push_back(const T& value) {
     if (size_ == capacity_) {
       T copy = value;  // `value` may refer to an element of this array
       grow();
@@ -101,33 +108,33 @@ template <class T> class Growable {
       ++size_;  // last, since the lines above may throw
     }
   }
-  constexpr void push_back(T&& value)
+  TESSERA_PLANNING constexpr void push_back(T&& value)
     requires(!plain)
   {
     T taken = std::move(value);
     if (size_ == capacity_) grow();
     data_[size_++] = std::move(taken);
   }
-  constexpr T& emplace_back() {
+  TESSERA_PLANNING constexpr T& emplace_back() {
     push_back(T{});
     return back();
   }
-  constexpr void pop_back() { data_[--size_] = T{}; }
-  constexpr void reserve(std::size_t n) {
+  TESSERA_PLANNING constexpr void pop_back() { data_[--size_] = T{}; }
+  TESSERA_ACCESS constexpr void reserve(std::size_t n) {
     if (n > capacity_) reallocate(n);
   }
-  constexpr void resize(std::size_t n) { resize(n, T{}); }
-  [[gnu::noinline]] constexpr void resize(std::size_t n, const T& value) {
+  TESSERA_ACCESS constexpr void resize(std::size_t n) { resize(n, T{}); }
+  [[gnu::noinline]] TESSERA_PLANNING constexpr void resize(std::size_t n, const T& value) {
     reserve(n);
     for (std::size_t i = size_; i < n; ++i) data_[i] = value;
     if constexpr (!plain)
       for (std::size_t i = n; i < size_; ++i) data_[i] = T{};
     size_ = n;
   }
-  constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
+  TESSERA_PLANNING constexpr void assign(std::size_t n, const T& value) { *this = Growable(n, value); }
   constexpr void clear() { size_ = 0; }
 
-  friend constexpr bool operator==(const Growable& a, const Growable& b) {
+  TESSERA_PLANNING friend constexpr bool operator==(const Growable& a, const Growable& b) {
     if (a.size_ != b.size_) return false;
     for (std::size_t i = 0; i < a.size_; ++i)
       if (!(a.data_[i] == b.data_[i])) return false;
@@ -138,7 +145,7 @@ template <class T> class Growable {
   static constexpr std::size_t first_capacity = !plain ? 4 : sizeof(T) <= 64 ? 64 : 16;
 
   /// The first `used` items in new memory for n; items that are not trivially copyable are moved.
-  static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
+  TESSERA_PLANNING static constexpr T* copy_of(T* items, std::size_t used, std::size_t n) {
     if constexpr (plain)
       if (!std::is_constant_evaluated())
         return static_cast<T*>(detail::copy_plain(items, used * sizeof(T), n * sizeof(T)));
@@ -146,18 +153,28 @@ template <class T> class Growable {
     for (std::size_t i = 0; i < used; ++i) made[i] = std::move(items[i]);
     return made;
   }
-  [[gnu::noinline]] constexpr void reallocate(std::size_t n) {
+  TESSERA_ACCESS constexpr void reallocate(std::size_t n) {
+    if constexpr (plain)
+      if (!std::is_constant_evaluated()) {
+        data_ = static_cast<T*>(detail::moved_plain(data_, size_ * sizeof(T), n * sizeof(T)));
+        capacity_ = n;
+        return;
+      }
+    reallocate_items(n);
+  }
+  [[gnu::noinline]] TESSERA_PLANNING constexpr void reallocate_items(std::size_t n) {
     T* const grown = copy_of(data_, size_, n);
     free();
     data_ = grown;
     capacity_ = n;
   }
-  constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
-  constexpr void free() {
+  TESSERA_ACCESS constexpr void grow() { reallocate(size_ < first_capacity ? first_capacity : size_ * 2); }
+  TESSERA_ACCESS constexpr void free() {
     if constexpr (plain)
       if (!std::is_constant_evaluated()) return detail::free_plain(data_);
-    delete[] data_;
+    if (data_ != nullptr) delete_items();
   }
+  [[gnu::noinline]] TESSERA_PLANNING constexpr void delete_items() { delete[] data_; }
 
   T* data_ = nullptr;
   std::size_t size_ = 0, capacity_ = 0;

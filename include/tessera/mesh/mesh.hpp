@@ -12,6 +12,7 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/device_order.hpp>
 #include <tessera/mesh/text_reader.hpp>
 
@@ -120,7 +121,7 @@ class Mesh {
 
   /// "mesh(data=2,model=4)"; ids that are not row-major follow as ";order=3,2,1,0", or ";order=[2,4]T(1,0)" for more
   /// than eight devices in the order of a transposed array. parse_mesh reads this text.
-  std::string text() const {
+  TESSERA_PLANNING std::string text() const {
     std::string out = "mesh(";
     const char* separator = "";
     for (const Axis& axis : axes_) {
@@ -144,7 +145,7 @@ class Mesh {
     return axes_[axis];
   }
 
-  constexpr void check_axes() {
+  TESSERA_PLANNING constexpr void check_axes() {
     for (int axis = 0; axis < rank(); ++axis) {
       const std::string_view name = axes_[axis].name.view();
       if (!detail::is_axis_name(name))
@@ -159,7 +160,7 @@ class Mesh {
       if (size_ > INT32_MAX) fail(errc::mesh_devices, "[mesh] device count: more than ", INT32_MAX, " devices");
     }
   }
-  constexpr void check_order() {
+  TESSERA_PLANNING constexpr void check_order() {
     if (order_.empty()) return;
     if (order_.size() != size_)
       fail(errc::mesh_devices, "[mesh] one device id a place: ", order_.size(), " ids for ", size_, " places");

@@ -12,6 +12,7 @@
 #include <tessera/base/hash.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/monoid.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -142,7 +143,7 @@ constexpr Sharding with_fewest_cuts(const Sharding& sharding, const Mesh& mesh) 
 
 /// The same sharding on the mesh with these cuts, which include its own: a sharding of refined_mesh(mesh, cuts).
 /// Errors: `capacity` for a dim that more axes split than an AxisList holds.
-constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, const AxisCuts& cuts) {
+TESSERA_PLANNING constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, const AxisCuts& cuts) {
   Sharding made = sharding;
   if (!(cuts == sharding.cuts) && !detail::SubAxisSharding(sharding, mesh).write(made, mesh, cuts))
     detail::check_entry_axes(max_axes_per_dim + 1);
@@ -153,7 +154,7 @@ constexpr Sharding refined_sharding(const Sharding& sharding, const Mesh& mesh, 
 /// The canonical form of a sharding: without axes of size 1, which split nothing, and with only the cuts that it needs.
 /// Two shardings of a mesh mean the same if their canonical forms are equal. Plans use canonical shardings; tensors
 /// keep what the user wrote.
-constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
+TESSERA_PLANNING constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty()) {
     const Sharding fewest = detail::with_fewest_cuts(sharding, mesh);
     if (fewest.cuts.empty()) return canonical(fewest, mesh);
@@ -177,17 +178,18 @@ constexpr Sharding canonical(const Sharding& sharding, const Mesh& mesh) {
 }
 
 namespace detail {
-[[noreturn]] inline void fail_spec(errc id, std::string_view rule, const PartitionSpec& spec, const Mesh& mesh,
-                                   int rank) {
+[[noreturn]] TESSERA_PLANNING inline void fail_spec(errc id, std::string_view rule, const PartitionSpec& spec,
+                                                    const Mesh& mesh, int rank) {
   fail(id, "[spec] ", rule, ": ", spec.text(), " for a tensor of rank ", rank, " on ", mesh.text());
 }
 // The names of these functions appear in compilers' messages about constants.
-[[noreturn]] inline void fail_axis_of_spec_is_not_in_the_mesh(const Name& axis, const PartitionSpec& spec,
-                                                              const Mesh& mesh, int rank) {
+[[noreturn]] TESSERA_PLANNING inline void fail_axis_of_spec_is_not_in_the_mesh(const Name& axis,
+                                                                               const PartitionSpec& spec,
+                                                                               const Mesh& mesh, int rank) {
   fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is unknown"), spec, mesh, rank);
 }
-[[noreturn]] inline void fail_axis_of_spec_is_used_twice(const Name& axis, const PartitionSpec& spec, const Mesh& mesh,
-                                                         int rank) {
+[[noreturn]] TESSERA_PLANNING inline void fail_axis_of_spec_is_used_twice(const Name& axis, const PartitionSpec& spec,
+                                                                          const Mesh& mesh, int rank) {
   fail_spec(errc::spec_axis, concat_text("axis '", axis.view(), "' is used twice"), spec, mesh, rank);
 }
 constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
@@ -199,7 +201,7 @@ constexpr void check_same_rank(const Shape& shape, const Sharding& sharding) {
 
 namespace detail {
 /// resolve() for a spec that names sub-axes, or axes that were cut in the mesh.
-constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, int rank) {
+TESSERA_PLANNING constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, int rank) {
   SubAxisSharding parts;
   Sharding sharding = replicated(rank);
   for (std::size_t dim = 0; dim < spec.entries.size(); ++dim) {
@@ -231,7 +233,7 @@ constexpr Sharding resolve_parts(const PartitionSpec& spec, const Mesh& mesh, in
 /// Looks up the axis names of a spec in a mesh, for a tensor of the given rank. Errors: `spec_axis` for an axis that is
 /// unknown or used twice, `spec_rank` for a spec with more entries than the rank, `not_divisible` for sub-axes that
 /// don't divide their axis or each other.
-constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
+TESSERA_PLANNING constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank) {
   if (rank < 0 || rank > max_rank)
     detail::fail_spec(errc::capacity, concat_text("rank from 0 to ", max_rank), spec, mesh, rank);
   if (static_cast<int>(spec.entries.size()) > rank)
@@ -254,7 +256,7 @@ constexpr Sharding resolve(const PartitionSpec& spec, const Mesh& mesh, int rank
 
 /// The spec that resolves to a sharding; unreduced axes are lost, since specs can't express them. Consecutive sub-axes
 /// of one axis are joined.
-constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
+TESSERA_PLANNING constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
   if (!sharding.cuts.empty())
     return spec_of(refined_sharding(sharding, mesh, sharding.cuts), refined_mesh(mesh, sharding.cuts));
   PartitionSpec spec;
@@ -271,7 +273,7 @@ constexpr PartitionSpec spec_of(const Sharding& sharding, const Mesh& mesh) {
 }
 
 /// "{data,-}", followed by "+sum(model)" for a value that is partial over the axis "model".
-inline std::string text(const Sharding& sharding, const Mesh& mesh) {
+TESSERA_PLANNING inline std::string text(const Sharding& sharding, const Mesh& mesh) {
   std::string out = spec_of(sharding, mesh).text();
   if (sharding.unreduced == 0) return out;
   out += concat_text("+", name_of(sharding.reduction), "(");

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/row.hpp>
 
@@ -61,7 +62,7 @@ template <class Operation> inline constexpr Op op_v = static_cast<Op>(operation_
 
 }  // namespace ops
 
-inline std::string shape_text(DType dtype, const Shape& shape) {
+TESSERA_PLANNING inline std::string shape_text(DType dtype, const Shape& shape) {
   std::string text(name_of(dtype));
   text += '[';
   for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -72,7 +73,8 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
 }
 
 /// Throws an error with the operation, the shapes of its tensors, the values of its sizes and the user's line.
-[[noreturn]] inline void fail_operation(errc id, const ShapeContext& c, const std::string& why, std::string_view name) {
+[[noreturn]] TESSERA_PLANNING inline void fail_operation(errc id, const ShapeContext& c, const std::string& why,
+                                                         std::string_view name) {
   const OpRow& row = row_of(c.node());
   std::string operands;
   for (int i = 0; i < c.node().arity; ++i) {
@@ -88,14 +90,15 @@ inline std::string shape_text(DType dtype, const Shape& shape) {
   fail(id, "[", name.empty() ? row.name : name, "] ", why, ": ", operands, c.node().source);
 }
 /// Throws shape_mismatch. Not constexpr on purpose: in a constant expression it ends the compilation.
-[[noreturn]] inline void fail_shapes(const ShapeContext& c, const std::string& why, std::string_view name = {}) {
+[[noreturn]] TESSERA_PLANNING inline void fail_shapes(const ShapeContext& c, const std::string& why,
+                                                      std::string_view name = {}) {
   fail_operation(errc::shape_mismatch, c, why, name);
 }
 /// Throws capacity, for a result that exceeds the limits of tensors.
-[[noreturn]] inline void fail_large(const ShapeContext& c, const Shape& result) {
+[[noreturn]] TESSERA_PLANNING inline void fail_large(const ShapeContext& c, const Shape& result) {
   fail_operation(errc::capacity, c, concat_text("more than 2^52 elements in ", shape_text(c.node().dtype, result)), {});
 }
-[[noreturn]] inline void fail_large(const ShapeContext& c) {
+[[noreturn]] TESSERA_PLANNING inline void fail_large(const ShapeContext& c) {
   fail_operation(errc::capacity, c, "more than 2^52 elements", {});
 }
 

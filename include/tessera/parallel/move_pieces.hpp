@@ -18,9 +18,10 @@ namespace tessera::detail {
 /// Copies a value from the shards of placements `from` to those of `to`. Reduces it over the axes `reduced`, in mesh
 /// order; along the axes `kept` it stays partial, so each part is copied to the part with the same coordinates.
 /// `in` has an array per device, `out` one per shard of the grid over `out_axes`; null: nothing is written there.
-inline void move_pieces(DType type, Reduction reduction, const Shape& shape, const Mesh& mesh, const Placements& from,
-                        const Placements& to, unsigned reduced, unsigned kept, unsigned out_axes,
-                        std::span<const void* const> in, std::span<void* const> out) {
+TESSERA_WHEN_CALLED inline void move_pieces(DType type, Reduction reduction, const Shape& shape, const Mesh& mesh,
+                                            const Placements& from, const Placements& to, unsigned reduced,
+                                            unsigned kept, unsigned out_axes, std::span<const void* const> in,
+                                            std::span<void* const> out) {
   using runtime::Holders;
   const unsigned split = split_axes(from), in_axes = split | reduced | kept;
   const ShardGrid chunks(mesh, split), parts(mesh, reduced), keeps(mesh, kept), outs(mesh, out_axes);

@@ -8,6 +8,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/monoid.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/host_number.hpp>
 #include <tessera/graph/ir/node.hpp>
@@ -205,7 +206,7 @@ constexpr Reduction combined_by(const Node& node) {
 
 /// Marks the host scalars of a graph: rank-0 values computed only from constants, extents, Dims and Scalars. 1: known
 /// when the program is planned; 2: depends on a Scalar, so it is known only in a call; 0: no host scalar.
-constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
+TESSERA_PLANNING constexpr Growable<std::uint8_t> host_scalars(const GraphView& graph) {
   Growable<std::uint8_t> host(static_cast<std::size_t>(graph.size), 0);
   for (int id = 0; id < graph.size; ++id) {
     const Node& node = graph[id];

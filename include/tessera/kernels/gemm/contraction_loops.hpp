@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <utility>
 
 #include <tessera/base/inline_vector.hpp>
 #include <tessera/base/shape.hpp>
@@ -258,8 +259,9 @@ void contraction_loops(ContractionDims dims, const T* a, const T* b, product_t<T
     }
     inner = dims[best];
     dims.erase(best);
-    std::stable_sort(dims.begin(), dims.end(),
-                     [&](const ContractionDim& x, const ContractionDim& y) { return far(x.out) > far(y.out); });
+    for (std::size_t d = 1; d < dims.size(); ++d)  // few dims: std::stable_sort would allocate
+      for (std::size_t at = d; at > 0 && far(dims[at - 1].out) < far(dims[at].out); --at)
+        std::swap(dims[at - 1], dims[at]);
   }
   std::int64_t rows = 1, terms = 1;  // `terms` consecutive rows of products are added to one row of out
   for (const ContractionDim& dim : dims) {

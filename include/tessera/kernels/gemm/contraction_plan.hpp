@@ -174,7 +174,7 @@ struct ContractionClass {
   }
 
   /// Removes and returns the longest run; an empty axis if the class is empty.
-  constexpr BlockAxis take_longest() {
+  TESSERA_PLANNING constexpr BlockAxis take_longest() {
     BlockAxis best;
     for (std::size_t i = 0; i < labels.size(); ++i) {
       const BlockAxis run = run_from(i);

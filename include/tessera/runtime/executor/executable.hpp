@@ -166,7 +166,7 @@ class Executable {
     }
     for (const PlanValue& value : plan.values) has_views_ = has_views_ || value.role == ValueRole::view;
   }
-  void make_results() {
+  TESSERA_PLANNING void make_results() {
     const GraphPlan& plan = plan_.main();
     results_.resize(plan.outputs.size());
     for (std::size_t k = 0; k < results_.size(); ++k) {
@@ -223,14 +223,14 @@ class Executable {
       made.add(step_of(context), ran, std::move(epilogue));
     }
   }
-  std::unique_ptr<PreparedStep> step_of(const StepContext& context) const {
+  TESSERA_PLANNING std::unique_ptr<PreparedStep> step_of(const StepContext& context) const {
     if (context.step.kind == StepKind::reshard)
       return std::make_unique<ReshardStep>(context.layout, context.step, compiled_.steps->reduce);
     const UnitKind kind = context.units[context.step.unit].kind;
     if (kind == UnitKind::fused) return fused_step(context);
     return compiled_.steps->factories[static_cast<std::size_t>(kind)](context, graphs_);
   }
-  std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
+  TESSERA_PLANNING std::unique_ptr<FusedStep> fused_step(const StepContext& context) const {
     const int kernel = context.units[context.step.unit].kernel;
     return std::make_unique<FusedStep>(context, compiled_.kernels[kernel], compiled_.code[kernel],
                                        compiled_.steps->reduce);

@@ -13,6 +13,7 @@
 
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/sort_pairs.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/gemm/contraction.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -224,8 +225,14 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   /// Lets the places of one sum accumulate into its memory one after another, item by item, so that no part is stored.
   TESSERA_PLANNING void sum_in_place(const FrameLayout& layout, const PlanStep& reshard) {
     sum_ = SumInPlace(layout, reshard);
-    for (Place& place : places_) place.out = sum_.target(place.out);
-    std::stable_sort(places_.begin(), places_.end(), [](const Place& x, const Place& y) { return x.out < y.out; });
+    std::vector<KeyedIndex> order;
+    for (Place& place : places_) {
+      place.out = sum_.target(place.out);
+      order.push_back({place.out, static_cast<std::int64_t>(order.size())});
+    }
+    sort_pairs(order);
+    const std::vector<Place> unordered = places_;
+    for (std::size_t p = 0; p < places_.size(); ++p) places_[p] = unordered[static_cast<std::size_t>(order[p].second)];
     int sums = 0;
     for (std::size_t p = 0; p < places_.size(); ++p) {
       const bool first = p == 0 || places_[p].out != places_[p - 1].out;
@@ -314,7 +321,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// By pointer + 1: how many places read the shard.
-  std::vector<int> readers(std::int32_t Place::*operand) const {
+  TESSERA_PLANNING std::vector<int> readers(std::int32_t Place::*operand) const {
     std::vector<int> count(1, 0);
     for (const Place& place : places_) {
       const auto at = static_cast<std::size_t>(place.*operand + 1);
@@ -342,7 +349,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   }
 
   /// Allocates scratch for packed operands up to most_bytes. Places that pack the same shard in the same way share it.
-  template <class T> void share_packing() {
+  template <class T> TESSERA_PLANNING void share_packing() {
     constexpr std::int64_t most_bytes = std::int64_t(1) << 27;
     packers_.clear();
     // Linked lists of the places that pack a shard: `latest` by shard + 1, `before` by place.

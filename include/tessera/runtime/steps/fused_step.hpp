@@ -10,6 +10,7 @@
 
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/sort_pairs.hpp>
 #include <tessera/graph/fuse/fused.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
@@ -236,12 +237,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
   /// Orders the sums so that those of one result are adjacent, in the order of the places. Sums of one result have the
   /// same output and pointer, also across the layers of a Stack; pointer -1: another place stores the result.
   TESSERA_PLANNING void order_sums() {
+    std::vector<KeyedIndex> order;
     for (std::size_t s = 0; s < where_.sums.size(); ++s)
-      if (where_.sums[s].pointer >= 0) sum_order_.push_back(s);
-    std::stable_sort(sum_order_.begin(), sum_order_.end(), [&](std::size_t a, std::size_t b) {
-      const Sum &x = where_.sums[a], &y = where_.sums[b];
-      return x.output != y.output ? x.output < y.output : x.pointer < y.pointer;
-    });
+      if (const Sum& sum = where_.sums[s]; sum.pointer >= 0)
+        order.push_back({std::int64_t{sum.output} << 32 | sum.pointer, static_cast<std::int64_t>(s)});
+    sort_pairs(order);
+    for (const KeyedIndex& sum : order) sum_order_.push_back(static_cast<std::size_t>(sum.second));
   }
 
   void combine(Frame& frame) const {

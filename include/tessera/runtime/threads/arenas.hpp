@@ -13,6 +13,7 @@
 #include <tbb/info.h>
 #include <tbb/task_arena.h>
 
+#include <tessera/base/planning.hpp>
 #include <tessera/runtime/threads/at_fork.hpp>
 #include <tessera/runtime/threads/pinning.hpp>
 
@@ -29,7 +30,7 @@ class Arenas {
   int size() const noexcept { return size_.load(std::memory_order_acquire); }
   tbb::task_arena& arena() noexcept { return *arena_.load(std::memory_order_acquire); }
 
-  void resize(int threads) {
+  TESSERA_PLANNING void resize(int threads) {
     const std::lock_guard lock(mutex_);
     if (threads > allowed_) {
       // TBB applies the smaller of two controls, so the old control must be destroyed first.
@@ -53,7 +54,7 @@ class Arenas {
   }
 
  private:
-  Arenas() : allowed_(tbb::info::default_concurrency()) {
+  TESSERA_PLANNING Arenas() : allowed_(tbb::info::default_concurrency()) {
     resize(allowed_);
     // TBB reads its limit of threads without a lock when the first arena starts: do so before another thread sets it.
     arena().initialize();

@@ -12,6 +12,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/base/sort_pairs.hpp>
 #include <tessera/mesh/box.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -24,7 +25,7 @@ class BoxIndex {
   using Cut = std::pair<std::int64_t, std::int64_t>;
 
  public:
-  explicit BoxIndex(std::vector<Box> boxes) : boxes_(std::move(boxes)) {
+  TESSERA_PLANNING explicit BoxIndex(std::vector<Box> boxes) : boxes_(std::move(boxes)) {
     const std::size_t rank = boxes_.empty() ? 0 : boxes_[0].begin.size();
     std::size_t cells = 1;
     is_grid_ = true;
@@ -32,7 +33,7 @@ class BoxIndex {
       auto& cuts = cuts_[dim];
       for (const Box& box : boxes_)
         if (!box.empty()) cuts.push_back({box.begin[dim], box.end[dim]});
-      std::sort(cuts.begin(), cuts.end());
+      sort_pairs(cuts);
       cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
       for (std::size_t i = 1; i < cuts.size(); ++i) is_grid_ = is_grid_ && cuts[i - 1].second <= cuts[i].first;
       cells *= cuts.size();

@@ -44,14 +44,14 @@ struct Route {
 TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups);
 
 /// Fills every output with the reduction of all inputs, combined in the order of the members.
-TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups);
+TESSERA_WHEN_CALLED void all_reduce(DType type, Reduction reduction, std::span<const Group> groups);
 
 /// Fills every output with the inputs, concatenated along `dim`. Extents along `dim` may differ between inputs.
 TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups);
 
 /// Reduces the inputs in the order of the members and splits the result along `dim`: the extents of the outputs along
 /// `dim` say how long each member's chunk is.
-TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups);
+TESSERA_WHEN_CALLED void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups);
 
 /// Splits each input along `split_dim`, sends chunk j to member j, and concatenates the received chunks along
 /// `concat_dim` in the order of the members. If the dims differ, chunk j has the extent of output j, and inputs may
@@ -68,8 +68,9 @@ namespace detail {
 /// Collects the copies and reductions of all groups of a collective into one ReshardPlan, hence one parallel loop.
 class Moves {
  public:
-  Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum)
-      : name_(name), type_(type), plan_(type, reduction, &kernels::strided_reduce_as<all_combined_types>) {}
+  Moves(std::string_view name, DType type, Reduction reduction = Reduction::sum,
+        kernels::ReduceFunction reduce = &kernels::no_reduction)
+      : name_(name), type_(type), plan_(type, reduction, reduce) {}
 
   /// Starts the next group: later destinations and sources belong to its members.
   void begin(const Group& group) {
@@ -183,8 +184,9 @@ TESSERA_ONCE void broadcast(DType type, int root, std::span<const Group> groups)
   moves.run();
 }
 
-TESSERA_ONCE void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
-  detail::Moves moves("all_reduce", type, reduction), copies("all_reduce", type);
+TESSERA_WHEN_CALLED void all_reduce(DType type, Reduction reduction, std::span<const Group> groups) {
+  detail::Moves moves("all_reduce", type, reduction, &kernels::strided_reduce_as<all_combined_types>),
+      copies("all_reduce", type);
   for (const Group& group : groups) {
     moves.begin(group);
     copies.begin(group);
@@ -217,8 +219,8 @@ TESSERA_ONCE void all_gather(DType type, int dim, std::span<const Group> groups)
   moves.run();
 }
 
-TESSERA_ONCE void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
-  detail::Moves moves("reduce_scatter", type, reduction);
+TESSERA_WHEN_CALLED void reduce_scatter(DType type, Reduction reduction, int dim, std::span<const Group> groups) {
+  detail::Moves moves("reduce_scatter", type, reduction, &kernels::strided_reduce_as<all_combined_types>);
   for (const Group& group : groups) {
     moves.begin(group);
     const std::size_t d = moves.dim_of(group, dim);

@@ -39,7 +39,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 class ReshardPlan {
  public:
   TESSERA_PLANNING explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
-                                        kernels::ReduceFunction reduce = &kernels::strided_reduce_as<>)
+                                        kernels::ReduceFunction reduce = &kernels::no_reduction)
       : type_(type), reduction_(reduction), reduce_(reduce) {
     with_monoid(reduction, [&]<class M>() {
       dispatch<M::dtypes>(

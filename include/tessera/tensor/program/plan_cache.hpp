@@ -15,6 +15,7 @@
 
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/hash.hpp>
+#include <tessera/base/planning.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
@@ -223,13 +224,13 @@ class PlanCache {
 };
 
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
+TESSERA_PLANNING TESSERA_ONCE PlanCache::PlanCache() : table_(64, nullptr) {
   ::pthread_atfork([] { instance().mutex_.lock(); }, [] { instance().mutex_.unlock(); },
                    [] { instance().after_fork(); });
 }
 /// Runs in the child of a fork, which has no other threads: a mutex that another thread held is never unlocked, so it
 /// is made anew, and the plan that it guarded is abandoned.
-TESSERA_ONCE void PlanCache::after_fork() {
+TESSERA_PLANNING TESSERA_ONCE void PlanCache::after_fork() {
   new (&mutex_) std::shared_mutex;  // glibc identifies the writer by its thread id, which differs in the child
   for (PlanSlot* slot : slots_) {
     if (slot->mutex.try_lock()) {
@@ -295,8 +296,8 @@ TESSERA_ONCE std::pair<PlanSlot*, std::uint64_t> PlanCache::look_up(const Progra
   return {nullptr, 0};
 }
 
-TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request, std::uint64_t hash,
-                                         ExecutablePtr executable) {
+TESSERA_PLANNING TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanRequest& request,
+                                                          std::uint64_t hash, ExecutablePtr executable) {
   // Allocations that may throw come first, before the table changes.
   std::vector<ArgumentInfo> arguments(request.arguments.begin(), request.arguments.end());
   std::vector<OutputRequest> outputs;
@@ -338,7 +339,7 @@ TESSERA_ONCE PlanLease PlanCache::insert(ProgramCache& program, const PlanReques
   return lease;
 }
 /// Makes sure that there is a free slot, and that the table has at least as many buckets as plans.
-TESSERA_ONCE void PlanCache::make_room() {
+TESSERA_PLANNING TESSERA_ONCE void PlanCache::make_room() {
   if (free_ == nullptr) {
     slots_.reserve(slots_.size() + 1);
     free_ = new PlanSlot;
@@ -351,7 +352,7 @@ TESSERA_ONCE void PlanCache::make_room() {
     if (slot->program != nullptr) slot->next = std::exchange(bucket(slot->hash), slot);
 }
 /// Searches all slots for each plan that is removed, which costs about a hundredth of making a plan.
-TESSERA_ONCE void PlanCache::keep_within_limit(const PlanSlot* added, PlanSlot*& dropped) {
+TESSERA_PLANNING TESSERA_ONCE void PlanCache::keep_within_limit(const PlanSlot* added, PlanSlot*& dropped) {
   std::uint64_t before = 0;  // plans last used before this tick are running, and stay
   while (entries_ > limit_.entries || bytes_ > limit_.bytes) {
     PlanSlot* oldest = nullptr;
@@ -366,7 +367,7 @@ TESSERA_ONCE void PlanCache::keep_within_limit(const PlanSlot* added, PlanSlot*&
     if (!take_away(*oldest, dropped)) before = least + 1;
   }
 }
-TESSERA_ONCE bool PlanCache::take_away(PlanSlot& slot, PlanSlot*& dropped) {
+TESSERA_PLANNING TESSERA_ONCE bool PlanCache::take_away(PlanSlot& slot, PlanSlot*& dropped) {
   if (!slot.mutex.try_lock()) return false;
   slot.serial = 0;
   slot.mutex.unlock();
@@ -374,7 +375,7 @@ TESSERA_ONCE bool PlanCache::take_away(PlanSlot& slot, PlanSlot*& dropped) {
   slot.next = std::exchange(dropped, &slot);
   return true;
 }
-TESSERA_ONCE void PlanCache::unlink(PlanSlot& slot) {
+TESSERA_PLANNING TESSERA_ONCE void PlanCache::unlink(PlanSlot& slot) {
   PlanSlot** at = &bucket(slot.hash);
   while (*at != &slot) at = &(*at)->next;
   *at = slot.next;
@@ -386,7 +387,7 @@ TESSERA_ONCE void PlanCache::unlink(PlanSlot& slot) {
   slot.program = nullptr;
 }
 /// Destroys plans that are no longer in the table. Called without the lock, since destruction takes long.
-TESSERA_ONCE void PlanCache::recycle(PlanSlot* dropped) {
+TESSERA_PLANNING TESSERA_ONCE void PlanCache::recycle(PlanSlot* dropped) {
   PlanSlot* last = nullptr;
   for (PlanSlot* slot = dropped; slot != nullptr; slot = slot->next) {
     slot->executable.reset();
@@ -399,7 +400,7 @@ TESSERA_ONCE void PlanCache::recycle(PlanSlot* dropped) {
   last->next = std::exchange(free_, dropped);
 }
 
-TESSERA_ONCE CacheStatistics PlanCache::statistics() const {
+TESSERA_PLANNING TESSERA_ONCE CacheStatistics PlanCache::statistics() const {
   const std::shared_lock lock(mutex_);
   CacheStatistics all{0, 0, 0, entries_, bytes_};
   for (const ProgramCache* program = programs_; program != nullptr; program = program->next_) {
@@ -409,7 +410,7 @@ TESSERA_ONCE CacheStatistics PlanCache::statistics() const {
   }
   return all;
 }
-TESSERA_ONCE void PlanCache::set_limit(const PlanCacheLimit& limit) {
+TESSERA_PLANNING TESSERA_ONCE void PlanCache::set_limit(const PlanCacheLimit& limit) {
   if (limit.entries < 1 || limit.bytes < 0)
     fail(errc::option, "[plan cache] limit: ", limit.entries, " plans and ", limit.bytes,
          " bytes; it keeps at least one plan");
@@ -421,7 +422,7 @@ TESSERA_ONCE void PlanCache::set_limit(const PlanCacheLimit& limit) {
   }
   recycle(dropped);
 }
-TESSERA_ONCE void PlanCache::clear(const ProgramCache* only) {
+TESSERA_PLANNING TESSERA_ONCE void PlanCache::clear(const ProgramCache* only) {
   PlanSlot* dropped = nullptr;
   {
     const std::unique_lock lock(mutex_);
@@ -431,7 +432,7 @@ TESSERA_ONCE void PlanCache::clear(const ProgramCache* only) {
   recycle(dropped);
 }
 
-TESSERA_ONCE ProgramCache::ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {
+TESSERA_PLANNING TESSERA_ONCE ProgramCache::ProgramCache(const CompiledProgram& compiled) : compiled_(compiled) {
   PlanCache& all = PlanCache::instance();
   const std::unique_lock lock(all.mutex_);
   next_ = std::exchange(all.programs_, this);
