@@ -1,4 +1,4 @@
-// expect: the function of a scan returns another carry than it is given: it has the element types
+// expect: the function of a scan must return a carry with the element types, ranks and structure
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

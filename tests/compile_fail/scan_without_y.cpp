@@ -1,4 +1,4 @@
-// expect: the function of a scan returns two values, the carry and y, as a std::tuple or a
+// expect: the function of a scan must return the carry and y, as a std::tuple or a std::pair
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 

@@ -27,8 +27,8 @@ template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
   if constexpr (TensorOperand<T>) {
     constexpr bool has_leading = T::rank > 0;
     static_assert(has_leading,
-                  "tessera: xs of a scan are tensors with a leading dim of steps; a value that is the same "
-                  "in every step is captured by the function");
+                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
+                  "same in every step");
     return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
   } else if constexpr (NumberOperand<T>) {
     return x;
@@ -59,7 +59,7 @@ class StackResults {
   template <class Y> constexpr auto operator()(const Y& y) {
     if constexpr (TensorOperand<Y>) {
       constexpr bool fits = Y::rank < max_rank;
-      static_assert(fits, "tessera: y of a scan has at most 7 dims; the steps are one more");
+      static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
       return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
     } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
       return map_items(y, [&](const auto& item) { return (*this)(item); });
@@ -76,7 +76,8 @@ class StackResults {
     if constexpr (TensorOperand<Leaf>)
       leaf = Leaf(take(Storage::layers));
     else if (leaf.traced())
-      made_.refuse(errc::unsupported, "[scan] y: a struct with a Dim or a Scalar; return its tensors as a tuple");
+      made_.refuse(errc::unsupported,
+                   "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
   }
   constexpr void enter_stack(const auto&) {}
   constexpr void enter_layer(int) {}
@@ -152,19 +153,19 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
                                                         std::declval<BodyTrace&>()))>;
   constexpr bool two = is_two_v<Result>;
-  static_assert(two, "tessera: the function of a scan returns two values, the carry and y, as a std::tuple or a "
-                     "std::pair; where there is no y, it is std::tuple()");
+  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
+                     "without y, return std::tuple() in its place");
   constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
   static_assert(same || !two,
-                "tessera: the function of a scan returns another carry than it is given: it has the element types, "
-                "ranks and structure of init; ts::cast what differs in element type");
+                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
+                "init; convert element types with ts::cast");
   static_assert(!holds_number_v<Init>,
                 "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
   if constexpr (is_outside && same) {
     Value context = trace_in(init);
     if (context.module == nullptr) context = trace_in(xs);
     if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a trace: it is for values inside a traced function");
+      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
     context.source = source;
     const Carry first = as_carry(context, init);
     if constexpr (is_size)
@@ -219,7 +220,8 @@ constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init&
   for (const Value& other : {trace_of(from), trace_of(to)})
     if (context.module == nullptr) context = other;
   if (context.module == nullptr)
-    fail(errc::unsupported, "[fori_loop] outside of a trace: it is for values inside a traced function");
+    fail(errc::unsupported,
+         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
   context.source = source;
   const Value first = detail::as_size(lower(context, Dim(from))),
               count = detail::as_size(lower(context, Dim(to))) - first;

@@ -395,7 +395,8 @@ TEST(Scan, RejectsACarryOfAnotherShape) {
     return std::get<0>(ts::scan(
         [](const auto& h, const auto& v) { return std::tuple(ts::sum<0>(h * v, ts::keepdims), std::tuple()); }, x, xs));
   };
-  EXPECT_NE((trace_error<decltype(kept), Float<2>, Float<3>>().find("[scan] the carry keeps its shape")),
+  EXPECT_NE((trace_error<decltype(kept), Float<2>, Float<3>>().find(
+                "[scan] carry: a step must return the shape of its carry, but here only one")),
             std::string::npos);
   const auto doubled = [](const auto& x, const auto& xs) {
     return std::get<0>(

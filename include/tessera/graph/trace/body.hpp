@@ -131,10 +131,10 @@ class BodyTrace {
     if (!same_static_shape(value.node(), own))
       value.refuse(errc::shape_mismatch,
                    shape_.scan
-                       ? "[scan] the carry keeps its shape: of a tensor that is given and one that is returned, "
-                         "one has a dim of static extent 1, as keepdims makes it, where the other has none"
-                       : "[stack] a layer returns the shape that it is given: of the two, one has a dim "
-                         "of static extent 1, as keepdims makes it, where the other has none");
+                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
+                         "static extent 1, as from keepdims, in some dim"
+                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
+                         "one of the two has static extent 1, as from keepdims, in some dim");
     give(value);
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
@@ -188,10 +188,10 @@ struct BindLeaves {
       if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
         outer.refuse(errc::structure,
                      body.of_scan()
-                         ? "[scan] operands: a tensor of all layers of a Stack is carried, or a field of the "
-                           "layers was replaced by a tensor without layers"
-                         : "[stack] operands: a tensor of all layers is given to each of them, or a field "
-                           "of the layers was replaced by a tensor without layers");
+                         ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
+                           "was replaced by a tensor without a dim of layers"
+                         : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
+                           "the Stack was replaced by a tensor without a dim of layers");
       if (kind == Kind::carried)
         leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
       else if (kind == Kind::layer)

@@ -39,8 +39,9 @@ constexpr Value brought_to(const Value& v, std::size_t depth) {
   Module& module = *v.module;
   if (v.graph == (depth == 0 ? 0 : module.open[depth - 1].graph)) return v;
   if (depth > 0) return captured(brought_to(v, depth - 1), module.open[depth - 1]);
-  v.refuse(errc::structure, "[scan] result: a value that was computed in a body is used outside of it; return it from "
-                            "the body, as part of the carry or of y");
+  v.refuse(errc::structure,
+           "[scan] result: a value that was computed in a body is used outside of the body; return the "
+           "value from the body, as part of the carry or of y");
   const Node node = v.node();
   return {&module, 0, module.main().add(argument_node(-1, node.dtype, node.rank, node.singletons)), v.source};
 }

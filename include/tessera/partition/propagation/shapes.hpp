@@ -78,7 +78,7 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail(errc::structure, "[stack] layers: a Stack has at least 1 layer, but this Stack has ", layers);
 }
 [[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
-  fail(errc::structure, "[scan] steps: their number is not negative, and is ", steps, node.source);
+  fail(errc::structure, "[scan] number of steps: ", steps, " is negative", node.source);
 }
 /// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
