@@ -65,6 +65,19 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
 }
 
+/// Inside a traced function: each element of the gradients, clipped to [-limit, limit], as
+/// torch.nn.utils.clip_grad_value_. Communication: none of its own; partial gradients are reduced first.
+template <class Model, NumberOperand Limit>
+constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here at = Here::current()) {
+  return optim::tree_map(
+      [&](auto g) {
+        const Value from = g.value.at(Source::from(at)), most = build::cast(lower(from, limit), from.dtype());
+        const Value least = build::apply<ops::NegOp>(most);
+        return decltype(g)(build::apply<ops::MaximumOp>(build::apply<ops::MinimumOp>(from, most), least));
+      },
+      gradients);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

@@ -3,8 +3,11 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/trace/tree.hpp>
+#include <tessera/optim/adagrad.hpp>
+#include <tessera/optim/adam.hpp>
 #include <tessera/optim/adamw.hpp>
 #include <tessera/optim/lion.hpp>
+#include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
@@ -38,12 +41,21 @@ template <class Model> Model zeros_of(Model model) {
 /// shardings of the parameters. The type of the hyper-parameters selects the optimizer; their values are not used. No
 /// communication.
 ///
-///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum) or a Lion
+///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum), ...
 template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model) { return {detail::zeros_of(model)}; }
 template <class Model> LionState<Model> init_state(const Lion&, const Model& model) {
+  return {detail::zeros_of(model)};
+}
+template <class Model> AdamWState<Model> init_state(const Adam&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model)};
+}
+template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model) {
   return {detail::zeros_of(model)};
 }
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <numbers>
 
+#include <tessera/base/error.hpp>
+
 namespace tessera::optim {
 
 /// A learning rate that grows linearly for `warmup` steps, from peak / warmup at step 0 to `peak`, then falls along
@@ -16,6 +18,42 @@ inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t
   if (step >= total) return floor;
   const double done = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
   return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+/// rate factor^n after n times `every` steps, as torch.optim.lr_scheduler.StepLR. Errors: option unless
+/// `every` is above 0.
+inline double step_decay(std::int64_t step, std::int64_t every, double rate, double factor = 0.1) {
+  if (every < 1) fail(errc::option, "[step_decay] every: ", every, " steps are not above 0");
+  return rate * std::pow(factor, static_cast<double>(step / every));
+}
+
+/// A rate that grows linearly to `peak` at step `warmup`, then falls as 1 / sqrt(step). Source: Vaswani et al.,
+/// 1706.03762, section 5.3, whose peak is 1 / sqrt(features warmup).
+inline double inverse_root(std::int64_t step, std::int64_t warmup, double peak) {
+  const double first = warmup < 1 ? 1 : static_cast<double>(warmup), at = static_cast<double>(step);
+  return at < first ? peak * at / first : peak * std::sqrt(first / at);
+}
+
+/// Half a cosine from peak / start up to `peak`, reached after `rising` of the steps, then half a cosine down to
+/// peak / (start * end) at step total - 1, as torch.optim.lr_scheduler.OneCycleLR. Source: Smith, Topin, 1708.07120.
+inline double one_cycle(std::int64_t step, std::int64_t total, double peak, double rising = 0.3, double start = 25,
+                        double end = 1e4) {
+  const auto cosine = [](double from, double to, double done) {
+    return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+  };
+  const double turn = rising * static_cast<double>(total) - 1, last = static_cast<double>(total - 1);
+  const double at = static_cast<double>(step) < last ? static_cast<double>(step) : last;
+  if (at <= turn) return turn > 0 ? cosine(peak / start, peak, at / turn) : peak;
+  return cosine(peak, peak / start / end, (at - turn) / (last - turn));
+}
+
+/// The schedule `first` up to a step, then `second`, which counts its steps from there, as optax.join_schedules and
+/// torch.optim.lr_scheduler.SequentialLR. A schedule is a function of the step.
+///
+///     chained(step, 100, [](auto s) { return 1e-5 * s; }, [](auto s) { return ts::optim::step_decay(s, 30, 1e-3); })
+template <class First, class Second>
+double chained(std::int64_t step, std::int64_t until, const First& first, const Second& second) {
+  return step < until ? first(step) : second(step - until);
 }
 
 }  // namespace tessera::optim

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -198,6 +199,111 @@ TEST(Lion, IsThePublishedUpdateForTwentySteps) {
   }
 }
 
+struct AdamStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
+    return ts::adam(model, gradients, state, config);
+  }
+};
+struct RmsPropStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
+    return ts::rmsprop(model, gradients, state, config);
+  }
+};
+struct AdagradStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
+    return ts::adagrad(model, gradients, state, config);
+  }
+};
+
+// The pseudo code of the pages of torch.optim, one element after the other.
+TEST(Adam, IsThePublishedUpdateForTwentySteps) {
+  const oracle::Program program =
+      oracle::trace<AdamStep, Model, Model, ts::optim::AdamWState<Model>, ts::optim::Adam>();
+  const double rate = 0.1, b1 = 0.8, b2 = 0.9, epsilon = 1e-3, decay = 0.2;
+  std::vector<Array> p = random_model(1), m = zeros_for(p), v = m, want = p, want_m = m, want_v = v;
+  Array step = Array::number(0);
+  for (unsigned t = 1; t <= 20; ++t) {
+    const std::vector<Array> g = random_model(t + 1);
+    std::vector<Array> arguments = p;
+    for (const auto* more : std::initializer_list<const std::vector<Array>*>{&g, &m, &v}) append(arguments, *more);
+    append(arguments, {step});
+    for (double number : {rate, b1, b2, epsilon, decay}) arguments.push_back(Array::number(number));
+    const std::vector<Array> results = oracle::run(program.view(), arguments);
+    p = model_at(results, 0), m = model_at(results, 1), v = model_at(results, 2), step = results.back();
+    for_each_parameter(
+        [&](const LeafKind&, double& x, double gradient, double& first, double& second) {
+          gradient += decay * x;
+          first = b1 * first + (1 - b1) * gradient;
+          second = b2 * second + (1 - b2) * gradient * gradient;
+          x -= rate * (first / (1 - std::pow(b1, t))) / (std::sqrt(second / (1 - std::pow(b2, t))) + epsilon);
+        },
+        want, g, want_m, want_v);
+    expect_models_near(p, want, 1e-11);
+  }
+}
+
+TEST(RmsProp, IsThePublishedUpdateForTwentySteps) {
+  const oracle::Program program =
+      oracle::trace<RmsPropStep, Model, Model, ts::optim::RmsPropState<Model>, ts::optim::RmsProp>();
+  const double rate = 0.1, alpha = 0.9, epsilon = 1e-3, momentum = 0.7, decay = 0.2;
+  std::vector<Array> p = random_model(1), v = zeros_for(p), b = v, want = p, want_v = v, want_b = v;
+  for (unsigned t = 1; t <= 20; ++t) {
+    const std::vector<Array> g = random_model(t + 1);
+    std::vector<Array> arguments = p;
+    for (const auto* more : std::initializer_list<const std::vector<Array>*>{&g, &v, &b}) append(arguments, *more);
+    for (double number : {rate, alpha, epsilon, momentum, decay}) arguments.push_back(Array::number(number));
+    const std::vector<Array> results = oracle::run(program.view(), arguments);
+    p = model_at(results, 0), v = model_at(results, 1), b = model_at(results, 2);
+    for_each_parameter(
+        [&](const LeafKind&, double& x, double gradient, double& square, double& velocity) {
+          gradient += decay * x;
+          square = alpha * square + (1 - alpha) * gradient * gradient;
+          velocity = momentum * velocity + gradient / (std::sqrt(square) + epsilon);
+          x -= rate * velocity;
+        },
+        want, g, want_v, want_b);
+    expect_models_near(p, want, 1e-11);
+    expect_models_near(b, want_b, 1e-11);
+  }
+}
+
+TEST(Adagrad, IsThePublishedUpdateForTwentySteps) {
+  const oracle::Program program =
+      oracle::trace<AdagradStep, Model, Model, ts::optim::AdagradState<Model>, ts::optim::Adagrad>();
+  const double rate = 0.1, epsilon = 1e-3, decay = 0.2;
+  std::vector<Array> p = random_model(1), s = zeros_for(p), want = p, want_s = s;
+  for (unsigned t = 1; t <= 20; ++t) {
+    const std::vector<Array> g = random_model(t + 1);
+    std::vector<Array> arguments = p;
+    for (const auto* more : std::initializer_list<const std::vector<Array>*>{&g, &s}) append(arguments, *more);
+    for (double number : {rate, epsilon, decay}) arguments.push_back(Array::number(number));
+    const std::vector<Array> results = oracle::run(program.view(), arguments);
+    p = model_at(results, 0), s = model_at(results, 1);
+    for_each_parameter(
+        [&](const LeafKind&, double& x, double gradient, double& sum) {
+          gradient += decay * x;
+          sum += gradient * gradient;
+          x -= rate * gradient / (std::sqrt(sum) + epsilon);
+        },
+        want, g, want_s);
+    expect_models_near(p, want, 1e-11);
+  }
+}
+
+struct ClipValue {
+  constexpr auto operator()(const auto& gradients, const auto& limit) const {
+    return ts::clip_by_value(gradients, limit);
+  }
+};
+
+TEST(Clip, ByValueClipsEachElement) {
+  const oracle::Program program = oracle::trace<ClipValue, Model, ts::Scalar>();
+  std::vector<Array> arguments = random_model(3), want = arguments;
+  arguments.push_back(Array::number(0.3));
+  for_each_parameter([](const LeafKind&, double& x, double) { x = std::clamp(x, -0.3, 0.3); }, want, want);
+  expect_models_near(model_at(oracle::run(program.view(), arguments), 0), want, 0);
+}
+
 struct Clip {
   constexpr auto operator()(const auto& gradients, const auto& limit) const {
     const auto [clipped, norm] = ts::clip_by_global_norm(gradients, limit);
@@ -272,6 +378,31 @@ TEST(WarmupCosine, RisesThenFallsToTheFloor) {
   EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(0, 0, 10, 3.0), 3.0);
   EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(5, 10, 5, 1.0), 0.6);  // a warm-up longer than the training
   EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(0, 0, 0, 1.0, 0.1), 0.1);
+}
+
+// The documentation of torch.optim.lr_scheduler.
+TEST(Schedules, AreThoseOfPyTorch) {
+  using namespace ts::optim;
+  EXPECT_DOUBLE_EQ(step_decay(29, 30, 0.05), 0.05);
+  EXPECT_DOUBLE_EQ(step_decay(30, 30, 0.05), 0.005);
+  EXPECT_NEAR(step_decay(60, 30, 0.05), 0.0005, 1e-18);
+  EXPECT_DOUBLE_EQ(inverse_root(50, 100, 2.0), 1.0);
+  EXPECT_DOUBLE_EQ(inverse_root(100, 100, 2.0), 2.0);
+  EXPECT_DOUBLE_EQ(inverse_root(400, 100, 2.0), 1.0);
+  EXPECT_DOUBLE_EQ(inverse_root(0, 0, 2.0), 0.0);
+  EXPECT_NEAR(one_cycle(0, 100, 1.0), 0.04, 1e-15);
+  EXPECT_DOUBLE_EQ(one_cycle(29, 100, 1.0), 1.0);
+  EXPECT_DOUBLE_EQ(one_cycle(64, 100, 1.0), 0.5 + 0.5 * 4e-6);
+  EXPECT_NEAR(one_cycle(99, 100, 1.0), 4e-6, 1e-15);
+  EXPECT_NEAR(one_cycle(1000, 100, 1.0), 4e-6, 1e-15);
+  const auto rate = [](std::int64_t at) {
+    return chained(
+        at, 3, [](std::int64_t s) { return static_cast<double>(s); },
+        [](std::int64_t s) { return step_decay(s, 2, 8.0, 0.5); });
+  };
+  EXPECT_EQ(rate(2), 2.0);
+  EXPECT_EQ(rate(3), 8.0);
+  EXPECT_EQ(rate(5), 4.0);
 }
 
 }  // namespace

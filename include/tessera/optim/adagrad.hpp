@@ -1,0 +1,58 @@
+#ifndef TESSERA_OPTIM_ADAGRAD_HPP
+#define TESSERA_OPTIM_ADAGRAD_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/tree_map.hpp>
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adagrad, with the defaults of torch.optim.Adagrad. They are Scalars, so a new learning rate
+/// needs no new plan.
+struct Adagrad {
+  Scalar learning_rate = 1e-2;
+  Scalar epsilon = 1e-10;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The sum of the squares of all past gradients of each parameter, sharded like the parameter.
+template <class Model> struct AdagradState {
+  Model sum;
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adagrad. Returns (model, state).
+///
+///     g = g + decay p,  s = s + g^2,  p = p - rate g / (sqrt(s) + epsilon)
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
+/// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
+/// torch.optim.Adagrad.
+template <class Model>
+constexpr auto adagrad(const Model& model, const Model& gradients, const optim::AdagradState<Model>& state,
+                       const optim::Adagrad& config = {}, Here at = Here::current()) {
+  auto [moved, sum] = optim::tree_map(
+      [&](auto p, auto g, auto s) {
+        using S = decltype(p);
+        const Value from = p.value.at(Source::from(at));
+        const auto number = [&](const Scalar& of) { return build::cast(lower(from, of), from.dtype()); };
+        const Value slope = number(config.weight_decay) * from + g.value;
+        const Value next = s.value + slope * slope;
+        const Value spread = build::apply<ops::SqrtOp>(next) + number(config.epsilon);
+        return std::tuple(S(from - number(config.learning_rate) * slope / spread), S(next));
+      },
+      model, gradients, state.sum);
+  return std::tuple(moved, optim::AdagradState<Model>{sum});
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,47 @@
+#ifndef TESSERA_OPTIM_ADAM_HPP
+#define TESSERA_OPTIM_ADAM_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/tree_map.hpp>
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adam, with the defaults of torch.optim.Adam. They are Scalars, so a new learning rate needs no
+/// new plan.
+struct Adam {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient, of every tensor
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adam, which is AdamW of the gradient g + decay p, without decay of its own.
+/// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
+///
+///     auto [next, next_state] = ts::adam(model, gradients, state, config);
+template <class Model>
+constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
+                    const optim::Adam& config = {}, Here at = Here::current()) {
+  const Model coupled = optim::tree_map(
+      [&](auto g, auto p) {
+        const Value from = p.value.at(Source::from(at));
+        return decltype(g)(build::cast(lower(from, config.weight_decay), from.dtype()) * from + g.value);
+      },
+      gradients, model);
+  const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
+  return adamw(model, coupled, state, plain, at);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
