@@ -97,8 +97,8 @@ constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here:
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
 }
 
-/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX. Ranges
-/// have at most 2^53 values.
+/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX.
+/// Ranges have at most 2^53 values.
 ///
 ///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
 template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
@@ -114,8 +114,8 @@ constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here
 }
 
 /// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
-/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication: as
-/// argmax.
+/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
+/// as argmax.
 template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
 constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
   return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
