@@ -73,7 +73,7 @@ inline Array reduce(const Node& node, const Array& x) {
 inline Array cumulative(const Node& node, const Array& x) {
   const tessera::CumulativeOptions scan = tessera::CumulativeOptions::of(node);
   const auto d = at(tessera::dim_of(node));
-  const bool multiplies = is(node, "cumprod");
+  const bool multiplies = is(node, "cumprod"), largest = is(node, "cummax"), extreme = largest || is(node, "cummin");
   Array y(x.shape);
   for_each_index(y.shape, [&](const Shape& i) {
     const Shape to = with_extent(i, d, scan.reverse ? y.shape[d] - 1 - i[d] : i[d]);
@@ -81,7 +81,11 @@ inline Array cumulative(const Node& node, const Array& x) {
     if (i[d] > 0) {
       const Shape before = with_extent(to, d, to[d] + (scan.reverse ? 1 : -1));
       const double own = scan.exclusive ? x.at(before) : value;
-      value = multiplies ? y.at(before) * own : y.at(before) + own;
+      const double so_far = y.at(before);
+      if (extreme)
+        value = std::isnan(so_far) || (largest ? so_far > own : so_far < own) ? so_far : own;
+      else
+        value = multiplies ? so_far * own : so_far + own;
     }
     y.at(to) = value;
   });

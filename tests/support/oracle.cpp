@@ -291,7 +291,8 @@ class Interpreter {
         return *x[0];
       default:
         if (dense::is(node, "prod")) return dense::reduce(node, *x[0]);
-        if (dense::is(node, "cumprod")) return dense::cumulative(node, *x[0]);
+        if (dense::is(node, "cumprod") || dense::is(node, "cummax") || dense::is(node, "cummin"))
+          return dense::cumulative(node, *x[0]);
         return dense::elementwise(graph, id, x);
     }
   }

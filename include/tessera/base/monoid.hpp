@@ -251,7 +251,8 @@ inline constexpr ReducedTypes all_combined_types = [] {
 }();
 inline constexpr ReducedTypes all_cumulative_types = [] {
   ReducedTypes all;
-  for (const Reduction reduction : {Reduction::sum, Reduction::product}) all.add(reduction, all_dtypes);
+  for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})
+    all.add(reduction, all_dtypes);
   return all;
 }();
 

@@ -23,8 +23,10 @@
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
+#include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/random.hpp>
+#include <tessera/ops/random_draws.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "../../support/untyped.hpp"
 
 #include <tessera/graph/ir/print.hpp>
@@ -81,6 +84,35 @@ TEST(Cumulative, GradientOfCumprodWithZeros) {
   const Program program = trace<FirstGradient<decltype(rows)>, std::tuple<Float<2>>, Float<2>>();
   const auto out = run(program.view(), {Array({2, 4}, {2, 0, 5, 3, 2, 0, 3, 0}), Array({2, 4}, 1)});
   EXPECT_EQ(out[1].data, (std::vector<double>{1, 42, 0, 0, 1, 8, 0, 0}));
+}
+
+// Values and gradients of torch.cummax and torch.cummin: NaN stays, and of equal elements the last gets the cotangent.
+TEST(Cumulative, Extremes) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Array ties({1, 5}, {1, 3, 3, 2, 3}), nans({1, 5}, {1, nan, 5, nan, 2});
+  const Array weights({1, 5}, {1, 10, 100, 1000, 10000});
+  const auto largest = [](const auto& v) { return ts::cummax<1>(v); };
+  const auto smallest = [](const auto& v) { return ts::cummin<1>(v); };
+  const auto back = [](const auto& v) { return ts::cummin<1, ts::CumulativeOptions{.reverse = true}>(v); };
+  const auto up = [](const auto& v) { return ts::cummax<0, ts::CumulativeOptions{.reverse = true}>(v); };
+  EXPECT_EQ(apply<Float<2>>(largest, {ties}).data, (std::vector<double>{1, 3, 3, 3, 3}));
+  EXPECT_EQ(apply<Float<2>>(smallest, {ties}).data, (std::vector<double>{1, 1, 1, 1, 1}));
+  EXPECT_EQ(apply<Float<2>>(back, {ties}).data, (std::vector<double>{1, 2, 2, 2, 3}));
+  const Array held = apply<Float<2>>(largest, {nans});
+  EXPECT_EQ(held.data[0], 1);
+  for (std::size_t i = 1; i < 5; ++i) EXPECT_TRUE(std::isnan(held.data[i])) << i;
+  const auto gradient = [&](auto f, const Array& at) {
+    const Program program = trace<FirstGradient<decltype(f)>, std::tuple<Float<2>>, Float<2>>();
+    return run(program.view(), {at, weights})[1].data;
+  };
+  EXPECT_EQ(gradient(largest, ties), (std::vector<double>{1, 10, 1100, 0, 10000}));
+  EXPECT_EQ(gradient(smallest, ties), (std::vector<double>{11111, 0, 0, 0, 0}));
+  EXPECT_EQ(gradient(back, ties), (std::vector<double>{1, 0, 0, 1110, 10000}));
+  EXPECT_EQ(gradient(largest, nans), (std::vector<double>{1, 110, 0, 11000, 0}));
+  check_gradient<Float<2>>(largest, {x});
+  check_gradient<Float<2>>(smallest, {x});
+  check_gradient<Float<2>>(back, {x});
+  check_gradient<Float<2>>(up, {x});
 }
 
 TEST(Cumulative, Text) {

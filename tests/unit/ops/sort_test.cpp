@@ -1,9 +1,11 @@
 #include <cmath>
+#include <limits>
 
 #include "../../support/untyped.hpp"
 #include "../base/expect_error.hpp"
 
 #include <tessera/ops/indexing/gather.hpp>
+#include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
@@ -117,6 +119,20 @@ TEST(Sort, Mistakes) {
                              "[gather] operand and indices differ in a dim other than the gathered dim: "
                              "f32[3,5] x i32[4,5] at ",
                              "sort_test.cpp:");
+}
+
+// The numbers of numpy.searchsorted, which torch and JAX follow: NaN is the largest value.
+TEST(SearchSorted, Values) {
+  const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
+  const auto f = [](const auto& s, const auto& v) {
+    return std::tuple(ts::searchsorted(s, v), ts::searchsorted<ts::Side::right>(s, v));
+  };
+  const Array wanted({2, 4}, {3, 0, 9, nan, 1, 5, -infinity, infinity});
+  const std::vector<Array> out = apply<Float<1>, Float<2>>(f, {Array({6}, {1, 3, 3, 5, 7, nan}), wanted});
+  EXPECT_EQ(out[0].data, (std::vector<double>{1, 0, 5, 5, 0, 3, 0, 5}));
+  EXPECT_EQ(out[1].data, (std::vector<double>{3, 0, 5, 6, 1, 4, 0, 5}));
+  const std::vector<Array> empty = apply<Float<1>, Float<2>>(f, {Array({0}), wanted});
+  EXPECT_EQ(empty[1].data, std::vector<double>(8, 0));
 }
 
 }  // namespace

@@ -60,6 +60,8 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   if (is_operation_on_bits(op)) return !is_bool && !floats && (traced || stands_for_others<T>);
   if (is_function_of_floats(op)) return floats && (traced || stands_for_others<T>);
   if (op == tessera::ops::op_v<tessera::ops::ProdOp> || op == tessera::ops::op_v<tessera::ops::CumprodOp>) return true;
+  if (op == tessera::ops::op_v<tessera::ops::CummaxOp> || op == tessera::ops::op_v<tessera::ops::CumminOp>)
+    return traced;
   switch (op) {
     case argument:
     case dim:

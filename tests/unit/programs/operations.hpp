@@ -167,9 +167,10 @@ constexpr auto moves(const auto& x, const auto& y, const auto& i, const auto& at
                     ts::argsort<0>(x), ts::sort<1>(x), ts::gather<1>(x, at), ts::iota<0, std::int32_t>(x));
 }
 template <class T> constexpr auto reductions(const auto& x, const auto& y, const auto& w) {
-  const auto all = std::tuple(
-      ts::sum<0>(x), ts::sum(y), ts::mean<1>(x), ts::max<0>(x), ts::min<0, 1>(y), ts::prod<1>(x), ts::cumsum<0>(x),
-      ts::cumsum<1, ts::CumulativeOptions{.reverse = true, .exclusive = true}>(x), ts::cumprod<1>(x));
+  const auto all =
+      std::tuple(ts::sum<0>(x), ts::sum(y), ts::mean<1>(x), ts::max<0>(x), ts::min<0, 1>(y), ts::prod<1>(x),
+                 ts::cumsum<0>(x), ts::cumsum<1, ts::CumulativeOptions{.reverse = true, .exclusive = true}>(x),
+                 ts::cumprod<1>(x), ts::cummax<0>(x), ts::cummin<1, ts::CumulativeOptions{.reverse = true}>(x));
   if constexpr (is_bool<T>)
     return all;
   else

@@ -37,6 +37,21 @@ constexpr auto cumprod(const X& x, Here at = Here::current()) {
                                                                                                     x);
 }
 
+/// The largest element so far along dim D, or the smallest: `cummax<-1>(x)`. With `reverse` from the last element on.
+/// NaN from the first NaN on, as in PyTorch and JAX. The result has the shape and element type of x. The gradient goes
+/// to the element that is the extreme; of equal ones to the last, as in PyTorch. Communication: as cumsum; that of the
+/// gradient as gather.
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cummax(const X& x, Here at = Here::current()) {
+  static_assert(!S.exclusive, "tessera: cummax has no result before the first element, so it is never exclusive");
+  return call<detail::CumulativeTag<ops::CummaxOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cummin(const X& x, Here at = Here::current()) {
+  static_assert(!S.exclusive, "tessera: cummin has no result before the first element, so it is never exclusive");
+  return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

@@ -6,6 +6,7 @@
 #include <tessera/graph/ir/node_check.hpp>
 #include <tessera/graph/ir/node_text.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/operation.hpp>
 #include <tessera/ops/source_rows.hpp>
 
@@ -86,7 +87,32 @@ struct CumprodOp : CumulativeOperation {
   };
 };
 
-using CumulativeOperations = OperationList<CumsumOp, CumprodOp>;
+/// The cotangent goes to the element that is the extreme, of equal ones to the one that the scan reaches last, as in
+/// PyTorch. The index of that element is a scan as well: the extreme of the positions at which the result changes.
+struct CumulativeExtreme : CumulativeOperation {
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const CumulativeOptions how = CumulativeOptions::of(r.node());
+    const int dim = dim_of(r.node());
+    const Value x = r.x(0);
+    const double sign = (row_of(r.node()).reduction == Reduction::max) == how.reverse ? -1 : 1;
+    const Value is_extreme = build::binary(Op::logical_or, build::binary(Op::equal, x, r.y()),
+                                           build::binary(Op::not_equal, x, x));  // NaN is one from the first on
+    const Value place = build::iota(x, dim, DType::i64), signed_place = place * sign;
+    const Value before = how.reverse ? build::extent(x, dim) * sign : place.number(-sign);
+    const Value index =
+        build::cumulative(r.node().op, build::select(is_extreme, signed_place, before), dim, how) * sign;
+    const Value g = build::cast(r.full_g(), computed_as(x.dtype()));
+    r.add(0, build::cast(build::scatter_add(g, dim, index, x), x.dtype()));
+  };
+};
+struct CummaxOp : CumulativeExtreme {
+  static constexpr OpRow row = cumulative_row("cummax", Reduction::max);
+};
+struct CumminOp : CumulativeExtreme {
+  static constexpr OpRow row = cumulative_row("cummin", Reduction::min);
+};
+
+using CumulativeOperations = OperationList<CumsumOp, CumprodOp, CummaxOp, CumminOp>;
 
 }  // namespace tessera::ops
 

@@ -62,8 +62,8 @@ template <int Rank, int D> struct UpdateIndicesTag {
     const Value extent = build::extent(x, x.shifted(D, Rank)),
                 size = build::extent(update.at(context.source), update.shifted(D, Rank));
     const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
-    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)),
-                                       build::less(place, size));
+    const Value inside = build::binary(
+        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
     return build::cast(build::select(inside, place, size), DType::i32);
   }
 };
@@ -95,8 +95,8 @@ constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, H
   return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
 }
 
-/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim, Tensor.select).
-/// The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
+/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
+/// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
 template <int D, TensorOperand X, Operand Index>
 constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
