@@ -22,6 +22,7 @@
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/random.hpp>
+#include <tessera/ops/reduction/normalization.hpp>
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
