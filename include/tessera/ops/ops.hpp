@@ -27,6 +27,8 @@
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/random_draws.hpp>
+#include <tessera/ops/reduction/normalization.hpp>
+#include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 

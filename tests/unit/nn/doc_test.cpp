@@ -99,12 +99,12 @@ TEST(DocNn, LoopsAndBranches) {
   const auto xs = ts::normal<float>(d, {100, 16, 1}, mesh, {ts::none, "data"});
   const auto zeros = ts::zeros<float>({16, 8}, mesh, {"data"});
   const ts::ShardedTensor<float, 2> target = ts::sum<0>(xs) * 0.1;
-  auto state = ts::optim::init_state(model);
+  const ts::optim::AdamW config{.learning_rate = 0.02, .weight_decay = 0};
+  auto state = ts::optim::init_state(config, model);
   float first = 0, last = 0;
   for (int step = 0; step < 40; ++step) {
     ts::ShardedTensor<float, 0> loss;
-    std::tie(model, state, loss) = train(std::move(model), std::move(state), xs, zeros, target,
-                                         ts::optim::AdamW{.learning_rate = 0.02, .weight_decay = 0});
+    std::tie(model, state, loss) = train(std::move(model), std::move(state), xs, zeros, target, config);
     last = ts::to_host(loss)[0];
     if (step == 0) first = last;
   }

@@ -1,7 +1,13 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
 #include "../../support/untyped.hpp"
 #include "../base/expect_error.hpp"
 
 #include <tessera/ops/contraction/convolution.hpp>
+#include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
@@ -189,6 +195,103 @@ TEST(ConvTranspose, Mistakes) {
   };
   tessera_test::expect_error(ts::errc::shape_mismatch, infer(shorter, {{1, 5, 3, 4}, {3, 2, 4, 6}}), "pad",
                              "convolution_test.cpp:");
+}
+
+template <class F> Array apply(F, const Array& a) { return run(trace<F, Float<4>>().view(), {a}).at(0); }
+
+/// Each window of `a` [batch, height, width, features] as the elements that are no padding.
+template <class F> Array pooled(const Array& a, const ts::MaxPool<2>& p, F&& value) {
+  const auto windows = [&](std::size_t d) {
+    return (a.shape[1 + d] + 2 * p.padding[d] - p.dilation[d] * (p.window[d] - 1) - 1) / p.strides[d] + 1;
+  };
+  Array y({a.shape[0], windows(0), windows(1), a.shape[3]});
+  for_each_index(y.shape, [&](const Shape& i) {
+    std::vector<double> elements;
+    for_each_index({p.window[0], p.window[1]}, [&](const Shape& k) {
+      const std::int64_t row = i[1] * p.strides[0] + k[0] * p.dilation[0] - p.padding[0];
+      const std::int64_t column = i[2] * p.strides[1] + k[1] * p.dilation[1] - p.padding[1];
+      if (row >= 0 && row < a.shape[1] && column >= 0 && column < a.shape[2])
+        elements.push_back(a.at({i[0], row, column, i[3]}));
+    });
+    y.at(i) = value(elements);
+  });
+  return y;
+}
+double largest(const std::vector<double>& all) { return *std::max_element(all.begin(), all.end()); }
+double total(const std::vector<double>& all) { return std::accumulate(all.begin(), all.end(), 0.0); }
+
+TEST(Pooling, Definition) {
+  static constexpr ts::MaxPool<2> wide{.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}, .dilation = {1, 3}};
+  expect_close(apply([](const auto& a) { return ts::max_pool2d(a, wide); }, x), pooled(x, wide, largest));
+  const ts::MaxPool<2> same{.window = {2, 3}, .strides = {2, 3}};  // strides are those of the window by default
+  expect_close(apply([](const auto& a) { return ts::max_pool2d(a, {.window = {2, 3}}); }, x), pooled(x, same, largest));
+  expect_close(apply(
+                   [](const auto& a) {
+                     return ts::avg_pool2d(a, {.window = {2, 3}});
+                   },
+                   x),
+               pooled(x, same, [](const auto& all) { return total(all) / 6; }));
+  const ts::MaxPool<2> apart{.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}};
+  // torch.nn.AvgPool2d: count_include_pad, true by default, includes the zero padding in the averaging
+  expect_close(apply(
+                   [](const auto& a) {
+                     return ts::avg_pool2d(a, {.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}});
+                   },
+                   x),
+               pooled(x, apart, [](const auto& all) { return total(all) / 6; }));
+  expect_close(apply(
+                   [](const auto& a) {
+                     return ts::avg_pool2d(
+                         a, {.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}, .count_include_pad = false});
+                   },
+                   x),
+               pooled(x, apart, [](const auto& all) { return total(all) / static_cast<double>(all.size()); }));
+}
+
+// Bounds as in PyTorch's AdaptiveAveragePooling.cpp: floor(i n / size) and ceil((i + 1) n / size).
+TEST(Pooling, Adaptive) {
+  Array want({2, 3, 9, 4});
+  for_each_index(want.shape, [&](const Shape& i) {
+    double sum = 0, count = 0;
+    for (std::int64_t r = i[1] * 5 / 3; r < ((i[1] + 1) * 5 + 2) / 3; ++r)
+      for (std::int64_t c = i[2] * 7 / 9; c < ((i[2] + 1) * 7 + 8) / 9; ++c) sum += x.at({i[0], r, c, i[3]}), ++count;
+    want.at(i) = sum / count;
+  });
+  expect_close(apply([](const auto& a) { return ts::adaptive_avg_pool2d(a, {3, 9}); }, x), want);
+}
+
+TEST(Pooling, Gradients) {
+  const Array small = random_array({1, 4, 5, 2}, 6);
+  check_gradient<Float<4>>(
+      [](const auto& a) {
+        return ts::max_pool2d(a, {.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}});
+      },
+      {small});
+  check_gradient<Float<4>>(
+      [](const auto& a) {
+        return ts::avg_pool2d(a, {.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}, .count_include_pad = false});
+      },
+      {small});
+  check_gradient<Float<4>>([](const auto& a) { return ts::adaptive_avg_pool2d(a, {3, 2}); }, {small});
+}
+
+// torch.nn.functional.max_pool2d backpropagates to the index that it returns, the first of equal elements.
+TEST(Pooling, TheFirstOfEqualElementsGetsTheGradient) {
+  static constexpr auto gradient = [](const auto& a) {
+    return ts::grad([](const auto& b) { return ts::sum(ts::max_pool2d(b, {.window = {2, 2}})); })(a);
+  };
+  Array ties({1, 2, 4, 1});
+  ties.data = {1, 3, 2, 2, 3, 3, 2, 2};
+  EXPECT_EQ(apply(gradient, ties).data, (std::vector<double>{0, 1, 1, 0, 0, 0, 0, 0}));
+}
+
+TEST(Pooling, NotANumber) {
+  Array holes({1, 2, 4, 1});
+  const double infinity = std::numeric_limits<double>::infinity();
+  holes.data = {1, std::nan(""), -infinity, -infinity, 3, 3, -infinity, -infinity};
+  const Array got = apply([](const auto& a) { return ts::max_pool2d(a, {.window = {2, 2}}); }, holes);
+  EXPECT_TRUE(std::isnan(got.data[0]));
+  EXPECT_EQ(got.data[1], -infinity);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <tessera/graph/fuse/group.hpp>
 #include <tessera/ops/functional.hpp>
+#include <tessera/ops/reduction/normalization.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -126,6 +127,69 @@ TEST(Functional, EachIsOneKernel) {
   // Expressions and placeholders give the same graph.
   const auto shifted = [](const auto& x) { return ts::softmax(x + 1.0) * 2; };
   EXPECT_EQ((units<Float<3>>(shifted, UnitKind::fused)), 1);
+}
+
+void expect_close(const Array& got, const Array& want) {
+  ASSERT_EQ(got.shape, want.shape);
+  for (std::size_t i = 0; i < got.data.size(); ++i) EXPECT_NEAR(got.data[i], want.data[i], 1e-12) << i;
+}
+
+/// The definition: each element less the mean over those for which `of` gives the same, over the root of their
+/// variance.
+template <class Of> Array normalized(const Array& a, const Array& gain, const Array& bias, double eps, Of&& of) {
+  Array y(a.shape);
+  for_each_index(a.shape, [&](const Shape& i) {
+    double sum = 0, squares = 0, count = 0;
+    const auto each = [&](auto&& f) {
+      for_each_index(a.shape, [&](const Shape& k) {
+        if (of(k) == of(i)) f(a.at(k));
+      });
+    };
+    each([&](double v) { sum += v, ++count; });
+    each([&](double v) { squares += (v - sum / count) * (v - sum / count); });
+    const auto feature = static_cast<std::size_t>(i.back());
+    y.at(i) = (a.at(i) - sum / count) / std::sqrt(squares / count + eps) * gain.data[feature] + bias.data[feature];
+  });
+  return y;
+}
+
+const auto batch_norm = [](const auto& a, const auto& g, const auto& b) { return ts::batch_norm(a, g, b, 1e-3); };
+const auto instance_norm = [](const auto& a, const auto& g, const auto& b) { return ts::instance_norm(a, g, b, 1e-3); };
+const auto group_norm = [](const auto& a, const auto& g, const auto& b) { return ts::group_norm(a, g, b, 2, 1e-3); };
+
+TEST(Normalization, Definition) {
+  const Array a = random_array({3, 2, 3, 4}, 21), gain = random_array({4}, 22), bias = random_array({4}, 23);
+  const auto apply_norm = [&](auto f) {
+    return run(trace<decltype(f), Float<4>, Float<1>, Float<1>>().view(), {a, gain, bias}).at(0);
+  };
+  expect_close(apply_norm(batch_norm), normalized(a, gain, bias, 1e-3, [](const Shape& i) { return i[3]; }));
+  expect_close(apply_norm(instance_norm),
+               normalized(a, gain, bias, 1e-3, [](const Shape& i) { return std::pair(i[0], i[3]); }));
+  expect_close(apply_norm(group_norm),
+               normalized(a, gain, bias, 1e-3, [](const Shape& i) { return std::pair(i[0], i[3] / 2); }));
+}
+
+TEST(Normalization, GivenStatistics) {
+  const Array a = random_array({3, 2, 3, 4}, 21), mean = random_array({4}, 22),
+              variance = random_array({4}, 23, 0.5, 2), gain = random_array({4}, 24), bias = random_array({4}, 25);
+  const auto f = [](const auto& i, const auto& m, const auto& v, const auto& g, const auto& b) {
+    return ts::batch_norm_inference(i, m, v, g, b, 1e-3);
+  };
+  using F1 = Float<1>;
+  Array want(a.shape);
+  for_each_index(a.shape, [&](const Shape& i) {
+    const auto c = static_cast<std::size_t>(i[3]);
+    want.at(i) = (a.at(i) - mean.data[c]) / std::sqrt(variance.data[c] + 1e-3) * gain.data[c] + bias.data[c];
+  });
+  expect_close(run(trace<decltype(f), Float<4>, F1, F1, F1, F1>().view(), {a, mean, variance, gain, bias}).at(0), want);
+  check_gradient<Float<4>, F1, F1, F1, F1>(f, {a, mean, variance, gain, bias});
+}
+
+TEST(Normalization, Gradients) {
+  const Array a = random_array({2, 2, 2, 4}, 21), gain = random_array({4}, 22), bias = random_array({4}, 23);
+  check_gradient<Float<4>, Float<1>, Float<1>>(batch_norm, {a, gain, bias});
+  check_gradient<Float<4>, Float<1>, Float<1>>(instance_norm, {a, gain, bias});
+  check_gradient<Float<4>, Float<1>, Float<1>>(group_norm, {a, gain, bias});
 }
 
 }  // namespace

@@ -1,0 +1,200 @@
+#ifndef TESSERA_OPS_REDUCTION_POOLING_HPP
+#define TESSERA_OPS_REDUCTION_POOLING_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include <tessera/ops/contraction/window_rows.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/functional.hpp>
+
+// Pools over N spatial dims of [batch, spatial..., features]: reductions of windows, which are a view of the operand.
+
+namespace tessera {
+
+/// Options of a max pool: the extents of a window, the stride between windows (0: the extent of a window, PyTorch's
+/// default), padding with -infinity on both sides, and the distance between the elements of a window.
+template <int N> struct MaxPool {
+  std::array<std::int64_t, N> window{}, strides{}, padding{}, dilation = [] {
+    std::array<std::int64_t, N> ones{};
+    for (auto& one : ones) one = 1;
+    return ones;
+  }();
+};
+/// Options of an average pool: as of a max pool, with zeros as padding. `count_include_pad`: whether the average counts
+/// these zeros, as in PyTorch by default.
+template <int N> struct AvgPool {
+  std::array<std::int64_t, N> window{}, strides{}, padding{};
+  bool count_include_pad = true;
+};
+
+namespace detail {
+
+template <int N, class X> struct PoolResult : X {
+  using Said = decltype([] {
+    static_assert(X::rank == N + 2 && is_floating_v<typename X::type>,
+                  "tessera: a pool takes a float, double or bf16 tensor [batch, spatial..., features]");
+  });
+};
+
+/// The windows of each spatial dim, with `padding` of them on both sides; `dims` gets the dims of their elements.
+template <int N>
+constexpr Value pool_windows(Value x, int first, const Value* window, const Value* strides, const Value* padding,
+                             const Value* dilation, double filler, unsigned& dims) {
+  for (int d = first; d < first + N; ++d) {
+    const Value ahead = padding[d - first];
+    if (ahead.is_number(0)) continue;
+    const Value end = ahead + build::extent(x, d);
+    x = build::pad_to(x, d, ahead, end + ahead);
+    if (filler == 0) continue;
+    const Value row = build::iota(x, d, DType::i64), outside = x.number(filler);
+    x = build::select(build::binary(Op::less, row, ahead), outside,
+                      build::select(build::binary(Op::less, row, end), x, outside));
+  }
+  dims = 0;
+  for (int d = N - 1; d >= 0; --d) {
+    x = build::windows(x, first + d, window[d], strides[d], dilation[d]);
+    dims |= 1u << (first + 2 * d + 1);
+  }
+  return x;
+}
+
+template <int N> struct MaxPoolTag {
+  template <class X, class... Options> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, auto... options) {
+    const Value all[] = {as_size(options)...};
+    const DType type = x.dtype();
+    unsigned dims = 0;
+    const Value windows = pool_windows<N>(x.at(context.source), x.shifted(1, N + 2), all, all + N, all + 2 * N,
+                                          all + 3 * N, -std::numeric_limits<double>::infinity(), dims);
+    x = build::cast(windows, computed_as(type));
+    // The first of equal elements gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
+    const Value found =
+        build::binary(Op::logical_or, build::binary(Op::equal, x, build::constant_reduce(Op::max, x, dims)),
+                      build::binary(Op::not_equal, x, x));
+    Value place = x.number(0, DType::i32);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((dims >> d & 1) != 0)
+        place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
+    const Value past = x.number(0x1p31 - 1, DType::i32);
+    const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
+    const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
+    return build::cast(build::reduce(Op::sum, chosen, dims, false), type);
+  }
+};
+
+template <int N> struct AvgPoolTag {
+  template <class X, class... Options> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, auto... options) {
+    const Value all[] = {as_size(options)...};
+    const DType type = x.dtype();
+    const Value *window = all, *strides = all + N, *padding = all + 2 * N, count_pad = all[3 * N];
+    x = x.at(context.source);
+    const int first = x.shifted(1, N + 2);
+    Value ones[N];
+    for (auto& one : ones) one = x.number(1, DType::i64);
+    unsigned dims = 0;
+    const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, 0, dims);
+    const Value sum = build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false);
+    Value count = x.number(1, DType::i64);
+    for (int d = 0; d < N; ++d) {
+      if (padding[d].is_number(0) || count_pad.is_number(1)) {
+        count = count * window[d];
+        continue;
+      }
+      const Value zero = x.number(0, DType::i64), counted = padding[d] * count_pad;
+      const Value start = build::iota(sum, first + d, DType::i64) * strides[d] - padding[d];
+      const Value inside = build::binary(Op::minimum, start + window[d], build::extent(x, first + d) + counted) -
+                           build::binary(Op::maximum, start, zero - counted);
+      count = count * build::binary(Op::maximum, inside, zero);
+    }
+    return build::cast(sum / build::cast(count, sum.dtype()), type);
+  }
+};
+
+/// The mean over the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of extent n, for each i of the
+/// result.
+template <int N> struct AdaptiveAvgPoolTag {
+  template <class X, class... Sizes> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, auto... sizes) {
+    const Value all[] = {as_size(sizes)...};
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int first = x.shifted(1, N + 2);
+    for (int d = 0; d < N; ++d) x = averaged(x, first + d, all[d]);
+    return build::cast(x, type);
+  }
+
+ private:
+  static constexpr Value averaged(Value x, int dim, Value size) {
+    const int rank = x.rank() + 1;
+    const Value n = build::extent(x, dim), one = x.number(1, DType::i64);
+    x = build::insert_singletons(x, 1u << dim, rank);
+    const Value line = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+    const Value i = build::cast(build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank), DType::i64);
+    const Value j = build::iota(x, dim + 1, DType::i64);
+    // j >= floor(i n / size) and j < ceil((i + 1) n / size), without a division
+    const Value inside = build::binary(Op::logical_and, build::binary(Op::less, i * n, (j + one) * size),
+                                       build::binary(Op::less, j * size, (i + one) * n));
+    const Value zero = x.number(0);
+    const unsigned dims = 1u << (dim + 1);
+    return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
+           build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+  }
+};
+
+template <class Tag, int N, TensorOperand X, class Options, class... Last>
+constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) {
+  return [&]<std::size_t... D>(std::index_sequence<D...>) {
+    return call<Tag>(Source::from(at), x, Dim(o.window[D])..., Dim(o.strides[D] == 0 ? o.window[D] : o.strides[D])...,
+                     Dim(o.padding[D])..., Dim(last)...);
+  }(std::make_index_sequence<N>());
+}
+
+}  // namespace detail
+
+/// The largest element of each window: `max_pool2d(x, {.window = {3, 3}, .strides = {2, 2}, .padding = {1, 1}})` of x
+/// [batch, height, width, features]. A spatial dim of extent n has (n + 2 padding - dilation (window - 1) - 1) /
+/// strides
+/// + 1 windows, rounded down; PyTorch's ceil_mode is not offered. NaN in a window gives NaN. Of equal elements the
+/// first gets the gradient, as in PyTorch. A window that has only padding gives -infinity; PyTorch refuses such
+/// padding.
+///
+/// Windows are a view of the padded operand. Errors: shape_mismatch for windows larger than the padded dim.
+/// Communication: none for split batch and features; a split spatial dim is gathered.
+template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
+  return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
+}
+template <TensorOperand X> constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
+  return detail::pool<detail::MaxPoolTag<2>, 2>(x, options, at, options.dilation[0], options.dilation[1]);
+}
+
+/// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 is added up in f32. Otherwise as max_pool.
+template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
+  return detail::pool<detail::AvgPoolTag<1>, 1>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+template <TensorOperand X> constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
+  return detail::pool<detail::AvgPoolTag<2>, 2>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+
+/// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
+/// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
+/// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
+template <TensorOperand X>
+constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+  return call<detail::AdaptiveAvgPoolTag<1>>(Source::from(at), x, Dim(extents[0]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+  return call<detail::AdaptiveAvgPoolTag<2>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
