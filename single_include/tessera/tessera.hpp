@@ -2541,7 +2541,8 @@ inline constexpr ReducedTypes all_combined_types = [] {
 }();
 inline constexpr ReducedTypes all_cumulative_types = [] {
   ReducedTypes all;
-  for (const Reduction reduction : {Reduction::sum, Reduction::product}) all.add(reduction, all_dtypes);
+  for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})
+    all.add(reduction, all_dtypes);
   return all;
 }();
 
@@ -5046,24 +5047,30 @@ struct Repeat {
   bool reverse = false;  ///< layers run from the last to the first
   bool counted = false;  ///< no operand is stacked, so the last operand is the number of layers
   bool scan = false;     ///< of ts::scan, which may have no steps; otherwise of a Stack
+  /// The last operand before that number is how many layers run, an integer known only when the program runs: layers
+  /// from 0, which is not in the plan. Results of other layers are zeros.
+  bool limited = false;
 
   static constexpr Repeat of(const Node& node) {
     const auto packed = std::bit_cast<Packed>(node.labels);
-    return {packed.carried, packed.stacked, packed.reverse != 0, packed.counted != 0, packed.scan != 0};
+    return {packed.carried,      packed.stacked,   packed.reverse != 0,
+            packed.counted != 0, packed.scan != 0, packed.limited != 0};
   }
   constexpr Labels pack() const {
-    return std::bit_cast<Labels>(
-        Packed{carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, std::int8_t{scan}, {}});
+    return std::bit_cast<Labels>(Packed{
+        carried, stacked, std::int8_t{reverse}, std::int8_t{counted}, std::int8_t{scan}, std::int8_t{limited}, {}});
   }
   constexpr Node node(int body, const Source& source) const {
     return {.op = Op::repeat, .labels = pack(), .value = static_cast<double>(body), .source = source};
   }
   constexpr bool is_stacked(int operand) const { return operand >= carried && operand < carried + stacked; }
+  /// Which operand of `arity` is the limit.
+  constexpr int limit(int arity) const { return arity - (counted ? 2 : 1); }
 
  private:
   struct Packed {
     std::int32_t carried, stacked;
-    std::int8_t reverse, counted, scan, rest[13];
+    std::int8_t reverse, counted, scan, limited, rest[12];
   };
 };
 
@@ -5784,8 +5791,9 @@ constexpr Value brought_to(const Value& v, std::size_t depth) {
   Module& module = *v.module;
   if (v.graph == (depth == 0 ? 0 : module.open[depth - 1].graph)) return v;
   if (depth > 0) return captured(brought_to(v, depth - 1), module.open[depth - 1]);
-  v.refuse(errc::structure, "[scan] result: a value that was computed in a body is used outside of it; return it from "
-                            "the body, as part of the carry or of y");
+  v.refuse(errc::structure,
+           "[scan] result: a value that was computed in a body is used outside of the body; return the "
+           "value from the body, as part of the carry or of y");
   const Node node = v.node();
   return {&module, 0, module.main().add(argument_node(-1, node.dtype, node.rank, node.singletons)), v.source};
 }
@@ -10818,7 +10826,8 @@ class RepeatGradient {
       if (k >= carried()) operands.push_back(r_.output_cotangent(k).id);
     const int stacked_count = static_cast<int>(operands.size()) - carried_count;
     for (int i : used_invariant_) operands.push_back(r_.x(i).id);
-    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan};
+    const Repeat made{carried_count, stacked_count, !shape_.reverse, stacked_count == 0, shape_.scan, shape_.limited};
+    if (made.limited) operands.push_back(r_.x(shape_.limit(r_.arity())).id);
     if (made.counted) operands.push_back(layer_count().id);
     const Node node = made.node(backward_, self.node().source);
     const Value back = in(outer, module_.graph(outer).add(node, operands.data(), static_cast<int>(operands.size())));
@@ -10853,11 +10862,13 @@ constexpr BrokenRule check_repeat(const NodeCheck& c) {
   if (node.index() <= 0 || node.index() >= c.program.graph_count || node.index() == c.graph_index)
     return "a repeat has a body of its own";
   const GraphView& body = c.program.graphs[node.index()];
-  if (repeat.carried + repeat.stacked + (repeat.counted ? 1 : 0) > node.arity)
+  if (repeat.carried + repeat.stacked + (repeat.limited ? 1 : 0) + (repeat.counted ? 1 : 0) > node.arity)
     return "carried and stacked values are operands";
   if (repeat.counted == (repeat.stacked > 0)) return "a repeat has stacked operands or a size to count its layers";
   if (repeat.counted && (c.x(node.arity - 1).rank != 0 || is_floating(c.x(node.arity - 1).dtype)))
     return "the number of layers is an integer of rank 0";
+  if (repeat.limited && (c.x(repeat.limit(node.arity)).rank != 0 || c.x(repeat.limit(node.arity)).dtype != DType::i32))
+    return "the limit of layers is an i32 of rank 0";
   if (body.output_count < repeat.carried) return "a body returns each carried value";
   for (int k = 0; k < repeat.carried; ++k)
     if (!same_type(body[body.outputs[k]], c.x(k))) return "a carried value keeps its type";
@@ -10889,7 +10900,7 @@ struct RepeatOp {
     const Repeat repeat = Repeat::of(graph[id]);
     return concat_text("graph ", graph[id].index(), ", ", repeat.carried, " carried, ", repeat.stacked, " stacked",
                        repeat.counted ? ", counted by its last operand" : "", repeat.reverse ? ", last to first" : "",
-                       repeat.scan ? ", of a scan" : "");
+                       repeat.limited ? ", limited" : "", repeat.scan ? ", of a scan" : "");
   };
 };
 
@@ -10938,205 +10949,6 @@ using elementwise_operation =
     typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
 
 }  // namespace tessera::ops
-
-#endif
-
-// ---- tessera/ops/indexing/cumulative_rows.hpp
-
-#ifndef TESSERA_OPS_INDEXING_CUMULATIVE_ROWS_HPP
-#define TESSERA_OPS_INDEXING_CUMULATIVE_ROWS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::build {
-
-/// A cumulative operation along a dim by the monoid of operation `op`.
-constexpr Value cumulative(Op op, Value x, int dim, CumulativeOptions how) {
-  const Reduction reduction = row_of(op).reduction;
-  const DType type = reduced_type(reduction, x.dtype());
-  if (x.is_singleton(dim) && !how.exclusive) return cast(x, type);
-  const Value wide = cast(x, partial_type(reduction, x.dtype()));
-  const Node& from = wide.node();
-  return cast(
-      wide.make(
-          {.op = op, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons, .labels = how.pack(dim)},
-          {wide.id}),
-      type);
-}
-constexpr Value cumsum(Value x, int dim, CumulativeOptions how) { return cumulative(Op::cumsum, x, dim, how); }
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr BrokenRule check_cumulative(const NodeCheck& c) {
-  return c.has_dim() ? check_like_operand(c) : "the dim is a dim of the node";
-}
-
-/// Every dim can be split; devices exchange the totals of their chunks where that dim is.
-constexpr OpRow cumulative_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
-  return {.name = name,
-          .unit = UnitKind::cumulative,
-          .arity = 1,
-          .linear = linear,
-          .shape = like_shape,
-          .sharding = like_sharding,
-          .reduction = reduction};
-}
-
-/// What all cumulative operations share besides their row and gradient.
-struct CumulativeOperation {
-  static constexpr CheckRule check = check_cumulative;
-  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    const CumulativeOptions options = CumulativeOptions::of(graph[id]);
-    return concat_text(dim_of(graph[id]), options.reverse ? ", reverse" : "", options.exclusive ? ", exclusive" : "");
-  };
-};
-
-struct CumsumOp : CumulativeOperation {
-  static constexpr OpRow row = cumulative_row("cumsum", Reduction::sum, Linearity::first);
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    CumulativeOptions options = CumulativeOptions::of(r.node());
-    options.reverse = !options.reverse;
-    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), options));
-  };
-};
-
-/// dL/dx of y = cumprod(x), by line: before the first zero, the sum of g y from that element on, divided by x; at the
-/// first zero, the sum of g times the products without it; behind it, that sum divided by x and multiplied by the zero.
-/// Zeros are counted as 1 + x: the count minus 1 is the single zero, with derivative 1, for second derivatives.
-struct CumprodOp : CumulativeOperation {
-  static constexpr OpRow row = cumulative_row("cumprod", Reduction::product);
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const CumulativeOptions how = CumulativeOptions::of(r.node()), back{!how.reverse, how.exclusive};
-    const int dim = dim_of(r.node());
-    const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
-    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
-    const Value zeros = build::cumsum(build::select(is_zero, one + x, zero), dim, {.reverse = how.reverse});
-    const Value is_first =
-        build::binary(Op::equal, zeros, one);  // the first zero, and what is behind it up to the next zero
-    const Value first = build::binary(Op::logical_and, is_zero, is_first);
-    const Value passed = build::cumulative(r.node().op, build::select(first, one, x), dim, how);
-    const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
-    const Value behind = build::select(is_first, (zeros - one) * at_first / safe, zero);
-    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, behind)));
-  };
-};
-
-using CumulativeOperations = OperationList<CumsumOp, CumprodOp>;
-
-}  // namespace tessera::ops
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/ops/indexing/indexed_rows.hpp
-
-#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
-#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::ops {
-
-/// embedding: operands table [N, row...] and indices [i...]; result [i..., row...].
-constexpr Shape embedding_shape(const ShapeContext& c) {
-  Shape shape = c.operand(1);
-  for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
-  return shape;
-}
-
-/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others.
-constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
-  const Node& index = graph.operand_node(id, indices);
-  const bool gathers = table == 0;
-  const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
-  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
-  DimFactors table_dims, index_dims, row_dims;
-  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
-  for (int d = 0; d < index.rank; ++d)
-    if (!index.is_singleton(d)) {
-      index_dims.dims[d].push_back(
-          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
-      row_dims.dims[d] = index_dims.dims[d];
-    }
-  for (int d = 1; d < shape.rank; ++d)
-    if (!shape.is_singleton(d)) {
-      table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
-      row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
-    }
-  rule.operands[static_cast<std::size_t>(indices)] = index_dims;
-  if (gathers) {
-    rule.operands[0] = table_dims;
-    rule.result = row_dims;
-  } else {
-    rule.operands[static_cast<std::size_t>(rows)] = row_dims;
-    rule.operands[2] = table_dims;
-    rule.result = table_dims;
-  }
-}
-
-/// Checks that `rows` has the rows of `table` at the indices of operand 1.
-constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
-  const Node& index = c.x(1);
-  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
-  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
-      rows.singletons != (index.singletons | (table.singletons >> 1) << index.rank))
-    return "the rows have the dims of the indices, then those of a row of the table";
-  return {};
-}
-
-struct EmbeddingOp {
-  static constexpr OpRow row{
-      .name = "embedding",
-      .unit = UnitKind::indexed,
-      .arity = 2,
-      .linear = Linearity::first,
-      .shape = embedding_shape,
-      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
-      .partial = always_partial,
-      .flops = 0};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
-    const Value sums = g.make(
-        {.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .singletons = table.node().singletons},
-        {g.id, r.x(1).id, table.id});
-    r.add(0, build::cast(sums, table.dtype()));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
-};
-
-// Operands of index_add: rows [i..., row...], indices [i...], and a table of which only the shape is used.
-struct IndexAddOp {
-  static constexpr OpRow row{
-      .name = "index_add",
-      .unit = UnitKind::indexed,
-      .arity = 3,
-      .linear = Linearity::first,
-      .shape = [](const ShapeContext& c) { return c.operand(2); },
-      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
-      .partial = always_partial,
-      .shape_only = 1u << 2,
-      .scatters = true};
-  static constexpr GradientRule gradient = [](Gradient& r) {
-    const Value rows = r.x(0), g = r.full_g();
-    r.add(0,
-          g.make(
-              {.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .singletons = rows.node().singletons},
-              {g.id, r.x(1).id}));
-  };
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
-    return check_rows(c, c.node(), c.x(0));
-  };
-};
-
-using IndexedOperations = OperationList<EmbeddingOp, IndexAddOp>;
-
-}  // namespace tessera::ops
-
-TESSERA_PLANNING_END
 
 #endif
 
@@ -11282,6 +11094,230 @@ struct ScatterAddOp {
 };
 
 using SortOperations = OperationList<ArgsortOp, GatherOp, ScatterAddOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/indexing/cumulative_rows.hpp
+
+#ifndef TESSERA_OPS_INDEXING_CUMULATIVE_ROWS_HPP
+#define TESSERA_OPS_INDEXING_CUMULATIVE_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::build {
+
+/// A cumulative operation along a dim by the monoid of operation `op`.
+constexpr Value cumulative(Op op, Value x, int dim, CumulativeOptions how) {
+  const Reduction reduction = row_of(op).reduction;
+  const DType type = reduced_type(reduction, x.dtype());
+  if (x.is_singleton(dim) && !how.exclusive) return cast(x, type);
+  const Value wide = cast(x, partial_type(reduction, x.dtype()));
+  const Node& from = wide.node();
+  return cast(
+      wide.make(
+          {.op = op, .dtype = from.dtype, .rank = from.rank, .singletons = from.singletons, .labels = how.pack(dim)},
+          {wide.id}),
+      type);
+}
+constexpr Value cumsum(Value x, int dim, CumulativeOptions how) { return cumulative(Op::cumsum, x, dim, how); }
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr BrokenRule check_cumulative(const NodeCheck& c) {
+  return c.has_dim() ? check_like_operand(c) : "the dim is a dim of the node";
+}
+
+/// Every dim can be split; devices exchange the totals of their chunks where that dim is.
+constexpr OpRow cumulative_row(std::string_view name, Reduction reduction, Linearity linear = Linearity::no) {
+  return {.name = name,
+          .unit = UnitKind::cumulative,
+          .arity = 1,
+          .linear = linear,
+          .shape = like_shape,
+          .sharding = like_sharding,
+          .reduction = reduction};
+}
+
+/// What all cumulative operations share besides their row and gradient.
+struct CumulativeOperation {
+  static constexpr CheckRule check = check_cumulative;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const CumulativeOptions options = CumulativeOptions::of(graph[id]);
+    return concat_text(dim_of(graph[id]), options.reverse ? ", reverse" : "", options.exclusive ? ", exclusive" : "");
+  };
+};
+
+struct CumsumOp : CumulativeOperation {
+  static constexpr OpRow row = cumulative_row("cumsum", Reduction::sum, Linearity::first);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    CumulativeOptions options = CumulativeOptions::of(r.node());
+    options.reverse = !options.reverse;
+    r.add(0, build::cumsum(r.full_g(), dim_of(r.node()), options));
+  };
+};
+
+/// dL/dx of y = cumprod(x), by line: before the first zero, the sum of g y from that element on, divided by x; at the
+/// first zero, the sum of g times the products without it; behind it, that sum divided by x and multiplied by the zero.
+/// Zeros are counted as 1 + x: the count minus 1 is the single zero, with derivative 1, for second derivatives.
+struct CumprodOp : CumulativeOperation {
+  static constexpr OpRow row = cumulative_row("cumprod", Reduction::product);
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const CumulativeOptions how = CumulativeOptions::of(r.node()), back{!how.reverse, how.exclusive};
+    const int dim = dim_of(r.node());
+    const Value x = r.x(0), g = r.full_g(), zero = x.number(0), one = x.number(1);
+    const Value is_zero = build::binary(Op::equal, x, zero), safe = build::select(is_zero, one, x);
+    const Value zeros = build::cumsum(build::select(is_zero, one + x, zero), dim, {.reverse = how.reverse});
+    const Value is_first =
+        build::binary(Op::equal, zeros, one);  // the first zero, and what is behind it up to the next zero
+    const Value first = build::binary(Op::logical_and, is_zero, is_first);
+    const Value passed = build::cumulative(r.node().op, build::select(first, one, x), dim, how);
+    const Value before = build::cumsum(g * r.y(), dim, back) / safe, at_first = build::cumsum(g * passed, dim, back);
+    const Value behind = build::select(is_first, (zeros - one) * at_first / safe, zero);
+    r.add(0, build::select(build::binary(Op::equal, zeros, zero), before, build::select(first, at_first, behind)));
+  };
+};
+
+/// The cotangent goes to the element that is the extreme, of equal ones to the one that the scan reaches last, as in
+/// PyTorch. The index of that element is a scan as well: the extreme of the positions at which the result changes.
+struct CumulativeExtreme : CumulativeOperation {
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const CumulativeOptions how = CumulativeOptions::of(r.node());
+    const int dim = dim_of(r.node());
+    const Value x = r.x(0);
+    const double sign = (row_of(r.node()).reduction == Reduction::max) == how.reverse ? -1 : 1;
+    const Value is_extreme = build::binary(Op::logical_or, build::binary(Op::equal, x, r.y()),
+                                           build::binary(Op::not_equal, x, x));  // NaN is one from the first on
+    const Value place = build::iota(x, dim, DType::i64), signed_place = place * sign;
+    const Value before = how.reverse ? build::extent(x, dim) * sign : place.number(-sign);
+    const Value index =
+        build::cumulative(r.node().op, build::select(is_extreme, signed_place, before), dim, how) * sign;
+    const Value g = build::cast(r.full_g(), computed_as(x.dtype()));
+    r.add(0, build::cast(build::scatter_add(g, dim, index, x), x.dtype()));
+  };
+};
+struct CummaxOp : CumulativeExtreme {
+  static constexpr OpRow row = cumulative_row("cummax", Reduction::max);
+};
+struct CumminOp : CumulativeExtreme {
+  static constexpr OpRow row = cumulative_row("cummin", Reduction::min);
+};
+
+using CumulativeOperations = OperationList<CumsumOp, CumprodOp, CummaxOp, CumminOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/ops/indexing/indexed_rows.hpp
+
+#ifndef TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+#define TESSERA_OPS_INDEXING_INDEXED_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::ops {
+
+/// embedding: operands table [N, row...] and indices [i...]; result [i..., row...].
+constexpr Shape embedding_shape(const ShapeContext& c) {
+  Shape shape = c.operand(1);
+  for (std::size_t d = 1; d < c.operand(0).size(); ++d) shape.push_back(c.operand(0)[d]);
+  return shape;
+}
+
+/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others.
+constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
+  const Node& index = graph.operand_node(id, indices);
+  const bool gathers = table == 0;
+  const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
+  rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
+  DimFactors table_dims, index_dims, row_dims;
+  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
+  for (int d = 0; d < index.rank; ++d)
+    if (!index.is_singleton(d)) {
+      index_dims.dims[d].push_back(
+          static_cast<std::int8_t>(rule.add(gathers ? FactorKind::pass : FactorKind::reduction)));
+      row_dims.dims[d] = index_dims.dims[d];
+    }
+  for (int d = 1; d < shape.rank; ++d)
+    if (!shape.is_singleton(d)) {
+      table_dims.dims[d].push_back(static_cast<std::int8_t>(rule.add(FactorKind::pass)));
+      row_dims.dims[d - 1 + index.rank] = table_dims.dims[d];
+    }
+  rule.operands[static_cast<std::size_t>(indices)] = index_dims;
+  if (gathers) {
+    rule.operands[0] = table_dims;
+    rule.result = row_dims;
+  } else {
+    rule.operands[static_cast<std::size_t>(rows)] = row_dims;
+    rule.operands[2] = table_dims;
+    rule.result = table_dims;
+  }
+}
+
+/// Checks that `rows` has the rows of `table` at the indices of operand 1.
+constexpr BrokenRule check_rows(const NodeCheck& c, const Node& table, const Node& rows) {
+  const Node& index = c.x(1);
+  if (is_floating(index.dtype) || index.dtype == DType::bool_) return "indices are integers";
+  if (table.rank < 1 || rows.rank != index.rank + table.rank - 1 || rows.dtype != table.dtype ||
+      rows.singletons != (index.singletons | (table.singletons >> 1) << index.rank))
+    return "the rows have the dims of the indices, then those of a row of the table";
+  return {};
+}
+
+struct EmbeddingOp {
+  static constexpr OpRow row{
+      .name = "embedding",
+      .unit = UnitKind::indexed,
+      .arity = 2,
+      .linear = Linearity::first,
+      .shape = embedding_shape,
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 0, 1, -1); },
+      .partial = always_partial,
+      .flops = 0};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value table = r.x(0), g = build::cast(r.full_g(), computed_as(table.dtype()));
+    const Value sums = g.make(
+        {.op = Op::index_add, .dtype = g.dtype(), .rank = table.node().rank, .singletons = table.node().singletons},
+        {g.id, r.x(1).id, table.id});
+    r.add(0, build::cast(sums, table.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
+};
+
+// Operands of index_add: rows [i..., row...], indices [i...], and a table of which only the shape is used.
+struct IndexAddOp {
+  static constexpr OpRow row{
+      .name = "index_add",
+      .unit = UnitKind::indexed,
+      .arity = 3,
+      .linear = Linearity::first,
+      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
+      .partial = always_partial,
+      .shape_only = 1u << 2,
+      .scatters = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value rows = r.x(0), g = r.full_g();
+    r.add(0,
+          g.make(
+              {.op = Op::embedding, .dtype = g.dtype(), .rank = rows.node().rank, .singletons = rows.node().singletons},
+              {g.id, r.x(1).id}));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    return check_rows(c, c.node(), c.x(0));
+  };
+};
+
+using IndexedOperations = OperationList<EmbeddingOp, IndexAddOp>;
 
 }  // namespace tessera::ops
 
@@ -16777,6 +16813,101 @@ template <int Rank, LossReduction Reduction> struct HuberTag {
   }
 };
 
+/// A loss of corresponding elements: `Loss::of` gives the loss of the elements of x and y.
+template <class Loss, int Rank, LossReduction Reduction> struct ElementLossTag {
+  template <class X, class Y> struct result {
+    using type = loss_t<X>;
+    static constexpr int rank = Reduction == LossReduction::each ? X::rank : 0;
+    using Checks = decltype([] {
+      static_assert(
+          floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
+          "tessera: a loss of elements takes two float, double or bf16 tensors of equal rank and element type");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value y) {
+    const DType type = computed_as(x.dtype());
+    const Value losses = Loss::of(build::cast(x.at(context.source), type), build::cast(y, type));
+    return build::reduce_loss(losses, losses.leading(Rank), Reduction);
+  }
+};
+
+struct L1Loss {
+  static constexpr Value of(Value x, Value y) { return build::unary(Op::abs, x - y); }
+};
+struct BceWithLogitsLoss {
+  // y x is never subtracted from a softplus of x, which would lose digits for large x.
+  static constexpr Value of(Value x, Value y) {
+    return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
+  }
+};
+struct KlDivLoss {
+  static constexpr Value of(Value x, Value y) {
+    const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
+    return y * build::unary(Op::log, safe) - y * x;
+  }
+};
+
+/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
+constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
+  const Value some = build::select(kept, losses, losses.number(0));
+  if (reduction == LossReduction::each) return some;
+  const Value sum = build::reduce_loss(some, lead, LossReduction::sum);
+  if (reduction == LossReduction::sum) return sum;
+  return sum / build::reduce_loss(build::cast(kept, losses.dtype()), lead, LossReduction::sum);
+}
+/// Targets with a last dim of extent 1, to be compared with the positions of the classes.
+constexpr Value with_class_dim(Value targets, Value scores) {
+  return build::insert_singletons(targets, 1u << (scores.rank() - 1), scores.rank());
+}
+constexpr Value is_counted(Value targets, Value ignored) {
+  // An unsigned element type has no -100.
+  const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
+  return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
+}
+
+template <int Rank, LossReduction Reduction> struct NllTag {
+  template <class Scores, class Targets, class Ignored>
+  struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
+    static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+  };
+  static constexpr Value emit(Value context, Value scores, Value targets, Value ignored) {
+    const int lead = scores.leading(Rank), dim = scores.rank() - 1;
+    scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
+    targets = targets.at(context.source);
+    const Value picked =
+        build::binary(Op::equal, build::iota(scores, dim, targets.dtype()), with_class_dim(targets, scores));
+    const Value losses = build::reduce(Op::sum, build::select(picked, build::unary(Op::neg, scores), scores.number(0)),
+                                       1u << dim, false);
+    return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
+  }
+};
+
+template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
+  template <class Logits, class Targets, class Smoothing, class Z, class Ignored>
+  struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
+    static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+  };
+  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored) {
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    targets = targets.at(context.source);
+    smoothing = build::cast(smoothing, logits.dtype());
+    const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
+    const Value log_sum = build::log_sum_exp_of_shifted(shifted, dim), loss = log_sum - shifted;
+    const Value picked =
+        build::binary(Op::equal, build::iota(logits, dim, targets.dtype()), with_class_dim(targets, logits));
+    // A class of weight 0 adds 0 even if its logit is -infinity, as in PyTorch without smoothing.
+    const Value spread = smoothing / build::cast(build::extent(logits, dim), logits.dtype());
+    const Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
+    const Value some =
+        build::select(build::apply<ops::GreaterOp>(weight, logits.number(0)), weight * loss, loss.number(0));
+    const Value total = log_sum + most;
+    const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
+    const Value losses = build::reduce(Op::sum, some, 1u << dim, false) + penalty;
+    return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
+  }
+};
+
 }  // namespace detail
 
 /// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
@@ -16792,6 +16923,56 @@ template <int Rank, LossReduction Reduction> struct HuberTag {
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
 constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
   return call<detail::HuberTag<X::rank, Reduction>>(Source::from(at), x, y, delta);
+}
+
+/// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
+/// x = y is 0.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::ElementLossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
+/// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::ElementLossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0.
+/// PyTorch's reduction "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and
+/// communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::ElementLossTag<detail::KlDivLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+
+/// -x[target] for log-probabilities x [..., classes] and integer targets [...], as torch.nn.functional.nll_loss, which
+/// has the classes in dim 1. Targets that equal `ignore_index` give 0 and are not counted in the mean, which is NaN if
+/// all are ignored. Errors: shape_mismatch. Communication: as cross_entropy.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
+  return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
+}
+
+/// Options of cross_entropy, with PyTorch's names and defaults.
+struct CrossEntropy {
+  double label_smoothing = 0;  ///< the part of the target distribution that is uniform over all classes
+  int ignore_index = -100;     ///< targets of this value give 0 and are not counted in the mean
+  double z_loss = 0;           ///< factor of logsumexp(logits)^2, which is added (PaLM, Chowdhery et al., 2204.02311)
+};
+/// Cross entropy with options, as torch.nn.functional.cross_entropy with the classes in the last dim:
+///
+///     (1 - s) (-log p[target]) + s mean over the classes of (-log p) + z logsumexp(logits)^2,  p = softmax(logits)
+/// The mean is over the targets that are not ignored; NaN if all are. Targets outside of the classes select no class.
+/// Errors: shape_mismatch. Communication: as cross_entropy without options. Source of smoothing: Szegedy et al.,
+/// 1512.00567.
+///
+///     ts::cross_entropy(logits, targets, ts::CrossEntropy{.label_smoothing = 0.1, .ignore_index = 0})
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
+                             Here at = Here::current()) {
+  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
+                                                                        options.label_smoothing, options.z_loss,
+                                                                        static_cast<double>(options.ignore_index));
 }
 
 }  // namespace tessera
@@ -17344,6 +17525,57 @@ template <class F, class First, class... Rest> constexpr auto tree_map(F f, cons
 
 #endif
 
+// ---- tessera/optim/adagrad.hpp
+
+#ifndef TESSERA_OPTIM_ADAGRAD_HPP
+#define TESSERA_OPTIM_ADAGRAD_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adagrad, with the defaults of torch.optim.Adagrad. They are Scalars, so a new learning rate
+/// needs no new plan.
+struct Adagrad {
+  Scalar learning_rate = 1e-2;
+  Scalar epsilon = 1e-10;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The sum of the squares of all past gradients of each parameter, sharded like the parameter.
+template <class Model> struct AdagradState {
+  Model sum;
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adagrad. Returns (model, state).
+///
+///     g = g + decay p,  s = s + g^2,  p = p - rate g / (sqrt(s) + epsilon)
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
+/// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
+/// torch.optim.Adagrad.
+template <class Model>
+constexpr auto adagrad(const Model& model, const Model& gradients, const optim::AdagradState<Model>& state,
+                       const optim::Adagrad& config = {}, Here at = Here::current()) {
+  auto [moved, sum] = optim::tree_map(
+      [&](auto p, auto g, auto s) {
+        using S = decltype(p);
+        const Value from = p.value.at(Source::from(at));
+        const auto number = [&](const Scalar& of) { return build::cast(lower(from, of), from.dtype()); };
+        const Value slope = number(config.weight_decay) * from + g.value;
+        const Value next = s.value + slope * slope;
+        const Value spread = build::apply<ops::SqrtOp>(next) + number(config.epsilon);
+        return std::tuple(S(from - number(config.learning_rate) * slope / spread), S(next));
+      },
+      model, gradients, state.sum);
+  return std::tuple(moved, optim::AdagradState<Model>{sum});
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/optim/adamw.hpp
 
 #ifndef TESSERA_OPTIM_ADAMW_HPP
@@ -17428,6 +17660,48 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
       },
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adam.hpp
+
+#ifndef TESSERA_OPTIM_ADAM_HPP
+#define TESSERA_OPTIM_ADAM_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adam, with the defaults of torch.optim.Adam. They are Scalars, so a new learning rate needs no
+/// new plan.
+struct Adam {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient, of every tensor
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adam, which is AdamW of the gradient g + decay p, without decay of its own.
+/// Returns (model, state). The state is that of AdamW. Communication, errors: as adamw. Source: Kingma, Ba, 1412.6980.
+///
+///     auto [next, next_state] = ts::adam(model, gradients, state, config);
+template <class Model>
+constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
+                    const optim::Adam& config = {}, Here at = Here::current()) {
+  const Model coupled = optim::tree_map(
+      [&](auto g, auto p) {
+        const Value from = p.value.at(Source::from(at));
+        return decltype(g)(build::cast(lower(from, config.weight_decay), from.dtype()) * from + g.value);
+      },
+      gradients, model);
+  const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
+  return adamw(model, coupled, state, plain, at);
 }
 
 }  // namespace tessera
@@ -17586,6 +17860,19 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
 }
 
+/// Inside a traced function: each element of the gradients, clipped to [-limit, limit], as
+/// torch.nn.utils.clip_grad_value_. Communication: none of its own; partial gradients are reduced first.
+template <class Model, NumberOperand Limit>
+constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here at = Here::current()) {
+  return optim::tree_map(
+      [&](auto g) {
+        const Value from = g.value.at(Source::from(at)), most = build::cast(lower(from, limit), from.dtype());
+        const Value least = build::apply<ops::NegOp>(most);
+        return decltype(g)(build::apply<ops::MaximumOp>(build::apply<ops::MinimumOp>(from, most), least));
+      },
+      gradients);
+}
+
 }  // namespace tessera
 
 #endif
@@ -17641,6 +17928,62 @@ constexpr auto lion(const Model& model, const Model& gradients, const optim::Lio
       },
       model, gradients, state.momentum);
   return std::tuple(moved, optim::LionState<Model>{momentum});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/rmsprop.hpp
+
+#ifndef TESSERA_OPTIM_RMSPROP_HPP
+#define TESSERA_OPTIM_RMSPROP_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of RMSprop, with the defaults of torch.optim.RMSprop. They are Scalars, so a new learning rate
+/// needs no new plan.
+struct RmsProp {
+  Scalar learning_rate = 1e-2;
+  Scalar alpha = 0.99;  ///< decay of the running mean of squares
+  Scalar epsilon = 1e-8;
+  Scalar momentum = 0.0;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The running mean of the square of each gradient, and the velocity, sharded like the parameter.
+template <class Model> struct RmsPropState {
+  Model square, velocity;
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of RMSprop. Returns (model, state).
+///
+///     g = g + decay p,  v = alpha v + (1 - alpha) g^2
+///     b = momentum b + g / (sqrt(v) + epsilon),  p = p - rate b
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
+/// structure when model, gradients and state differ. Source: torch.optim.RMSprop, not centered; Hinton, lecture 6e of
+/// "Neural Networks for Machine Learning", 2012.
+template <class Model>
+constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::RmsPropState<Model>& state,
+                       const optim::RmsProp& config = {}, Here at = Here::current()) {
+  auto [moved, square, velocity] = optim::tree_map(
+      [&](auto p, auto g, auto v, auto b) {
+        using S = decltype(p);
+        const Value from = p.value.at(Source::from(at));
+        const auto number = [&](const Value& of) { return build::cast(of, from.dtype()); };
+        const Value alpha = lower(from, config.alpha);
+        const Value slope = number(lower(from, config.weight_decay)) * from + g.value;
+        const Value next_v = number(alpha) * v.value + number(1.0 - alpha) * (slope * slope);
+        const Value spread = build::apply<ops::SqrtOp>(next_v) + number(lower(from, config.epsilon));
+        const Value next_b = number(lower(from, config.momentum)) * b.value + slope / spread;
+        return std::tuple(S(from - number(lower(from, config.learning_rate)) * next_b), S(next_v), S(next_b));
+      },
+      model, gradients, state.square, state.velocity);
+  return std::tuple(moved, optim::RmsPropState<Model>{square, velocity});
 }
 
 }  // namespace tessera
@@ -17749,12 +18092,21 @@ template <class Model> Model zeros_of(Model model) {
 /// shardings of the parameters. The type of the hyper-parameters selects the optimizer; their values are not used. No
 /// communication.
 ///
-///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum) or a Lion
+///     auto state = ts::optim::init_state(config, model);   // config: an AdamW, an Sgd (with momentum), ...
 template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model) { return {detail::zeros_of(model)}; }
 template <class Model> LionState<Model> init_state(const Lion&, const Model& model) {
+  return {detail::zeros_of(model)};
+}
+template <class Model> AdamWState<Model> init_state(const Adam&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model)};
+}
+template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model) {
   return {detail::zeros_of(model)};
 }
 
@@ -17777,6 +18129,42 @@ inline double warmup_cosine(std::int64_t step, std::int64_t warmup, std::int64_t
   if (step >= total) return floor;
   const double done = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
   return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+/// rate factor^n after n times `every` steps, as torch.optim.lr_scheduler.StepLR. Errors: option unless
+/// `every` is above 0.
+inline double step_decay(std::int64_t step, std::int64_t every, double rate, double factor = 0.1) {
+  if (every < 1) fail(errc::option, "[step_decay] every: ", every, " steps are not above 0");
+  return rate * std::pow(factor, static_cast<double>(step / every));
+}
+
+/// A rate that grows linearly to `peak` at step `warmup`, then falls as 1 / sqrt(step). Source: Vaswani et al.,
+/// 1706.03762, section 5.3, whose peak is 1 / sqrt(features warmup).
+inline double inverse_root(std::int64_t step, std::int64_t warmup, double peak) {
+  const double first = warmup < 1 ? 1 : static_cast<double>(warmup), at = static_cast<double>(step);
+  return at < first ? peak * at / first : peak * std::sqrt(first / at);
+}
+
+/// Half a cosine from peak / start up to `peak`, reached after `rising` of the steps, then half a cosine down to
+/// peak / (start * end) at step total - 1, as torch.optim.lr_scheduler.OneCycleLR. Source: Smith, Topin, 1708.07120.
+inline double one_cycle(std::int64_t step, std::int64_t total, double peak, double rising = 0.3, double start = 25,
+                        double end = 1e4) {
+  const auto cosine = [](double from, double to, double done) {
+    return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+  };
+  const double turn = rising * static_cast<double>(total) - 1, last = static_cast<double>(total - 1);
+  const double at = static_cast<double>(step) < last ? static_cast<double>(step) : last;
+  if (at <= turn) return turn > 0 ? cosine(peak / start, peak, at / turn) : peak;
+  return cosine(peak, peak / start / end, (at - turn) / (last - turn));
+}
+
+/// The schedule `first` up to a step, then `second`, which counts its steps from there, as optax.join_schedules and
+/// torch.optim.lr_scheduler.SequentialLR. A schedule is a function of the step.
+///
+///     chained(step, 100, [](auto s) { return 1e-5 * s; }, [](auto s) { return ts::optim::step_decay(s, 30, 1e-3); })
+template <class First, class Second>
+double chained(std::int64_t step, std::int64_t until, const First& first, const Second& second) {
+  return step < until ? first(step) : second(step - until);
 }
 
 }  // namespace tessera::optim
@@ -18430,21 +18818,24 @@ class BodyTrace {
     if (!same_static_shape(value.node(), own))
       value.refuse(errc::shape_mismatch,
                    shape_.scan
-                       ? "[scan] the carry keeps its shape: of a tensor that is given and one that is returned, "
-                         "one has a dim of static extent 1, as keepdims makes it, where the other has none"
-                       : "[stack] a layer returns the shape that it is given: of the two, one has a dim "
-                         "of static extent 1, as keepdims makes it, where the other has none");
+                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
+                         "static extent 1, as from keepdims, in some dim"
+                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
+                         "one of the two has static extent 1, as from keepdims, in some dim");
     give(value);
   }
   constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
 
-  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced.
-  constexpr Value close(const Value& count, Source source) {
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
+  /// many of them run, where that is limited.
+  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
     const OpenBody body = module_->open.back();
     module_->open.pop_back();
     module_->current = body.around;
     for (std::int32_t id : body.captured) operands_.push_back(id);
     shape_.counted = shape_.stacked == 0;
+    shape_.limited = limit.module != nullptr;
+    if (shape_.limited) operands_.push_back(here(limit).id);
     if (shape_.counted) operands_.push_back(here(count).id);
     const int id = module_->graph(body.around)
                        .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
@@ -18484,10 +18875,10 @@ struct BindLeaves {
       if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
         outer.refuse(errc::structure,
                      body.of_scan()
-                         ? "[scan] operands: a tensor of all layers of a Stack is carried, or a field of the "
-                           "layers was replaced by a tensor without layers"
-                         : "[stack] operands: a tensor of all layers is given to each of them, or a field "
-                           "of the layers was replaced by a tensor without layers");
+                         ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
+                           "was replaced by a tensor without a dim of layers"
+                         : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
+                           "the Stack was replaced by a tensor without a dim of layers");
       if (kind == Kind::carried)
         leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
       else if (kind == Kind::layer)
@@ -19381,6 +19772,370 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/ops/control_flow.hpp
+
+#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
+#define TESSERA_OPS_CONTROL_FLOW_HPP
+
+namespace tessera {
+
+/// Options of ts::scan.
+struct ScanOptions {
+  bool reverse = false;  ///< from the last step to the first
+};
+
+namespace detail {
+
+/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
+/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+  if constexpr (TensorOperand<T>) {
+    constexpr bool has_leading = T::rank > 0;
+    static_assert(has_leading,
+                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
+                  "same in every step");
+    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+  } else if constexpr (NumberOperand<T>) {
+    return x;
+  } else if constexpr (is_stack_v<T>) {
+    static_assert(!counts_layers_v<typename T::block>,
+                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
+    auto layer = x[0];
+    BindLeaves bind{body, BindLeaves::Kind::layer};
+    for_each_leaf(layer, bind);
+    return layer;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+  } else if constexpr (std::is_empty_v<T>) {
+    return x;
+  } else {
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+    });
+  }
+}
+
+/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
+class StackResults {
+ public:
+  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
+  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
+
+  template <class Y> constexpr auto operator()(const Y& y) {
+    if constexpr (TensorOperand<Y>) {
+      constexpr bool fits = Y::rank < max_rank;
+      static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
+    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
+      return map_items(y, [&](const auto& item) { return (*this)(item); });
+    } else {
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
+      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
+      Stack<Y> stack;
+      stack.layers().push_back(y);
+      for_each_leaf(stack[0], *this);
+      return stack;
+    }
+  }
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = Leaf(take(Storage::layers));
+    else if (leaf.traced())
+      made_.refuse(errc::unsupported,
+                   "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+ private:
+  Value made_;
+  int body_, next_;
+
+  constexpr Value take(Storage storage) {
+    const Graph& body = made_.module->graph(body_);
+    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
+    return build::project(made_, next_++, type, storage);
+  }
+};
+
+template <class T> inline constexpr bool is_two_v = false;
+template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
+template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
+
+/// The carry that a step returns.
+template <class Result> struct ReturnedCarry {
+  using type = void;
+};
+template <class Result>
+  requires(is_two_v<Result>)
+struct ReturnedCarry<Result> {
+  using type = carry_t<std::tuple_element_t<0, Result>>;
+};
+
+/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
+template <class F, class Carry, class Xs>
+constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
+  if constexpr (SizeOperand<Xs>)
+    return f(carry);
+  else
+    return f(carry, step_of(xs, body));
+}
+
+template <class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+  Value count = context;
+  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
+  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
+  const Value inside{context.module, context.module->current, -1, context.source};
+  Carry carried = init;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const auto result = call_step(f, carried, xs, body);
+  const Carry next = as_carry(inside, std::get<0>(result));
+  const auto y = as_carry(inside, std::get<1>(result));
+  GiveLeaves give{body, true};
+  for_each_leaf(next, give);
+  give.carried = false;
+  for_each_leaf(y, give);
+  const Value made = body.close(count, context.source);
+  Carry last = init;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  StackResults stack(made, inside.graph, body.carried());
+  return std::tuple(last, stack(y));
+}
+
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
+  using Carry = carry_t<Init>;
+  using Steps = carry_t<Xs>;
+  constexpr bool is_size = SizeOperand<Xs>;
+  using Taken = std::conditional_t<is_size, Xs, Steps>;
+  // Computed here so that compilers report an error in the function with few lines of context.
+  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
+                                                        std::declval<BodyTrace&>()))>;
+  constexpr bool two = is_two_v<Result>;
+  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
+                     "without y, return std::tuple() in its place");
+  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
+  static_assert(same || !two,
+                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
+                "init; convert element types with ts::cast");
+  static_assert(!holds_number_v<Init>,
+                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
+  if constexpr (is_outside && same) {
+    Value context = trace_in(init);
+    if (context.module == nullptr) context = trace_in(xs);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+    context.source = source;
+    const Carry first = as_carry(context, init);
+    if constexpr (is_size)
+      return run_scan(f, first, xs, context, reverse);
+    else
+      return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else {
+    return std::tuple(std::tuple(), std::tuple());
+  }
+}
+
+}  // namespace detail
+
+/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
+/// the carry after the last step, and the y of all steps along a new leading dim:
+///
+///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
+///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
+///       return std::tuple(next, next);
+///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
+///
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
+/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
+/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
+/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+///
+/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
+/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
+/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
+/// carry that changes its shape, structure for xs of different leading extents.
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
+  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+}
+
+/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
+/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
+}
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  Value context = detail::trace_in(init);
+  for (const Value& other : {trace_of(from), trace_of(to)})
+    if (context.module == nullptr) context = other;
+  if (context.module == nullptr)
+    fail(errc::unsupported,
+         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
+  context.source = source;
+  const Value first = detail::as_size(lower(context, Dim(from))),
+              count = detail::as_size(lower(context, Dim(to))) - first;
+  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
+  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+  return std::get<0>(detail::scan(step, init, indices, false, source));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/cond.hpp
+
+#ifndef TESSERA_OPS_COND_HPP
+#define TESSERA_OPS_COND_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Replaces the tensors of a structure by what the only step of a repeat returned for them.
+struct OnlyStep {
+  const Value& made;
+  const BodyTrace& body;
+  int graph;
+  int next = 0;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Graph& own = made.module->graph(graph);
+      const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
+      const Value all = build::project(made, next++, type);
+      leaf = Leaf(
+          build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Runs a branch where `runs` is 1; its results are zeros where that is 0.
+template <class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  auto result = as_carry(inside, branch());
+  GiveLeaves give{body, false};
+  for_each_leaf(std::as_const(result), give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  OnlyStep only{made, body, inside.graph};
+  for_each_leaf(result, only);
+  return result;
+}
+/// Runs a branch where `runs` is 1; where that is 0, its results are those of another one.
+template <class Branch, class Other>
+constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Other& other) {
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  Other carried = other;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const Other result = as_carry(inside, branch());
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  Other last = other;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+template <class Pred, class Yes, class No>
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
+  constexpr bool is_scalar = [] {
+    if constexpr (TensorOperand<Pred>)
+      return Pred::rank == 0 && !LocalOperand<Pred>;
+    else
+      return std::is_same_v<Pred, Scalar> || std::is_same_v<Pred, Dim>;
+  }();
+  static_assert(is_scalar,
+                "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
+                "element, ts::select");
+  using Result = carry_t<std::remove_cvref_t<decltype(yes())>>;
+  using Other = carry_t<std::remove_cvref_t<decltype(no())>>;
+  constexpr bool same = std::is_same_v<Result, Other>;
+  static_assert(same,
+                "tessera: the branches of ts::cond return different types; they return tensors of the same element "
+                "types and ranks, in the same structure");
+  constexpr bool is_flat = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+  static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
+  if constexpr (is_scalar && same && is_flat) {
+    Value context = trace_of(pred);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
+    context.source = source;
+    const Value holds = build::cast(lower(context, pred), DType::bool_);
+    const Value runs = build::cast(holds, DType::i32);
+    const auto made = run_branch(runs, yes);
+    return run_branch_or(runs.integer(1, DType::i32) - runs, no, made);
+  } else {
+    return yes();
+  }
+}
+
+}  // namespace detail
+
+/// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
+/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
+/// as a tensor or in a structure. They may capture values of the traced function around them.
+///
+///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
+///                             [&](const auto& v) { return layers(v); }, x);
+///
+/// Gradient: that of the branch that ran. Communication: that of the branch that runs; a plan counts both branches.
+/// Errors: shape_mismatch for branches that return different shapes.
+template <class Pred, class Yes, class No>
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Here at = Here::current()) {
+  return detail::cond(pred, yes, no, Source::from(at));
+}
+template <class Pred, class Yes, class No, class First, class... Rest>
+  requires(!std::is_same_v<First, Here>)
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First& first, const Rest&... rest) {
+  const Value context = detail::trace_in(pred);
+  return detail::cond(
+      pred, [&] { return yes(first, rest...); }, [&] { return no(first, rest...); },
+      context.module != nullptr ? context.node().source : Source{});
+}
+
+/// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
+/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
+/// cost a test each. All else as in ts::scan and ts::cond.
+template <class Condition, class Body, class Init, SizeOperand Most>
+constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
+                          Here at = Here::current()) {
+  const Source source = Source::from(at);
+  const auto step = [&](const auto& carry) {
+    const auto next = detail::cond(
+        condition(carry), [&] { return body(carry); }, [&] { return carry; }, source);
+    return std::tuple(next, std::tuple());
+  };
+  return std::get<0>(detail::scan(step, init, most, false, source));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/contraction/convolution.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
@@ -19591,232 +20346,6 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.padding[0]), Dim(options.padding[1]),
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/control_flow.hpp
-
-#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
-#define TESSERA_OPS_CONTROL_FLOW_HPP
-
-namespace tessera {
-
-/// Options of ts::scan.
-struct ScanOptions {
-  bool reverse = false;  ///< from the last step to the first
-};
-
-namespace detail {
-
-/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
-/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
-template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
-  if constexpr (TensorOperand<T>) {
-    constexpr bool has_leading = T::rank > 0;
-    static_assert(has_leading,
-                  "tessera: xs of a scan are tensors with a leading dim of steps; a value that is the same "
-                  "in every step is captured by the function");
-    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
-  } else if constexpr (NumberOperand<T>) {
-    return x;
-  } else if constexpr (is_stack_v<T>) {
-    static_assert(!counts_layers_v<typename T::block>,
-                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
-    auto layer = x[0];
-    BindLeaves bind{body, BindLeaves::Kind::layer};
-    for_each_leaf(layer, bind);
-    return layer;
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of(item, body); });
-  } else if constexpr (std::is_empty_v<T>) {
-    return x;
-  } else {
-    return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
-    });
-  }
-}
-
-/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-class StackResults {
- public:
-  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
-  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
-
-  template <class Y> constexpr auto operator()(const Y& y) {
-    if constexpr (TensorOperand<Y>) {
-      constexpr bool fits = Y::rank < max_rank;
-      static_assert(fits, "tessera: y of a scan has at most 7 dims; the steps are one more");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
-    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
-      return map_items(y, [&](const auto& item) { return (*this)(item); });
-    } else {
-      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
-      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
-      Stack<Y> stack;
-      stack.layers().push_back(y);
-      for_each_leaf(stack[0], *this);
-      return stack;
-    }
-  }
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take(Storage::layers));
-    else if (leaf.traced())
-      made_.refuse(errc::unsupported, "[scan] y: a struct with a Dim or a Scalar; return its tensors as a tuple");
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-
- private:
-  Value made_;
-  int body_, next_;
-
-  constexpr Value take(Storage storage) {
-    const Graph& body = made_.module->graph(body_);
-    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
-    return build::project(made_, next_++, type, storage);
-  }
-};
-
-template <class T> inline constexpr bool is_two_v = false;
-template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
-template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
-
-/// The carry that a step returns.
-template <class Result> struct ReturnedCarry {
-  using type = void;
-};
-template <class Result>
-  requires(is_two_v<Result>)
-struct ReturnedCarry<Result> {
-  using type = carry_t<std::tuple_element_t<0, Result>>;
-};
-
-/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
-template <class F, class Carry, class Xs>
-constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
-  if constexpr (SizeOperand<Xs>)
-    return f(carry);
-  else
-    return f(carry, step_of(xs, body));
-}
-
-template <class F, class Carry, class Xs>
-constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
-  Value count = context;
-  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
-  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
-  const Value inside{context.module, context.module->current, -1, context.source};
-  Carry carried = init;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const auto result = call_step(f, carried, xs, body);
-  const Carry next = as_carry(inside, std::get<0>(result));
-  const auto y = as_carry(inside, std::get<1>(result));
-  GiveLeaves give{body, true};
-  for_each_leaf(next, give);
-  give.carried = false;
-  for_each_leaf(y, give);
-  const Value made = body.close(count, context.source);
-  Carry last = init;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  StackResults stack(made, inside.graph, body.carried());
-  return std::tuple(last, stack(y));
-}
-
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
-  using Carry = carry_t<Init>;
-  using Steps = carry_t<Xs>;
-  constexpr bool is_size = SizeOperand<Xs>;
-  using Taken = std::conditional_t<is_size, Xs, Steps>;
-  // Computed here so that compilers report an error in the function with few lines of context.
-  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
-                                                        std::declval<BodyTrace&>()))>;
-  constexpr bool two = is_two_v<Result>;
-  static_assert(two, "tessera: the function of a scan returns two values, the carry and y, as a std::tuple or a "
-                     "std::pair; where there is no y, it is std::tuple()");
-  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  static_assert(same || !two,
-                "tessera: the function of a scan returns another carry than it is given: it has the element types, "
-                "ranks and structure of init; ts::cast what differs in element type");
-  static_assert(!holds_number_v<Init>,
-                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
-  if constexpr (is_outside && same) {
-    Value context = trace_in(init);
-    if (context.module == nullptr) context = trace_in(xs);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a trace: it is for values inside a traced function");
-    context.source = source;
-    const Carry first = as_carry(context, init);
-    if constexpr (is_size)
-      return run_scan(f, first, xs, context, reverse);
-    else
-      return run_scan(f, first, as_carry(context, xs), context, reverse);
-  } else {
-    return std::tuple(std::tuple(), std::tuple());
-  }
-}
-
-}  // namespace detail
-
-/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
-/// the carry after the last step, and the y of all steps along a new leading dim:
-///
-///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
-///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
-///       return std::tuple(next, next);
-///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
-///
-/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
-/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
-/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
-/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
-/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
-/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
-///
-/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
-/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
-/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
-/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
-/// carry that changes its shape, structure for xs of different leading extents.
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
-  return detail::scan(f, init, xs, options.reverse, Source::from(at));
-}
-
-/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
-/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
-template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
-  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
-  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
-}
-
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
-template <SizeOperand From, SizeOperand To, class F, class Init>
-constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  Value context = detail::trace_in(init);
-  for (const Value& other : {trace_of(from), trace_of(to)})
-    if (context.module == nullptr) context = other;
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[fori_loop] outside of a trace: it is for values inside a traced function");
-  context.source = source;
-  const Value first = detail::as_size(lower(context, Dim(from))),
-              count = detail::as_size(lower(context, Dim(to))) - first;
-  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
-  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-  return std::get<0>(detail::scan(step, init, indices, false, source));
 }
 
 }  // namespace tessera
@@ -20118,6 +20647,232 @@ constexpr auto cumprod(const X& x, Here at = Here::current()) {
                                                                                                     x);
 }
 
+/// The largest element so far along dim D, or the smallest: `cummax<-1>(x)`. With `reverse` from the last element on.
+/// NaN from the first NaN on, as in PyTorch and JAX. The result has the shape and element type of x. The gradient goes
+/// to the element that is the extreme; of equal ones to the last, as in PyTorch. Communication: as cumsum; that of the
+/// gradient as gather.
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cummax(const X& x, Here at = Here::current()) {
+  static_assert(!S.exclusive, "tessera: cummax has no result before the first element, so it is never exclusive");
+  return call<detail::CumulativeTag<ops::CummaxOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cummin(const X& x, Here at = Here::current()) {
+  static_assert(!S.exclusive, "tessera: cummin has no result before the first element, so it is never exclusive");
+  return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/one_hot.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
+#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, class T> struct OneHotTag {
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class Indices, class Count> struct result {
+    using type = T;
+    static constexpr int rank = Rank + 1;
+    using Checks = decltype([] {
+      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value indices, Value count) {
+    indices = indices.at(context.source);
+    const int rank = indices.rank() + 1;
+    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const DType type = promote(indices.dtype(), DType::i32);
+    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
+    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
+  }
+};
+
+/// Dims in order, but for D, which is first.
+template <int Rank, int D> constexpr auto to_front(const auto& x, Here at) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return transpose<(I == 0 ? D : I <= D ? I - 1 : I)...>(x, at);
+  }(std::make_integer_sequence<int, Rank>{});
+}
+template <int Rank, int D> constexpr auto from_front(const auto& x, Here at) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return transpose<(I == D ? 0 : I < D ? I + 1 : I)...>(x, at);
+  }(std::make_integer_sequence<int, Rank>{});
+}
+
+}  // namespace detail
+
+/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
+/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
+/// no communication.
+///
+///     const auto targets = ts::one_hot(labels, 10);
+template <Element T = float, TensorOperand Indices, SizeOperand Count>
+constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
+  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
+}
+
+/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
+/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
+/// index outside of the dim. Communication: as embedding; other dims stay split.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  if constexpr (dim == 0)
+    return embedding(x, indices, at);
+  else
+    return detail::from_front<X::rank, dim>(embedding(detail::to_front<X::rank, dim>(x, at), indices, at), at);
+}
+
+/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
+/// against x and promoted with it. The gradient of x is 0 where the mask holds.
+template <TensorOperand X, TensorOperand Mask, Operand V>
+constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
+  return select(mask, value, x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/dynamic_slice.hpp
+
+#ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+#define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+
+// Slices whose start is a tensor or a number that is known only when the program runs. Compositions of lookups.
+
+namespace tessera {
+
+namespace detail {
+
+/// A start as JAX reads it: a negative one counts from the end, and one that leaves too few elements is moved back.
+constexpr Value clamped_start(Value start, Value extent, Value size) {
+  start = build::cast(start, DType::i64);
+  const Value zero = start.number(0);
+  const Value from_front = build::select(build::less(start, zero), start + extent, start);
+  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
+}
+constexpr Value counting(Value count) {
+  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
+}
+template <class Start> constexpr void check_start() {
+  constexpr bool is_integer_start =
+      Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
+  static_assert(is_integer_start, "tessera: the start of a dynamic slice is a number or an integer tensor of rank 0");
+}
+
+/// The indices of a slice along dim D: a vector.
+template <int Rank, int D> struct SliceIndicesTag {
+  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
+    using Said = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    x = x.at(context.source);
+    size = as_size(size).at(context.source);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
+    return build::cast(counting(size) + first, DType::i32);
+  }
+};
+/// One index along dim D, a vector of static extent 1.
+template <int Rank, int D> struct OneIndexTag {
+  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
+    using Said = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start) {
+    x = x.at(context.source);
+    const Value one = x.number(1, DType::i64);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
+    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
+  }
+};
+
+/// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
+template <int Rank, int D> struct UpdateIndicesTag {
+  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
+    using Said = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const Value extent = build::extent(x, x.shifted(D, Rank)),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
+    const Value inside = build::binary(
+        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
+    return build::cast(build::select(inside, place, size), DType::i32);
+  }
+};
+/// Whether each element of x is overwritten.
+template <int Rank, int D> struct IsUpdatedTag {
+  template <class X, class Update, class Start> using result = Typed<bool, Rank>;
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
+                         build::less(place, size));
+  }
+};
+
+}  // namespace detail
+
+/// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
+/// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
+/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
+/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
+///
+///     const auto window = ts::dynamic_slice<0>(x, position, 16);
+template <int D, TensorOperand X, Operand Start, SizeOperand Size>
+constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
+}
+
+/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
+/// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
+template <int D, TensorOperand X, Operand Index>
+constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
+}
+
+/// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
+/// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
+/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
+/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
+/// split.
+///
+///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
+template <int D, TensorOperand X, TensorOperand Update, Operand Start>
+constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
+  static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
+  static_assert(std::is_same_v<typename X::element, typename Update::element>,
+                "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const Source source = Source::from(at);
+  // The row behind the update is looked up for all elements that stay.
+  const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
+                                     call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
+  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
+}
+
+/// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
+/// dynamic_update_slice.
+template <int D, TensorOperand X, TensorOperand Update, Operand Index>
+constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
+}
+
 }  // namespace tessera
 
 #endif
@@ -20209,76 +20964,54 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Source& sou
 
 #endif
 
-// ---- tessera/ops/indexing/one_hot.hpp
+// ---- tessera/ops/indexing/searchsorted.hpp
 
-#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
-#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
+#ifndef TESSERA_OPS_INDEXING_SEARCHSORTED_HPP
+#define TESSERA_OPS_INDEXING_SEARCHSORTED_HPP
 
 namespace tessera {
 
+/// Where an element that equals elements of the sorted vector would be inserted: in front of them, or behind them.
+enum class Side : std::uint8_t { left, right };
+
 namespace detail {
 
-template <int Rank, class T> struct OneHotTag {
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class Indices, class Count> struct result {
-    using type = T;
-    static constexpr int rank = Rank + 1;
-    using Checks = decltype([] {
-      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
+template <Side Where> struct SearchSortedTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
+  template <class Sorted, class X> struct result : Typed<std::int32_t, X::rank> {
+    using Said = decltype([] {
+      static_assert(Sorted::rank == 1, "tessera: searchsorted searches in a vector");
+      static_assert(std::is_same_v<typename Sorted::type, typename X::type>,
+                    "tessera: searchsorted compares elements of one type; convert one operand with ts::cast");
+      static_assert(X::rank < max_rank, "tessera: searchsorted takes at most 7 dims");
     });
   };
-  static constexpr Value emit(Value context, Value indices, Value count) {
-    indices = indices.at(context.source);
-    const int rank = indices.rank() + 1;
-    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
-    const DType type = promote(indices.dtype(), DType::i32);
-    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
-    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
+  static constexpr Value emit(Value context, Value sorted, Value x) {
+    sorted = sorted.at(context.source);
+    const int rank = x.rank() + 1;
+    x = build::insert_singletons(x.at(context.source), 1u << (rank - 1), rank);
+    Value before = build::binary(Where == Side::left ? Op::less : Op::less_equal, sorted, x);
+    if (is_floating(x.dtype())) {  // NaN is sorted last
+      const Value is_nan = build::binary(Op::not_equal, x, x);
+      const Value counted =
+          Where == Side::right ? is_nan : build::binary(Op::logical_and, is_nan, build::equal(sorted, sorted));
+      before = build::binary(Op::logical_or, before, counted);
+    }
+    return build::sum_of(build::cast(before, DType::i32), 1u << (rank - 1));
   }
 };
 
-/// Dims in order, but for D, which is first.
-template <int Rank, int D> constexpr auto to_front(const auto& x, Here at) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) {
-    return transpose<(I == 0 ? D : I <= D ? I - 1 : I)...>(x, at);
-  }(std::make_integer_sequence<int, Rank>{});
-}
-template <int Rank, int D> constexpr auto from_front(const auto& x, Here at) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) {
-    return transpose<(I == D ? 0 : I < D ? I + 1 : I)...>(x, at);
-  }(std::make_integer_sequence<int, Rank>{});
-}
-
 }  // namespace detail
 
-/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
-/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
-/// no communication.
+/// For each element of x the index at which it would be inserted into a sorted vector: the number of smaller elements,
+/// or with Side::right of elements that are not larger (torch.searchsorted, torch.bucketize, jnp.searchsorted). NaN
+/// counts as the largest value. It compares all pairs, in one pass, so that no dim is gathered. No gradient.
+/// Communication: an all-reduce of counts if the sorted vector is split.
 ///
-///     const auto targets = ts::one_hot(labels, 10);
-template <Element T = float, TensorOperand Indices, SizeOperand Count>
-constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
-  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
-}
-
-/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
-/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
-/// index outside of the dim. Communication: as embedding; other dims stay split.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  if constexpr (dim == 0)
-    return embedding(x, indices, at);
-  else
-    return detail::from_front<X::rank, dim>(embedding(detail::to_front<X::rank, dim>(x, at), indices, at), at);
-}
-
-/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
-/// against x and promoted with it. The gradient of x is 0 where the mask holds.
-template <TensorOperand X, TensorOperand Mask, Operand V>
-constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
-  return select(mask, value, x, at);
+///     const auto bins = ts::searchsorted<ts::Side::right>(edges, x);
+template <Side Where = Side::left, TensorOperand Sorted, TensorOperand X>
+constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
+  return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
 }
 
 }  // namespace tessera
@@ -20452,6 +21185,438 @@ constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::cur
 template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
 constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
   return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random_draws.hpp
+
+#ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_DRAWS_HPP
+
+// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
+
+namespace tessera {
+
+namespace build {
+constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
+  return random(like, key, {Distribution::uniform, stream});
+}
+}  // namespace build
+
+namespace detail {
+
+template <class X, class Key> struct CheckDraw {
+  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double and bf16 tensors");
+  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+};
+
+template <std::uint32_t Stream> struct BernoulliTag {
+  template <class P, class Key> struct result : Typed<bool, P::rank> {
+    using Said = CheckDraw<P, Key>;
+    static constexpr std::size_t checked = sizeof(Said);
+  };
+  static constexpr Value emit(Value context, Value p, Value key) {
+    p = p.at(context.source);
+    return build::less(build::uniform(p, key, Stream), build::cast(p, computed_as(p.dtype())));
+  }
+};
+
+template <std::uint32_t Stream> struct ExponentialTag {
+  template <class Like, class Key> struct result : Like {
+    using Said = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Said);
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    const Value draw = build::uniform(like.at(context.source), key, Stream);
+    return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
+  }
+};
+
+template <class T, std::uint32_t Stream> struct RandintTag {
+  static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
+  template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
+    using Said = decltype([] {
+      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
+    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
+    low = build::cast(low.at(context.source), DType::i64);
+    const Value count = build::cast(high.at(context.source), DType::i64) - low;
+    const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
+    const Value below = build::binary(Op::minimum, offset, count - count.number(1));  // the product may round up
+    return build::cast(build::binary(Op::maximum, below, below.number(0)) + low, dtype_v<T>);
+  }
+};
+
+/// Logits plus Gumbel noise: the index of the largest sum is distributed as softmax(logits).
+template <std::uint32_t Stream> struct PerturbedTag {
+  template <class Logits, class Key> struct result {
+    using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
+    static constexpr int rank = Logits::rank;
+    using Said = CheckDraw<Logits, Key>;
+    static constexpr std::size_t checked = sizeof(Said);
+  };
+  static constexpr Value emit(Value context, Value logits, Value key) {
+    logits = logits.at(context.source);
+    const Value draw = build::uniform(logits, key, Stream);
+    const Value gumbel = -build::unary(Op::log, -build::unary(Op::log, draw));
+    return build::cast(logits, gumbel.dtype()) + gumbel;
+  }
+};
+
+template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
+  template <class X, class Key> using result = Typed<std::int32_t, 1>;
+  static constexpr Value emit(Value context, Value x, Value key) {
+    x = x.at(context.source);
+    const Value size = build::extent(x, x.shifted(D, Rank));
+    const Value shape = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+    return build::argsort(build::uniform(build::cast(shape, DType::f64), key, Stream), 0, Order::ascending, DType::i32);
+  }
+};
+
+}  // namespace detail
+
+/// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
+/// communication of all draws of this page: as uniform_like.
+template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
+  return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
+}
+
+/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX.
+/// Ranges have at most 2^53 values.
+///
+///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
+template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
+constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
+                            Here at = Here::current()) {
+  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
+}
+
+/// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
+/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
+/// as argmax.
+template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
+constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
+  return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
+}
+
+/// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
+/// back to where each element came from. Communication: as index_select.
+template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
+constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(
+      x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/normalization.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
+#define TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
+
+// Norms of [batch, ..., features] over other dims than the last; layer_norm and rms_norm are in ops/functional.hpp.
+
+namespace tessera {
+
+namespace build {
+
+/// x less its mean, over its standard deviation, along a bit set of dims; as in layer_norm a second mean, which has no
+/// gradient, corrects the rounding of the first.
+constexpr Value normalized(Value x, unsigned dims, Value eps) {
+  Value count = x.number(1, DType::i64);
+  for (int d = 0; d < x.rank(); ++d)
+    if ((dims >> d & 1) != 0) count = count * extent(x, d);
+  count = cast(count, x.dtype());
+  const Value near = x - reduce(Op::sum, x, dims, true) / count;
+  const Value rest = constant_reduce(Op::sum, near, dims) / count;
+  const Value variance = reduce(Op::sum, near * near, dims, true) / count - rest * rest;
+  return (near - rest) * unary(Op::rsqrt, variance + cast(eps, x.dtype()));
+}
+
+}  // namespace build
+
+namespace detail {
+
+enum class NormOver { batch, instance };
+
+template <int Rank, NormOver Over> struct FeatureNormTag {
+  static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
+    const unsigned dims = ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
+    return build::cast(build::normalized(x, dims, eps) * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()),
+                       type);
+  }
+};
+
+template <int Rank> struct GivenNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Mean, class Variance, class Gain, class Bias, class Eps>
+  using result = NormResult<X, Mean, Variance, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value mean, Value variance, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const auto as_x = [&](Value v) { return build::cast(v, x.dtype()); };
+    const Value scale = build::unary(Op::rsqrt, as_x(variance) + as_x(eps)) * as_x(gain);
+    return build::cast((x - as_x(mean)) * scale + as_x(bias), type);
+  }
+};
+
+template <int Rank> struct GroupNormTag {
+  static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
+  template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
+    if (x.rank() != Rank)
+      fail(errc::unsupported,
+           "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    x = split_groups(build::cast(x.at(context.source), computed_as(type)), Rank - 1, as_size(groups));
+    const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
+    x = merge_groups(build::normalized(x, dims, eps));
+    return build::cast(x * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+  }
+};
+
+}  // namespace detail
+
+/// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
+/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
+/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
+/// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
+/// Szegedy, 1502.03167.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
+}
+/// Batch norm by given statistics, vectors of features: what evaluation computes.
+template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
+          NumberOperand Eps = double>
+constexpr auto batch_norm_inference(const X& x, const Mean& mean, const Variance& variance, const Gain& gain,
+                                    const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::GivenNormTag<X::rank>>(Source::from(at), x, mean, variance, gain, bias, eps);
+}
+/// Instance norm: as batch_norm, with statistics of each image on its own. Source: Ulyanov et al., 1607.08022.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                             Here at = Here::current()) {
+  return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
+}
+/// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
+/// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, std::int64_t groups, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/pooling.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_POOLING_HPP
+#define TESSERA_OPS_REDUCTION_POOLING_HPP
+
+// Pools over N spatial dims of [batch, spatial..., features]: reductions of windows, which are a view of the operand.
+
+namespace tessera {
+
+/// Options of a max pool: the extents of a window, the stride between windows (0: the extent of a window, PyTorch's
+/// default), padding with -infinity on both sides, and the distance between the elements of a window.
+template <int N> struct MaxPool {
+  std::array<std::int64_t, N> window{}, strides{}, padding{}, dilation = [] {
+    std::array<std::int64_t, N> ones{};
+    for (auto& one : ones) one = 1;
+    return ones;
+  }();
+};
+/// Options of an average pool: as of a max pool, with zeros as padding. `count_include_pad`: whether the average counts
+/// these zeros, as in PyTorch by default.
+template <int N> struct AvgPool {
+  std::array<std::int64_t, N> window{}, strides{}, padding{};
+  bool count_include_pad = true;
+};
+
+namespace detail {
+
+template <int N, class X> struct PoolResult : X {
+  using Said = decltype([] {
+    static_assert(X::rank == N + 2 && is_floating_v<typename X::type>,
+                  "tessera: a pool takes a float, double or bf16 tensor [batch, spatial..., features]");
+  });
+};
+
+/// The windows of each spatial dim, with `padding` of them on both sides; `dims` gets the dims of their elements.
+template <int N>
+constexpr Value pool_windows(Value x, int first, const Value* window, const Value* strides, const Value* padding,
+                             const Value* dilation, double filler, unsigned& dims) {
+  for (int d = first; d < first + N; ++d) {
+    const Value ahead = padding[d - first];
+    if (ahead.is_number(0)) continue;
+    const Value end = ahead + build::extent(x, d);
+    x = build::pad_to(x, d, ahead, end + ahead);
+    if (filler == 0) continue;
+    const Value row = build::iota(x, d, DType::i64), outside = x.number(filler);
+    x = build::select(build::binary(Op::less, row, ahead), outside,
+                      build::select(build::binary(Op::less, row, end), x, outside));
+  }
+  dims = 0;
+  for (int d = N - 1; d >= 0; --d) {
+    x = build::windows(x, first + d, window[d], strides[d], dilation[d]);
+    dims |= 1u << (first + 2 * d + 1);
+  }
+  return x;
+}
+
+template <int N> struct MaxPoolTag {
+  template <class X, class... Options> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, auto... options) {
+    const Value all[] = {as_size(options)...};
+    const DType type = x.dtype();
+    unsigned dims = 0;
+    const Value windows = pool_windows<N>(x.at(context.source), x.shifted(1, N + 2), all, all + N, all + 2 * N,
+                                          all + 3 * N, -std::numeric_limits<double>::infinity(), dims);
+    x = build::cast(windows, computed_as(type));
+    // The first of equal elements gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
+    const Value found =
+        build::binary(Op::logical_or, build::binary(Op::equal, x, build::constant_reduce(Op::max, x, dims)),
+                      build::binary(Op::not_equal, x, x));
+    Value place = x.number(0, DType::i32);
+    for (int d = 0; d < x.rank(); ++d)
+      if ((dims >> d & 1) != 0)
+        place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
+    const Value past = x.number(0x1p31 - 1, DType::i32);
+    const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
+    const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
+    return build::cast(build::reduce(Op::sum, chosen, dims, false), type);
+  }
+};
+
+template <int N> struct AvgPoolTag {
+  template <class X, class... Options> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, auto... options) {
+    const Value all[] = {as_size(options)...};
+    const DType type = x.dtype();
+    const Value *window = all, *strides = all + N, *padding = all + 2 * N, count_pad = all[3 * N];
+    x = x.at(context.source);
+    const int first = x.shifted(1, N + 2);
+    Value ones[N];
+    for (auto& one : ones) one = x.number(1, DType::i64);
+    unsigned dims = 0;
+    const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, 0, dims);
+    const Value sum = build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false);
+    Value count = x.number(1, DType::i64);
+    for (int d = 0; d < N; ++d) {
+      if (padding[d].is_number(0) || count_pad.is_number(1)) {
+        count = count * window[d];
+        continue;
+      }
+      const Value zero = x.number(0, DType::i64), counted = padding[d] * count_pad;
+      const Value start = build::iota(sum, first + d, DType::i64) * strides[d] - padding[d];
+      const Value inside = build::binary(Op::minimum, start + window[d], build::extent(x, first + d) + counted) -
+                           build::binary(Op::maximum, start, zero - counted);
+      count = count * build::binary(Op::maximum, inside, zero);
+    }
+    return build::cast(sum / build::cast(count, sum.dtype()), type);
+  }
+};
+
+/// The mean over the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of extent n, for each i of the
+/// result.
+template <int N> struct AdaptiveAvgPoolTag {
+  template <class X, class... Sizes> using result = PoolResult<N, X>;
+  static constexpr Value emit(Value context, Value x, auto... sizes) {
+    const Value all[] = {as_size(sizes)...};
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const int first = x.shifted(1, N + 2);
+    for (int d = 0; d < N; ++d) x = averaged(x, first + d, all[d]);
+    return build::cast(x, type);
+  }
+
+ private:
+  static constexpr Value averaged(Value x, int dim, Value size) {
+    const int rank = x.rank() + 1;
+    const Value n = build::extent(x, dim), one = x.number(1, DType::i64);
+    x = build::insert_singletons(x, 1u << dim, rank);
+    const Value line = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+    const Value i = build::cast(build::insert_singletons(line, ((1u << rank) - 1) & ~(1u << dim), rank), DType::i64);
+    const Value j = build::iota(x, dim + 1, DType::i64);
+    // j >= floor(i n / size) and j < ceil((i + 1) n / size), without a division
+    const Value inside = build::binary(Op::logical_and, build::binary(Op::less, i * n, (j + one) * size),
+                                       build::binary(Op::less, j * size, (i + one) * n));
+    const Value zero = x.number(0);
+    const unsigned dims = 1u << (dim + 1);
+    return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
+           build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+  }
+};
+
+template <class Tag, int N, TensorOperand X, class Options, class... Last>
+constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) {
+  return [&]<std::size_t... D>(std::index_sequence<D...>) {
+    return call<Tag>(Source::from(at), x, Dim(o.window[D])..., Dim(o.strides[D] == 0 ? o.window[D] : o.strides[D])...,
+                     Dim(o.padding[D])..., Dim(last)...);
+  }(std::make_index_sequence<N>());
+}
+
+}  // namespace detail
+
+/// The largest element of each window: `max_pool2d(x, {.window = {3, 3}, .strides = {2, 2}, .padding = {1, 1}})` of x
+/// [batch, height, width, features]. A spatial dim of extent n has (n + 2 padding - dilation (window - 1) - 1) /
+/// strides
+/// + 1 windows, rounded down; PyTorch's ceil_mode is not offered. NaN in a window gives NaN. Of equal elements the
+/// first gets the gradient, as in PyTorch. A window that has only padding gives -infinity; PyTorch refuses such
+/// padding.
+///
+/// Windows are a view of the padded operand. Errors: shape_mismatch for windows larger than the padded dim.
+/// Communication: none for split batch and features; a split spatial dim is gathered.
+template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
+  return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
+}
+template <TensorOperand X> constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
+  return detail::pool<detail::MaxPoolTag<2>, 2>(x, options, at, options.dilation[0], options.dilation[1]);
+}
+
+/// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 is added up in f32. Otherwise as max_pool.
+template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
+  return detail::pool<detail::AvgPoolTag<1>, 1>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+template <TensorOperand X> constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
+  return detail::pool<detail::AvgPoolTag<2>, 2>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+
+/// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
+/// ceil((i + 1) n / m) of a dim of extent n, as in PyTorch. `adaptive_avg_pool2d(x, {1, 1})` is the mean of each image.
+/// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
+template <TensorOperand X>
+constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+  return call<detail::AdaptiveAvgPoolTag<1>>(Source::from(at), x, Dim(extents[0]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+  return call<detail::AdaptiveAvgPoolTag<2>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 
 }  // namespace tessera
@@ -24222,7 +25387,7 @@ constexpr HostNumber host_number(const GraphView& graph, int id, const Shape* sh
   fail(errc::structure, "[stack] layers: a Stack has at least 1 layer, but this Stack has ", layers);
 }
 [[noreturn]] inline void fail_step_count(const Node& node, std::int64_t steps) {
-  fail(errc::structure, "[scan] steps: their number is not negative, and is ", steps, node.source);
+  fail(errc::structure, "[scan] number of steps: ", steps, " is negative", node.source);
 }
 /// A layer's results have to have the shapes of the arguments that the next layer takes in their place.
 [[noreturn]] inline void fail_a_layer_returns_another_shape_than_it_is_given(const Node& repeat, const Node& result,
@@ -24239,7 +25404,7 @@ class ShapeInference {
  public:
   constexpr ShapeInference(const ProgramView& program, const Mesh& mesh, const HostNumber* numbers,
                            Growable<GraphShapes>& found)
-      : program_(program), mesh_(mesh), numbers_(numbers), found_(found) {}
+      : program_(program), mesh_(mesh), argument_numbers_(numbers), found_(found) {}
 
   constexpr void infer(int g, const Shape* arguments) {
     const GraphView graph = program_.graphs[g];
@@ -24250,7 +25415,7 @@ class ShapeInference {
       const Node& node = graph[id];
       const auto at = static_cast<std::size_t>(id);
       if (host[at]) {
-        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), numbers_, &mesh_, host[at] == 1);
+        numbers[at] = host_number(graph, id, shapes.data(), numbers.data(), argument_numbers_, &mesh_, host[at] == 1);
       } else if (node.is_repeat()) {
         infer_body(graph, id, shapes, numbers);
       } else if (node.is_projection()) {
@@ -24272,7 +25437,7 @@ class ShapeInference {
  private:
   ProgramView program_;
   const Mesh& mesh_;
-  const HostNumber* numbers_;
+  const HostNumber* argument_numbers_;
   Growable<GraphShapes>& found_;
   std::int64_t elements_ = 0;  ///< of all values together
 
@@ -26493,6 +27658,45 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/partition/propagation/unit_readers.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_UNIT_READERS_HPP
+#define TESSERA_PARTITION_PROPAGATION_UNIT_READERS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// The units that read each node of a graph, in the order in which they run. A unit that reads a node in two of its
+/// inputs is listed twice.
+class UnitReaders {
+ public:
+  constexpr UnitReaders(const UnitsView& units, int nodes) : begin_(static_cast<std::size_t>(nodes + 1)) {
+    std::int32_t* const begin = begin_.data();
+    for (int u = 0; u < units.count; ++u)
+      for (int i = 0; i < units[u].input_count; ++i) ++begin[units.input(u, i).node];
+    for (int id = 0; id < nodes; ++id) begin[id + 1] += begin[id];
+    // Filling from the back turns the end of each range into its beginning.
+    units_ = Growable<std::int32_t>(static_cast<std::size_t>(begin[nodes]));
+    std::int32_t* const readers = units_.data();
+    for (int u = units.count - 1; u >= 0; --u)
+      for (int i = 0; i < units[u].input_count; ++i) readers[--begin[units.input(u, i).node]] = u;
+  }
+
+  constexpr int count(int node) const { return begin_.data()[node + 1] - begin_.data()[node]; }
+  /// Reader `i` of a node, below count(node).
+  constexpr int unit(int node, int i) const { return units_.data()[begin_.data()[node] + i]; }
+
+ private:
+  Growable<std::int32_t> begin_, units_;
+};
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/partition/reshard/halo.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_HALO_HPP
@@ -26676,7 +27880,8 @@ class Flow {
   /// `deterministic`: units that reduce gather their operands and compute replicated.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
                  const Mesh& mesh, const ValueShardings& values, bool deterministic = false)
-      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values) {
+      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values),
+        readers_(units, graph.size) {
     produced = values.of;
     deferred.assign(static_cast<std::size_t>(graph.size), 0);
     parts.assign(static_cast<std::size_t>(graph.size), {});
@@ -26685,7 +27890,8 @@ class Flow {
     avoids_halo.assign(at(units.count), 0);
     partial_.assign(static_cast<std::size_t>(graph.size), 0);
     dependence_.assign(static_cast<std::size_t>(graph.size), Dependence::invariant);
-    count_readers();
+    is_result_.assign(static_cast<std::size_t>(graph.size), 0);
+    for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
     for (int u = 0; u < units.count; ++u) {
       if (links.of_unit[at(u)] < 0) continue;
@@ -26711,7 +27917,25 @@ class Flow {
     sharding.unreduced = deferred[at(node)];
     return sharding;
   }
-  constexpr int readers(int node) const { return readers_[at(node)]; }
+  constexpr bool is_read(int node) const { return is_result_[at(node)] != 0 || readers_.count(node) > 0; }
+  /// The sharding in which all readers of a node need it; `otherwise` where they need different shardings, or one
+  /// reader is a repeat.
+  constexpr Sharding common_need(int node, const Sharding& otherwise) const {
+    Sharding wanted = otherwise;
+    bool first = true;
+    for (int r = 0; r < readers_.count(node); ++r) {
+      const int u = readers_.unit(node, r);
+      if (units_[u].kind == UnitKind::repeat) return otherwise;
+      for (int i = 0; i < units_[u].input_count; ++i) {
+        if (units_.input(u, i).node != node) continue;
+        const Sharding own = needed(u, i);
+        if (!first && !lies_alike(own, wanted)) return otherwise;
+        wanted = own;
+        first = false;
+      }
+    }
+    return wanted;
+  }
 
  private:
   GraphView graph_;
@@ -26720,20 +27944,13 @@ class Flow {
   const GraphShapes& found_;
   const Mesh& mesh_;
   const ValueShardings& values_;
-  Growable<std::int32_t> readers_;
-  Growable<std::int32_t> made_by_;  // by node: the unit that makes it
+  UnitReaders readers_;
+  Growable<std::uint8_t> is_result_;  // by node: whether the graph returns it
+  Growable<std::int32_t> made_by_;    // by node: the unit that makes it
   Growable<std::uint8_t> partial_;
   Growable<Dependence> dependence_;
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-  constexpr void count_readers() {
-    readers_.assign(at(graph_.size), 0);
-    for (int u = 0; u < units_.count; ++u)
-      for (int i = 0; i < units_[u].input_count; ++i) ++readers_[at(units_.input(u, i).node)];
-    // counts as two more readers: a result of the graph is never partial
-    for (int k = 0; k < graph_.output_count; ++k) readers_[at(graph_.outputs[k])] += 2;
-  }
 
   constexpr std::int64_t device_bytes(int node) const {
     return local_bytes(found_.shapes[at(node)], produced[at(node)], mesh_, graph_[node].dtype);
@@ -26743,7 +27960,9 @@ class Flow {
   constexpr std::uint16_t candidate(int u, int i, unsigned taken_by_unit) const {
     const int node = units_.input(u, i).node;
     const Sharding& made = produced[at(node)];
-    if (made.unreduced == 0 || !facts_of(made.reduction).linear || readers_[at(node)] != 1) return 0;
+    if (made.unreduced == 0 || !facts_of(made.reduction).linear || is_result_[at(node)] != 0 ||
+        readers_.count(node) != 1)
+      return 0;
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
@@ -27165,8 +28384,8 @@ constexpr void add_row_reductions(const Unit& unit, const Shape& space, DType dt
 /// Adds the all_gather of a cumulative operation along a split dim: each device sends the total of its chunk (one
 /// number for each line along the dim) to all others, which start from the total of all chunks before theirs. `made`:
 /// the sharding of the result.
-constexpr void add_scan_totals(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
-                               PlanStep& step) {
+constexpr void add_totals_of_chunks(const Node& node, const Shape& shape, const Sharding& made, const Mesh& mesh,
+                                    PlanStep& step) {
   CollectiveInfo sent;
   sent.kind = Collective::all_gather;
   for (std::uint8_t axis : made.dims[dim_of(node)]) sent.axes = static_cast<std::uint16_t>(sent.axes | 1u << axis);
@@ -27269,7 +28488,6 @@ class GraphPlanner {
       const int node = graph_.outputs[k];
       if (!host_[size(node)] && required_[size(node)] < 0) required_[size(node)] = k;
     }
-    find_readers();
     add_arguments();
     for (int u = 0; u < units_.count; ++u) {
       if (units_[u].kind == UnitKind::repeat)
@@ -27307,27 +28525,14 @@ class GraphPlanner {
   Flow flow_;
   int g_;
   GraphPlan made_;
-  Growable<Growable<std::int32_t>> versions_;      // by node: its values, one for each sharding
-  Growable<std::int32_t> required_;                // by node: the first output of the graph that this node is, or -1
-  Growable<std::int32_t> reader_begin_, readers_;  // by node: the units that read it
-  Growable<Shape> strides_;                        // by value: strides of its first shard, in elements
+  Growable<Growable<std::int32_t>> versions_;  // by node: its values, one for each sharding
+  Growable<std::int32_t> required_;            // by node: the first output of the graph that this node is, or -1
+  Growable<Shape> strides_;                    // by value: strides of its first shard, in elements
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
   constexpr const Shape& shape(int node) const { return found_.shapes[size(node)]; }
   constexpr const Link& link(int u) const { return flow_.link(u); }
-
-  constexpr void find_readers() {
-    reader_begin_ = Growable<std::int32_t>(size(graph_.size + 1));
-    std::int32_t* const begin = reader_begin_.data();
-    for (int u = 0; u < units_.count; ++u)
-      for (int i = 0; i < units_[u].input_count; ++i) ++begin[units_.input(u, i).node];
-    for (int id = 0; id < graph_.size; ++id) begin[id + 1] += begin[id];
-    // Filling from the back turns the end of each range into its beginning.
-    readers_ = Growable<std::int32_t>(size(begin[graph_.size]));
-    for (int u = units_.count - 1; u >= 0; --u)
-      for (int i = 0; i < units_[u].input_count; ++i) readers_.data()[--begin[units_.input(u, i).node]] = u;
-  }
 
   // ---- values
 
@@ -27573,7 +28778,7 @@ class GraphPlanner {
       step.collectives = halo_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                        flow_.produced[size(unit.root)], mesh_);
     if (unit.kind == UnitKind::cumulative)
-      add_scan_totals(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
+      add_totals_of_chunks(graph_[unit.root], shape(unit.root), flow_.produced[size(unit.root)], mesh_, step);
     step.added_over = flow_.added_over[size(u)];
     std::int64_t parts = 1;  // how many parts of its inputs the unit computes on, one after another
     for (std::int32_t v : step.inputs) {
@@ -27592,7 +28797,7 @@ class GraphPlanner {
   constexpr void finish_output(int node) {
     const Sharding made = flow_.produced[size(node)];
     const Source source = graph_[node].source;
-    if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.readers(node) > 0)
+    if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.is_read(node))
       version(node, reduced_target(node), source, "partial sum", true);
     if (steered(node)) version(node, values_.of[size(node)], source, "explicit axis", true);
     Sharding wanted;
@@ -27604,20 +28809,7 @@ class GraphPlanner {
   constexpr Sharding reduced_target(int node) const {
     const Sharding own = values_.of[size(node)];
     if (required_[size(node)] >= 0) return own;
-    Sharding wanted = own;
-    bool first = true;
-    for (std::int32_t r = reader_begin_[size(node)]; r < reader_begin_[size(node + 1)]; ++r) {
-      const int u = readers_[size(r)];
-      if (units_[u].kind == UnitKind::repeat) return own;
-      for (int i = 0; i < units_[u].input_count; ++i) {
-        if (units_.input(u, i).node != node) continue;
-        const Sharding needed = flow_.needed(u, i);
-        if (!first && !lies_alike(needed, wanted)) return own;
-        wanted = needed;
-        first = false;
-      }
-    }
-    return wanted;
+    return flow_.common_need(node, own);
   }
 
   // ---- repeats
@@ -28185,7 +29377,7 @@ struct Abstract {
   HostNumber number{};
   std::int64_t layers = 0;  ///< 0: not in a Stack
 
-  constexpr Abstract(Shape extents, PartitionSpec layout = {}) : shape(extents), spec(layout) {}
+  constexpr Abstract(Shape extents, PartitionSpec split = {}) : shape(extents), spec(split) {}
   static constexpr Abstract dim(std::int64_t value) {
     Abstract leaf({});
     leaf.number = value;
@@ -30673,8 +31865,8 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
   // If the rows of A are contiguous, each tile prefetches a part of the next panel of A. Otherwise the cache lines
   // would evict each other from the L1 cache.
   const std::int64_t a_lines = g.a_col == 1 ? (g.k + line - 1) / line : 0;
-  std::int64_t told = 0;
-  const std::int64_t tell_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
+  std::int64_t reported = 0;
+  const std::int64_t report_every = std::max<std::int64_t>((1 << 17) / std::max<std::int64_t>(bytes(g.n), 1), rows);
 
   GemmTile<T> tile;
   tile.depth = g.k;
@@ -30717,9 +31909,9 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
         place_tile(buffer, cols, g, c, height, width);
       }
     }
-    if (i + height - told >= tell_every || i + height == g.m) {
-      finished(told, i + height - told);
-      told = i + height;
+    if (i + height - reported >= report_every || i + height == g.m) {
+      finished(reported, i + height - reported);
+      reported = i + height;
     }
   }
 }
@@ -36307,7 +37499,7 @@ struct BlockAxis {
 
   /// Divides the dims into blocks of about `target` indices. Dim `whole` of out is not divided; negative for none.
   constexpr void cut(std::int64_t target, int whole) {
-    level_ = 0, inner_ = chunk_ = parts_ = outer_ = 1;
+    level_ = 0, inner_ = chunk_ = chunk_count_ = outer_ = 1;
     if (volume() == 0) {
       outer_ = 0;
       return;
@@ -36329,16 +37521,16 @@ struct BlockAxis {
       if (d > 0) inner_ *= extent;
     }
     if (dims.empty()) return;
-    parts_ = (dims[level_].extent + chunk_ - 1) / chunk_;
+    chunk_count_ = (dims[level_].extent + chunk_ - 1) / chunk_;
     for (std::size_t d = 0; d < level_; ++d) outer_ *= dims[d].extent;
   }
 
-  constexpr std::int64_t blocks() const { return outer_ * parts_; }
+  constexpr std::int64_t blocks() const { return outer_ * chunk_count_; }
   constexpr std::int64_t block_size() const { return chunk_ * inner_; }
   constexpr Range range(std::int64_t block) const {
     if (dims.empty()) return {0, 1};
-    const std::int64_t extent = dims[level_].extent, first = block % parts_ * chunk_;
-    return {(block / parts_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
+    const std::int64_t extent = dims[level_].extent, first = block % chunk_count_ * chunk_;
+    return {(block / chunk_count_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
   }
 
   /// Calls f(dim, begin, count) for every dim, with the range of it that the block covers.
@@ -36378,11 +37570,11 @@ struct BlockAxis {
   }
 
  private:
-  std::size_t level_ = 0;   // the dim that is divided
-  std::int64_t inner_ = 1;  // volume of the dims inside of it
-  std::int64_t chunk_ = 1;  // extent of a block along it
-  std::int64_t parts_ = 1;  // number of blocks along it
-  std::int64_t outer_ = 1;  // volume of the dims outside of it
+  std::size_t level_ = 0;         // the dim that is divided
+  std::int64_t inner_ = 1;        // volume of the dims inside of it
+  std::int64_t chunk_ = 1;        // extent of a block along it
+  std::int64_t chunk_count_ = 1;  // number of blocks along it
+  std::int64_t outer_ = 1;        // volume of the dims outside of it
 };
 
 /// Iterates over nested loops in row-major order, with the offset in each tensor.
@@ -37148,7 +38340,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     for (std::size_t i = 0; i < step.inputs.size(); ++i)
       if (const int operand = c.units.input(c.step.unit, static_cast<int>(i)).operand; operand >= 0)
         operands[operand] = step.inputs[i];
-    for (int k = 0; k < 2; ++k) numbers_[k] = operands[k] < 0 ? c.graph.operand(c.units[c.step.unit].space, k) : -1;
+    for (int k = 0; k < 2; ++k)
+      host_scalars_[k] = operands[k] < 0 ? c.graph.operand(c.units[c.step.unit].space, k) : -1;
     const int a = operands[0], b = operands[1];
     const auto works_at = [&](int w) {
       const Coordinates at = work.coordinates(w);
@@ -37220,7 +38413,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     sum_.count();
     if (items_ == 0) return;
     place_passed(frame);
-    if (pack_parts_ > 0) pack(frame);
+    if (pack_pieces_ > 0) pack(frame);
     const Cost cost = Cost::flops(flops_ / static_cast<double>(items_));
     std::int64_t begin = 0;
     for (const std::int64_t end : turns_) {
@@ -37239,7 +38432,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
     int destination = 0;       ///< the first of the consecutive places that accumulate into the same result
     bool joins = false;        ///< accumulates onto what an earlier turn (see turns_) left in the result
     std::int64_t packed = -1;  ///< offset in scratch of the packed operand; -1: each item packs its own panels
-    std::int64_t first_part = 0, part_count = 0;  ///< tasks of the packing; 0 if an earlier place packs the same shard
+    std::int64_t first_piece = 0,
+                 piece_count = 0;  ///< tasks of the packing; 0 if an earlier place packs the same shard
   };
   /// Memory for a shard of the product that an epilogue reads: the shard of the epilogue's result. If that is a donated
   /// argument, which the epilogue may still read, the arena at `offset`; without a result, the scratch at `offset`.
@@ -37252,7 +38446,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   std::vector<Passed> passed_;
   DType dtype_;
   bool has_addend_;
-  int numbers_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
+  int host_scalars_[2];  // by operand: its node if it is a host scalar, -1 if it is a tensor
   std::vector<Place> places_;
   std::vector<kernels::Strides> addend_strides_;  // by place; empty for a place without addend
   /// The plan of a product by shape and by how many places read each operand, which decides what is packed.
@@ -37262,11 +38456,11 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   };
   std::vector<kernels::ContractionShape> shapes_;
   std::vector<Product> plans_;
-  std::vector<int> packers_;  // places with part_count > 0, in the order of first_part
+  std::vector<int> packers_;  // places with piece_count > 0, in the order of first_piece
   std::int64_t items_ = 0;
   std::vector<std::int64_t> turns_;  // ends of ranges of items; a range starts when the previous range is done
   bool by_columns_ = false;          // all places read one packed operand: item k of all places runs before item k + 1
-  std::int64_t packed_bytes_ = 0, pack_parts_ = 0, passed_bytes_ = 0;
+  std::int64_t packed_bytes_ = 0, pack_pieces_ = 0, passed_bytes_ = 0;
   double flops_ = 0;
 
   static bool adds_at(const Coordinates& at, const Sharding& out, const Sharding& addend) {
@@ -37364,7 +38558,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
 
   /// Divides the work of all places into items. Returns false if places of one destination have different items.
   TESSERA_PLANNING bool make_items(int destinations) {
-    items_ = packed_bytes_ = pack_parts_ = 0;
+    items_ = packed_bytes_ = pack_pieces_ = 0;
     flops_ = 0;
     plans_.clear();
     bool alike = true;
@@ -37375,7 +38569,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       place.plan = planned(place.shape, readers_of_a[static_cast<std::size_t>(place.a + 1)],
                            readers_of_b[static_cast<std::size_t>(place.b + 1)], threads);
       place.packed = -1;
-      place.first_part = place.part_count = 0;
+      place.first_piece = place.piece_count = 0;
       place.first_item = items_;
       flops_ += plan_of(place).flops();
       if (place.destination == static_cast<int>(p))
@@ -37465,27 +38659,27 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         before[p] = latest[at];
         latest[at] = static_cast<int>(p);
         place.packed = packed_bytes_;
-        place.first_part = pack_parts_;
-        if constexpr (is_floating_v<T>) place.part_count = plan_of(place).template pack_count<T>();
-        if (place.part_count > 0) packers_.push_back(static_cast<int>(p));
-        pack_parts_ += place.part_count;
+        place.first_piece = pack_pieces_;
+        if constexpr (is_floating_v<T>) place.piece_count = plan_of(place).template pack_count<T>();
+        if (place.piece_count > 0) packers_.push_back(static_cast<int>(p));
+        pack_pieces_ += place.piece_count;
         packed_bytes_ += (bytes + block_alignment - 1) / block_alignment * block_alignment;
       }
     }
   }
 
   void pack(Frame& frame) const {
-    const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_parts_));
-    parallel_for(pack_parts_, cost, [&](std::int64_t part) {
-      const auto after = std::upper_bound(packers_.begin(), packers_.end(), part, [&](std::int64_t wanted, int p) {
-        return wanted < places_[static_cast<std::size_t>(p)].first_part;
+    const Cost cost = Cost::bytes(2 * static_cast<double>(packed_bytes_) / static_cast<double>(pack_pieces_));
+    parallel_for(pack_pieces_, cost, [&](std::int64_t piece) {
+      const auto after = std::upper_bound(packers_.begin(), packers_.end(), piece, [&](std::int64_t wanted, int p) {
+        return wanted < places_[static_cast<std::size_t>(p)].first_piece;
       });
       const Place* const own = &places_[static_cast<std::size_t>(*std::prev(after))];
       dispatch<Types>(
           dtype_,
           [&]<class T>() {
             if constexpr (is_floating_v<T>)
-              plan_of(*own).pack(part - own->first_part, operand<T>(frame, own->a), operand<T>(frame, own->b),
+              plan_of(*own).pack(piece - own->first_piece, operand<T>(frame, own->a), operand<T>(frame, own->b),
                                  reinterpret_cast<T*>(frame.scratch + own->packed));
           },
           [] {});
@@ -37527,7 +38721,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
       kernels::strided_copy(out + to, out_strides, addend + from, addend_strides, region.extent, sizeof(Out));
     }
     const auto number = [&](int k) {
-      return numbers_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(numbers_[k])].template as<T>();
+      return host_scalars_[k] < 0 ? T{} : frame.numbers[static_cast<std::size_t>(host_scalars_[k])].template as<T>();
     };
     const T a = number(0), b = number(1);
     const T* packed = place.packed < 0 ? nullptr : reinterpret_cast<const T*>(frame.scratch + place.packed);
@@ -38273,10 +39467,10 @@ inline std::int64_t additions(const IndexedShape& shape) {
   return count;
 }
 
-/// Counts the additions to each row of the window up to sum_run + 1; calls told(row) for each row that reaches it.
-template <class I, class Told>
+/// Counts the additions to each row of the window up to sum_run + 1; calls report(row) for each row that reaches it.
+template <class I, class Report>
 void count_additions(const I* index, const IndexedShape& shape, const RowWindow& window, std::uint8_t* terms,
-                     Told told) {
+                     Report report) {
   std::memset(terms, 0, static_cast<std::size_t>(window.count));
   const Loops loops = make_loops(shape.index, shape.index_strides, shape.index_strides);
   const auto inner = loops.from_inside(0);
@@ -38286,7 +39480,7 @@ void count_additions(const I* index, const IndexedShape& shape, const RowWindow&
     for (std::int64_t i = 0; i < inner.extent; ++i) {
       const std::int64_t row = static_cast<std::int64_t>(own[i * step]) - window.offset;
       if (row < 0 || row >= window.count || terms[row] > sum_run) continue;
-      if (++terms[row] > sum_run) told(row);
+      if (++terms[row] > sum_run) report(row);
     }
   });
 }
@@ -38768,7 +39962,7 @@ class RepeatStep final : public PreparedStep {
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       check_argument(static_cast<int>(i));
       if (outer_.value(inputs_[i]).role != ValueRole::host || argument(static_cast<int>(i)) < 0) continue;
-      numbers_.push_back({inputs_[i], bytes});
+      host_scalars_.push_back({inputs_[i], bytes});
       bytes += block_alignment;
     }
     // Two buffers per result: for carried values between layers, and for results that no step reads.
@@ -38797,14 +39991,24 @@ class RepeatStep final : public PreparedStep {
     std::int64_t first, second;
   };
   std::vector<Spare> spare_;
-  struct Number {
+  struct HostScalar {
     std::int32_t value;  // index in the outer graph's plan
     std::int64_t offset;
   };
-  std::vector<Number> numbers_;
+  std::vector<HostScalar> host_scalars_;
   std::int64_t spare_bytes_ = 0;
 
   bool carried(int k) const { return k < shape_.carried; }
+  /// How many layers run.
+  int steps(const Frame& frame) const {
+    if (!shape_.limited) return layers_;
+    const int input = inputs_[static_cast<std::size_t>(shape_.limit(static_cast<int>(inputs_.size())))];
+    const PlanValue& value = outer_.value(input);
+    const std::int64_t limit = value.role == ValueRole::host
+                                   ? frame.numbers[static_cast<std::size_t>(value.node)].integer()
+                                   : *frame.at<std::int32_t>(outer_[input], 0);
+    return static_cast<int>(std::clamp<std::int64_t>(limit, 0, layers_));
+  }
   /// The address of a layer of a shard of a stacked value, which is in layers or in one block.
   char* slice(const Frame& frame, int value, int layer, int shard, int shards) const {
     const ValueLayout& layout = outer_[value];
@@ -38845,16 +40049,31 @@ class RepeatStep final : public PreparedStep {
     const std::int32_t value = body_.layout().plan().outputs[static_cast<std::size_t>(k)];
     return value < 0 ? nullptr : &body_.layout()[value];
   }
-  /// The address of result k of iteration `it`.
-  char* destination(const Frame& frame, int k, int it, int layer, int shard) const {
+  /// The address of result k of a layer after which `left` others run.
+  char* destination(const Frame& frame, int k, int left, int layer, int shard) const {
     const std::int32_t outer = outputs_[static_cast<std::size_t>(k)];
     const ValueLayout* own = result(k);
-    const int which = carried(k) ? (layers_ - 1 - it) % 2 : 0;
+    const int which = carried(k) ? left % 2 : 0;
     if (outer >= 0 && which == 0) {
       if (carried(k)) return frame.at(outer_[outer], shard);
       return slice(frame, outer, layer, shard, own == nullptr ? 1 : own->shards());
     }
     return spare(frame, k, which) + (own == nullptr ? 0 : own_offset(*own, shard));
+  }
+  /// Results of layers that don't run are zeros.
+  void clear_results(const Frame& frame, int steps) const {
+    for (std::size_t k = static_cast<std::size_t>(shape_.carried); k < outputs_.size(); ++k) {
+      if (outputs_[k] < 0) continue;
+      const ValueLayout& to = outer_[outputs_[k]];
+      const int shards = to.grid.count();
+      for (int layer = steps; layer < layers_; ++layer)
+        for (int s = 0; s < shards; ++s) {
+          Shape extent = extents(to.boxes[static_cast<std::size_t>(s)]);
+          extent.erase(0);
+          std::memset(slice(frame, outputs_[k], layer, s, shards), 0,
+                      static_cast<std::size_t>(volume(extent) * to.element));
+        }
+    }
   }
   /// Without steps, the carried values are what they were.
   void copy_carried(const Frame& frame) const {
@@ -38893,18 +40112,20 @@ inline void RepeatStep::run(Frame& frame) const {
   inner.around = &frame;
   inner.arena = frame.arena + outer_.plan().body_offset;
   layout.place_intermediates(inner);
-  for (const Number& number : numbers_) {
-    const PlanValue& value = outer_.value(number.value);
-    char* to = frame.scratch + number.offset;
+  for (const HostScalar& scalar : host_scalars_) {
+    const PlanValue& value = outer_.value(scalar.value);
+    char* to = frame.scratch + scalar.offset;
     write_number(value.dtype, to, frame.numbers[static_cast<std::size_t>(value.node)]);
-    frame.pointers[static_cast<std::size_t>(outer_[number.value].first)] = to;
+    frame.pointers[static_cast<std::size_t>(outer_[scalar.value].first)] = to;
   }
   auto set = [&](const ValueLayout& of, int shard, char* to) {
     inner.pointers[static_cast<std::size_t>(of.first + shard)] = to;
   };
-  if (layers_ == 0) return copy_carried(frame);
-  for (int it = 0; it < layers_; ++it) {
-    const int layer = shape_.reverse ? layers_ - 1 - it : it;
+  const int steps = this->steps(frame);
+  if (steps < layers_) clear_results(frame, steps);
+  if (steps == 0) return copy_carried(frame);
+  for (int it = 0; it < steps; ++it) {
+    const int left = steps - 1 - it, layer = shape_.reverse ? left : it;
     inner.layer = layer;
     for (std::size_t i = 0; i < inputs_.size(); ++i) {
       const int value = argument(static_cast<int>(i));
@@ -38913,7 +40134,7 @@ inline void RepeatStep::run(Frame& frame) const {
       const ValueLayout& from = outer_[inputs_[i]];
       for (int s = 0; s < own.shards(); ++s) {
         if (carried(static_cast<int>(i)) && it > 0)
-          set(own, s, destination(frame, static_cast<int>(i), it - 1, 0, s));
+          set(own, s, destination(frame, static_cast<int>(i), left + 1, 0, s));
         else if (shape_.is_stacked(static_cast<int>(i)))
           set(own, s, slice(frame, inputs_[i], layer, s, own.shards()));
         else
@@ -38924,7 +40145,7 @@ inline void RepeatStep::run(Frame& frame) const {
       const int value = plan.outputs[k];
       if (value < 0 || plan.values[static_cast<std::size_t>(value)].role != ValueRole::output) continue;
       for (int s = 0; s < layout[value].shards(); ++s)
-        set(layout[value], s, destination(frame, static_cast<int>(k), it, layer, s));
+        set(layout[value], s, destination(frame, static_cast<int>(k), left, layer, s));
     }
     layout.place_views(inner);
     body_.run_steps(inner);
@@ -38932,13 +40153,13 @@ inline void RepeatStep::run(Frame& frame) const {
     for (std::size_t k = 0; k < plan.outputs.size(); ++k) {
       if (result(static_cast<int>(k)) == nullptr) {
         const int node = body_.graph().outputs[k];
-        write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), it, layer, 0),
+        write_number(body_.graph()[node].dtype, destination(frame, static_cast<int>(k), left, layer, 0),
                      inner.numbers[static_cast<std::size_t>(node)]);
         continue;
       }
       const ValueLayout& own = *result(static_cast<int>(k));
       for (int s = 0; s < own.shards(); ++s) {
-        char* to = destination(frame, static_cast<int>(k), it, layer, s);
+        char* to = destination(frame, static_cast<int>(k), left, layer, s);
         if (to == inner.at(own, s)) continue;
         if (!carried(static_cast<int>(k)) && outputs_[k] < 0) continue;
         const Shape extent = extents(own.boxes[static_cast<std::size_t>(s)]);

@@ -82,7 +82,8 @@ TEST(Programs, Convolutions) {
 }
 
 TEST(Programs, Pools) {
-  constexpr auto f = [](const auto& x) {  // [n, h, w, c]
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x] = floats;  // [n, h, w, c]
     const auto most = ts::max_pool2d(x, {.window = {2, 3}, .strides = {2, 1}, .padding = {1, 1}});
     const auto mean = ts::avg_pool2d(x * 0.5, {.window = {3, 2}, .padding = {1, 0}, .count_include_pad = false});
     const auto whole = ts::avg_pool2d(x, {.window = {2, 2}, .strides = {1, 2}, .padding = {1, 1}});
@@ -90,7 +91,7 @@ TEST(Programs, Pools) {
     const auto line = ts::max_pool1d(ts::sum<1>(x), {.window = {2}});
     return std::tuple(energy(most, mean, whole, adapted, line), most, mean, whole, adapted, line);
   };
-  expect_equal_on_all_meshes<Tensor<4>>(
+  expect_equal_on_all_meshes<std::tuple<Tensor<4>>>(
       with_gradient(f),
       {.arguments = {values("nhwc")},
        .cases = 60,
@@ -99,13 +100,14 @@ TEST(Programs, Pools) {
 }
 
 TEST(Programs, NormsOverABatch) {
-  constexpr auto f = [](const auto& x, const auto& gain, const auto& bias) {  // [n, h, c], [c], [c]
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x, gain, bias] = floats;  // [n, h, c], [c], [c]
     const auto batch = ts::batch_norm(x, gain, bias);
     const auto instance = ts::instance_norm(x * 2.0, gain, bias);
     return std::tuple(energy(batch, instance), batch, instance);
   };
-  expect_equal_on_all_meshes<Tensor<3>, Tensor<1>, Tensor<1>>(
-      f,
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<1>>>(
+      with_gradient(f),
       {.arguments = {values("nhc"), values("c"), values("c")},
        .cases = 60,
        .extents = {{'n', {2, 3, 5}}, {'h', {3, 4, 7}}, {'c', {1, 4, 6}}}},

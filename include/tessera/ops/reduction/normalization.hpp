@@ -78,7 +78,7 @@ template <int Rank> struct GroupNormTag {
 
 /// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
 /// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
-/// f32. nn::BatchNorm has running statistics. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
+/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
 /// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
 /// Szegedy, 1502.03167.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
