@@ -20772,7 +20772,7 @@ template <class Start> constexpr void check_start() {
 /// The indices of a slice along dim D: a vector.
 template <int Rank, int D> struct SliceIndicesTag {
   template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
-    using Said = decltype([] { check_start<Start>(); });
+    using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     x = x.at(context.source);
@@ -20784,7 +20784,7 @@ template <int Rank, int D> struct SliceIndicesTag {
 /// One index along dim D, a vector of static extent 1.
 template <int Rank, int D> struct OneIndexTag {
   template <class X, class Start> struct result : Typed<std::int32_t, 1> {
-    using Said = decltype([] { check_start<Start>(); });
+    using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start) {
     x = x.at(context.source);
@@ -20797,7 +20797,7 @@ template <int Rank, int D> struct OneIndexTag {
 /// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
 template <int Rank, int D> struct UpdateIndicesTag {
   template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
-    using Said = decltype([] { check_start<Start>(); });
+    using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value update, Value start) {
     x = x.at(context.source);
@@ -20979,7 +20979,7 @@ namespace detail {
 template <Side Where> struct SearchSortedTag {
   static constexpr auto leading_dims = ops::LeadingDims::table;
   template <class Sorted, class X> struct result : Typed<std::int32_t, X::rank> {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(Sorted::rank == 1, "tessera: searchsorted searches in a vector");
       static_assert(std::is_same_v<typename Sorted::type, typename X::type>,
                     "tessera: searchsorted compares elements of one type; convert one operand with ts::cast");
@@ -21215,8 +21215,8 @@ template <class X, class Key> struct CheckDraw {
 
 template <std::uint32_t Stream> struct BernoulliTag {
   template <class P, class Key> struct result : Typed<bool, P::rank> {
-    using Said = CheckDraw<P, Key>;
-    static constexpr std::size_t checked = sizeof(Said);
+    using Checks = CheckDraw<P, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value p, Value key) {
     p = p.at(context.source);
@@ -21226,8 +21226,8 @@ template <std::uint32_t Stream> struct BernoulliTag {
 
 template <std::uint32_t Stream> struct ExponentialTag {
   template <class Like, class Key> struct result : Like {
-    using Said = CheckDraw<Like, Key>;
-    static constexpr std::size_t checked = sizeof(Said);
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     const Value draw = build::uniform(like.at(context.source), key, Stream);
@@ -21238,7 +21238,7 @@ template <std::uint32_t Stream> struct ExponentialTag {
 template <class T, std::uint32_t Stream> struct RandintTag {
   static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
   template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
     });
   };
@@ -21257,8 +21257,8 @@ template <std::uint32_t Stream> struct PerturbedTag {
   template <class Logits, class Key> struct result {
     using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
     static constexpr int rank = Logits::rank;
-    using Said = CheckDraw<Logits, Key>;
-    static constexpr std::size_t checked = sizeof(Said);
+    using Checks = CheckDraw<Logits, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value logits, Value key) {
     logits = logits.at(context.source);
@@ -21281,7 +21281,7 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 }  // namespace detail
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
-/// communication of all draws of this page: as uniform_like.
+/// communication of all draws of this header: as of uniform_like.
 template <std::uint32_t Stream = 0, TensorOperand P, class Key>
 constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
@@ -21461,7 +21461,7 @@ template <int N> struct AvgPool {
 namespace detail {
 
 template <int N, class X> struct PoolResult : X {
-  using Said = decltype([] {
+  using Checks = decltype([] {
     static_assert(X::rank == N + 2 && is_floating_v<typename X::type>,
                   "tessera: a pool takes a float, double or bf16 tensor [batch, spatial..., features]");
   });

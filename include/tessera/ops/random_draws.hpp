@@ -25,8 +25,8 @@ template <class X, class Key> struct CheckDraw {
 
 template <std::uint32_t Stream> struct BernoulliTag {
   template <class P, class Key> struct result : Typed<bool, P::rank> {
-    using Said = CheckDraw<P, Key>;
-    static constexpr std::size_t checked = sizeof(Said);
+    using Checks = CheckDraw<P, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value p, Value key) {
     p = p.at(context.source);
@@ -36,8 +36,8 @@ template <std::uint32_t Stream> struct BernoulliTag {
 
 template <std::uint32_t Stream> struct ExponentialTag {
   template <class Like, class Key> struct result : Like {
-    using Said = CheckDraw<Like, Key>;
-    static constexpr std::size_t checked = sizeof(Said);
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value like, Value key) {
     const Value draw = build::uniform(like.at(context.source), key, Stream);
@@ -48,7 +48,7 @@ template <std::uint32_t Stream> struct ExponentialTag {
 template <class T, std::uint32_t Stream> struct RandintTag {
   static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
   template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
     });
   };
@@ -67,8 +67,8 @@ template <std::uint32_t Stream> struct PerturbedTag {
   template <class Logits, class Key> struct result {
     using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
     static constexpr int rank = Logits::rank;
-    using Said = CheckDraw<Logits, Key>;
-    static constexpr std::size_t checked = sizeof(Said);
+    using Checks = CheckDraw<Logits, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
   };
   static constexpr Value emit(Value context, Value logits, Value key) {
     logits = logits.at(context.source);
@@ -91,7 +91,7 @@ template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
 }  // namespace detail
 
 /// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
-/// communication of all draws of this page: as uniform_like.
+/// communication of all draws of this header: as of uniform_like.
 template <std::uint32_t Stream = 0, TensorOperand P, class Key>
 constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
   return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));

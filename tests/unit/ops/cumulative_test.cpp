@@ -86,7 +86,7 @@ TEST(Cumulative, GradientOfCumprodWithZeros) {
   EXPECT_EQ(out[1].data, (std::vector<double>{1, 42, 0, 0, 1, 8, 0, 0}));
 }
 
-// Values and gradients of torch.cummax and torch.cummin: NaN stays, and of equal elements the last gets the cotangent.
+// By the rules of torch.cummax and torch.cummin: NaN stays, and of equal elements the last gets the cotangent.
 TEST(Cumulative, Extremes) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const Array ties({1, 5}, {1, 3, 3, 2, 3}), nans({1, 5}, {1, nan, 5, nan, 2});

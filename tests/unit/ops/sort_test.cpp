@@ -121,7 +121,7 @@ TEST(Sort, Mistakes) {
                              "sort_test.cpp:");
 }
 
-// The numbers of numpy.searchsorted, which torch and JAX follow: NaN is the largest value.
+// By the rule of numpy.searchsorted, which torch and JAX follow: NaN is the largest value.
 TEST(SearchSorted, Values) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   const auto f = [](const auto& s, const auto& v) {

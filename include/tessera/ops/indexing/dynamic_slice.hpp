@@ -30,7 +30,7 @@ template <class Start> constexpr void check_start() {
 /// The indices of a slice along dim D: a vector.
 template <int Rank, int D> struct SliceIndicesTag {
   template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
-    using Said = decltype([] { check_start<Start>(); });
+    using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start, Value size) {
     x = x.at(context.source);
@@ -42,7 +42,7 @@ template <int Rank, int D> struct SliceIndicesTag {
 /// One index along dim D, a vector of static extent 1.
 template <int Rank, int D> struct OneIndexTag {
   template <class X, class Start> struct result : Typed<std::int32_t, 1> {
-    using Said = decltype([] { check_start<Start>(); });
+    using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value start) {
     x = x.at(context.source);
@@ -55,7 +55,7 @@ template <int Rank, int D> struct OneIndexTag {
 /// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
 template <int Rank, int D> struct UpdateIndicesTag {
   template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
-    using Said = decltype([] { check_start<Start>(); });
+    using Checks = decltype([] { check_start<Start>(); });
   };
   static constexpr Value emit(Value context, Value x, Value update, Value start) {
     x = x.at(context.source);

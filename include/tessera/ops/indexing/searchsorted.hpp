@@ -16,7 +16,7 @@ namespace detail {
 template <Side Where> struct SearchSortedTag {
   static constexpr auto leading_dims = ops::LeadingDims::table;
   template <class Sorted, class X> struct result : Typed<std::int32_t, X::rank> {
-    using Said = decltype([] {
+    using Checks = decltype([] {
       static_assert(Sorted::rank == 1, "tessera: searchsorted searches in a vector");
       static_assert(std::is_same_v<typename Sorted::type, typename X::type>,
                     "tessera: searchsorted compares elements of one type; convert one operand with ts::cast");

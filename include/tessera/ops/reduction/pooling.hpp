@@ -35,7 +35,7 @@ template <int N> struct AvgPool {
 namespace detail {
 
 template <int N, class X> struct PoolResult : X {
-  using Said = decltype([] {
+  using Checks = decltype([] {
     static_assert(X::rank == N + 2 && is_floating_v<typename X::type>,
                   "tessera: a pool takes a float, double or bf16 tensor [batch, spatial..., features]");
   });
