@@ -200,10 +200,11 @@ class RandomMovement : public RandomElementwise {
   void scan() {
     const Item x = bounded(any());
     if (x.shape.empty()) return;
-    const tessera::CumulativeOptions how{roll(2) == 0, roll(2) == 0};
-    push(tessera::build::cumulative(roll(2) == 0 ? Op::cumsum : op_of("cumprod"), x.value,
-                                    roll(static_cast<int>(x.shape.size())), how),
-         x.shape);
+    const char* const names[] = {"cumsum", "cumprod", "cummax", "cummin"};
+    const int name = roll(options_.smooth ? 2 : 4);  // the gradient of a maximum jumps where elements are close
+    const tessera::CumulativeOptions how{roll(2) == 0, name < 2 && roll(2) == 0};  // an empty maximum is infinite
+    const Op op = op_of(names[name]);
+    push(tessera::build::cumulative(op, x.value, roll(static_cast<int>(x.shape.size())), how), x.shape);
   }
   void positions() {
     const Item x = bounded(any());

@@ -207,7 +207,7 @@ merge: abc -> a(bc)
   {-,-,x} -> {-,-} all_gather(x) 384
   {-,x,y} -> {-,(x,y)}
   {-,x,y} -> {-,x} all_gather(y) 576
-  {-,(x,y),-} -> {-,x} all_gather(y) 576
+  {-,(x,y),-} -> {-,x} all_gather(y) 576 permute(x,y) 192
 transpose: abc -> cab
   {x,y,-} -> {-,x,y}
   {-,(y,x),-} -> {-,-,(y,x)}
