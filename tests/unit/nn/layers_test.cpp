@@ -266,7 +266,7 @@ TEST(ClassLosses, SmoothIgnoreAndPenalize) {
   EXPECT_EQ(class_loss_of(sum, x, Array({4}, -100)).data[0], 0);
   constexpr auto plain = [](const auto& a, const auto& t) { return ts::cross_entropy(a, t, ts::CrossEntropy{}); };
   const Array masked({1, 3}, {0, -INFINITY, 0});  // a class that is masked out
-  EXPECT_NEAR(class_loss_of(plain, masked, Array({1}, {2})).data[0], std::log(2.0), 1e-12);
+  EXPECT_NEAR(class_loss_of(plain, masked, Array(ts::Shape{1}, 2)).data[0], std::log(2.0), 1e-12);
 
   using Inputs = std::tuple<oracle::Float<2>, ts::ShardedTensor<std::int32_t, 1>>;
   using Gradient = oracle::FirstGradient<std::remove_cvref_t<decltype(each)>>;

@@ -81,6 +81,20 @@ TEST(Programs, Convolutions) {
       74);
 }
 
+// Counts of smaller elements do not depend on the order of the vector.
+TEST(Programs, SearchSorted) {
+  constexpr auto f = [](const auto& edges, const auto& x) {
+    return std::tuple(ts::searchsorted(edges, x), ts::searchsorted<ts::Side::right>(edges, ts::sum<0>(x)));
+  };
+  expect_equal_on_all_meshes<Tensor<1>, Tensor<2>>(
+      f,
+      {.arguments = {values("e"), values("mn")},
+       .cases = 60,
+       .may_be_empty = true,
+       .extents = {{'e', {0, 1, 3, 8, 13}}, {'m', {1, 2, 5}}, {'n', {1, 4, 6}}}},
+      78);
+}
+
 TEST(Programs, Pools) {
   constexpr auto f = [](const auto& floats) {
     const auto& [x] = floats;  // [n, h, w, c]
