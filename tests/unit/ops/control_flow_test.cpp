@@ -376,7 +376,7 @@ TEST(WhileLoop, EndsWhenItsConditionDoes) {
   const auto got = run(program.view(), {Array({3}, {0.5, 2, 9})});
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(got[0].data[i], std::sqrt(std::vector<double>{0.5, 2, 9}[i]), 1e-9);
   EXPECT_EQ(got[1].data[0], 6);
-  EXPECT_EQ(run(program.view(), {Array({1}, {1})})[1].data[0], 0);
+  EXPECT_EQ(run(program.view(), {Array(ts::Shape{1}, 1)})[1].data[0], 0);
   check_gradient<Float<1>>([](const auto& a) { return std::get<0>(root(a)); }, {Array({3}, {0.5, 2, 9})}, first_order);
 }
 
