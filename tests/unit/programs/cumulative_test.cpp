@@ -13,7 +13,8 @@ TEST(Programs, CumulativeSums) {
     const auto partial = ts::cumsum<0>(ts::matmul(x, w)) * 0.5;
     const auto products = ts::cumprod<1>(x * 0.25 + 1.0),
                zeros = ts::cumprod<0, ts::CumulativeOptions{.exclusive = true}>(ts::relu(x));
-    const auto highest = ts::cummax<1>(x), lowest = ts::cummin<0, ts::CumulativeOptions{.reverse = true}>(y * 0.5);
+    const auto highest = ts::cummax<1>(x);
+    const auto lowest = ts::cummin<0, ts::CumulativeOptions{.reverse = true}>(y * 0.5);
     return std::tuple(energy(middle, last, first, both, vector, partial, products, zeros, highest, lowest), highest,
                       lowest, ts::cummin<0>(integers), ts::cummax<1, ts::CumulativeOptions{.reverse = true}>(integers),
                       middle, last, first, both, vector, partial, ts::cumsum<1>(integers),
