@@ -6,6 +6,8 @@
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
+#include <tessera/ops/indexing/nonzero.hpp>
+#include <tessera/ops/indexing/unique.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -161,6 +163,74 @@ TEST(Indexing, OneIndexForEachDim) {
            ts::index(ts::index_put<true>(v, std::tuple(b, b), r), std::tuple(a, b));
   };
   check_gradient<Float<3>, Int<1>, Int<1>, Float<2>>(smooth, {x, i, j, rows});
+}
+
+// jnp.nonzero, argwhere and x[mask] with sizes below and above the number of elements that hold.
+TEST(Indexing, ElementsForWhichAConditionHolds) {
+  const auto f = [](const auto& v, const auto& s, const ts::Dim& k) {
+    const auto mask = v > 0;
+    const auto [i, j] = ts::nonzero(mask, k, -1);
+    return std::tuple(i, j, ts::argwhere<std::int64_t>(mask, k), ts::masked_select(v, mask, k, 7),
+                      ts::masked_scatter(v, mask, s), ts::argwhere(s, k));
+  };
+  const Array v({3, 4}, {1, -1, 2, 0, -3, -4, -5, 6, 0, 7, 8, -2}), s({5}, {10, 0, 30, 40, 50});
+  const std::vector<std::int64_t> flat{0, 2, 7, 9, 10}, nonzero{0, 2, 3, 4};
+  const Program program = trace<decltype(f), Float<2>, Float<1>, ts::Dim>();
+  for (const std::int64_t k : {0, 2, 5, 9}) {
+    SCOPED_TRACE(k);
+    const auto got = run(program.view(), {v, s, Array::number(static_cast<double>(k))});
+    ASSERT_EQ(got[2].shape, (Shape{k, 2}));
+    for (std::int64_t e = 0; e < k; ++e) {
+      const auto at = static_cast<std::size_t>(e);
+      const bool found = at < flat.size();
+      EXPECT_EQ(got[0].at({e}), found ? flat[at] / 4 : -1);
+      EXPECT_EQ(got[1].at({e}), found ? flat[at] % 4 : -1);
+      EXPECT_EQ(got[2].at({e, 0}), found ? flat[at] / 4 : 0);
+      EXPECT_EQ(got[2].at({e, 1}), found ? flat[at] % 4 : 0);
+      EXPECT_EQ(got[3].at({e}), found ? v.data[static_cast<std::size_t>(flat[at])] : 7);
+      EXPECT_EQ(got[5].at({e, 0}), at < nonzero.size() ? nonzero[at] : 0);
+    }
+    EXPECT_EQ(got[4].data, (std::vector<double>{10, -1, 0, 0, -3, -4, -5, 30, 0, 40, 50, -2}));
+  }
+  const auto smooth = [](const auto& a, const auto& mask, const auto& b) {
+    return ts::masked_scatter(a * a, mask, b * b) * ts::sum(ts::masked_select(a * a * a, mask, 4));
+  };
+  check_gradient<Float<2>, ts::ShardedTensor<bool, 2>, Float<1>>(
+      smooth, {random_array({3, 2}, 16), Array({3, 2}, {1, 0, 0, 1, 1, 0}), random_array({4}, 17)});
+}
+
+// jnp.unique with a size, and torch.unique_consecutive.
+TEST(Indexing, DistinctElements) {
+  const double nan = std::nan("");
+  const auto f = [](const auto& v, const ts::Dim& k) {
+    const auto all = ts::unique(v, k);
+    const auto runs = ts::unique_consecutive(v, k);
+    return std::tuple(all.values, all.counts, all.inverse, all.count, runs.values, runs.counts, runs.inverse,
+                      runs.count);
+  };
+  using Values = std::vector<double>;
+  const Program program = trace<decltype(f), Float<2>, ts::Dim>();
+  const Array v({2, 4}, {3, 1, 1, 2, 2, 3, 3, 3});
+  const auto got = run(program.view(), {v, Array::number(5)});
+  EXPECT_EQ(got[0].data, (Values{1, 2, 3, 1, 1}));
+  EXPECT_EQ(got[1].data, (Values{2, 2, 4, 0, 0}));
+  EXPECT_EQ(got[2].data, (Values{2, 0, 0, 1, 1, 2, 2, 2}));
+  EXPECT_EQ(got[3].data, Values{3});
+  EXPECT_EQ(got[4].data, (Values{3, 1, 2, 3, 3}));
+  EXPECT_EQ(got[5].data, (Values{1, 2, 2, 3, 0}));
+  EXPECT_EQ(got[6].data, (Values{0, 1, 1, 2, 2, 3, 3, 3}));
+  EXPECT_EQ(got[7].data, Values{4});
+  const auto few = run(program.view(), {v, Array::number(2)});
+  EXPECT_EQ(few[0].data, (Values{1, 2}));
+  EXPECT_EQ(few[1].data, (Values{2, 2}));
+  EXPECT_EQ(few[3].data, Values{3});
+  const auto numbers = run(program.view(), {Array({1, 4}, {nan, 0, nan, 0}), Array::number(2)});
+  EXPECT_EQ(numbers[0].data[0], 0);
+  EXPECT_TRUE(std::isnan(numbers[0].data[1]));
+  EXPECT_EQ(numbers[1].data, (Values{2, 2}));
+  const auto none = run(program.view(), {Array({0, 1}), Array::number(2)});
+  EXPECT_EQ(none[0].data, (Values{0, 0}));
+  EXPECT_EQ(none[3].data, Values{0});
 }
 
 }  // namespace

@@ -105,6 +105,31 @@ TEST(Programs, Slices) {
       14);
 }
 
+TEST(Programs, StepsReplacementsAndShapes) {
+  constexpr auto f = [](const auto& floats, const auto& s, const auto& numbers) {
+    const auto& [x, row, column] = floats;  // [m, n], [n], [m]
+    const auto odd = ts::slice<1>(x, 1, ts::extent<1>(x) / 2, 2);
+    const auto one = ts::select<0>(x, s), other = ts::select<-1>(x * 2.0, 0);
+    const auto back = ts::slice_scatter<1>(x, odd * odd, 1, 2),
+               first = ts::slice_scatter<0>(x, ts::unsqueeze<0>(row), s);
+    const auto at = ts::select_scatter<1>(x, column, s),
+               on =
+                   ts::diagonal_scatter(x, ts::slice<0>(ts::concat<0>(row, column), 0, ts::extent<0>(ts::diagonal(x))));
+    const auto flat = ts::reshape(x, {ts::extent<1>(x), -1}) + 0.5;
+    const auto wide = ts::broadcast_to(row, {s + 1, ts::extent<0>(x), ts::extent<1>(x)}) * x;
+    const auto turned = ts::swapaxes<0, 1>(ts::movedim<1, 0>(x));
+    return std::tuple(energy(odd, one, other, back, first, at, on, flat, wide, turned), odd, one, other, back, first,
+                      at, on, flat, wide, turned, ts::slice<0>(numbers, 0, 1, 3),
+                      ts::slice_scatter<0>(numbers < 0, ts::slice<0>(numbers > 2, 0, 2), 0, 1),
+                      ts::select_scatter<1>(numbers, ts::select<1>(numbers, s), 0));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>, Tensor<1>>, ts::Dim, Tensor<2, std::int8_t>>(
+      with_gradient(f),
+      {.arguments = {values("mn"), values("n"), values("m"), size('s'), values<std::int8_t>("mn", -9, 9)},
+       .extents = {{'s', {0, 1}}, {'m', {2, 3, 4, 7}}, {'n', {2, 3, 4, 5, 8, 13}}}},
+      19);
+}
+
 TEST(Programs, Lookups) {
   constexpr auto f = [](const auto& floats, const auto& i, const auto& j, const auto& numbers) {
     const auto& [table, vector, cube] = floats;        // [v, d], [v], [v, c, d]
@@ -147,6 +172,28 @@ TEST(Programs, RowsPutAtIndices) {
                      values<std::int8_t>("mn", -9, 9)},
        .extents = {{'k', {0, 1, 3, 4}}}},
       18);
+}
+
+// As many elements as there is room for, fewer or more than there are.
+TEST(Programs, ElementsForWhichAConditionHolds) {
+  constexpr auto f = [](const auto& floats, const auto& numbers, const auto& k) {
+    const auto& [x, y] = floats;  // [m, n], [j]
+    const auto mask = numbers > 0;
+    const auto [i, j] = ts::nonzero(mask, k, -1);
+    const auto chosen = ts::masked_select(x * x, mask, k, 0.5);
+    const auto placed = ts::masked_scatter(x, mask, y * y);
+    const auto distinct = ts::unique(numbers, k);
+    const auto runs = ts::unique_consecutive(numbers, k);
+    return std::tuple(energy(chosen, placed), chosen, placed, i, j, ts::argwhere<std::int64_t>(numbers, k),
+                      ts::argwhere(y < 0, k),
+                      std::tuple(distinct.values, distinct.counts, distinct.inverse, distinct.count),
+                      std::tuple(runs.values, runs.counts, runs.inverse, runs.count), ts::unique(x, k).values);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>>, Tensor<2, std::int8_t>, ts::Dim>(
+      with_gradient(f),
+      {.arguments = {values("mn"), values("j"), values<std::int8_t>("mn", -2, 2), size('k')},
+       .extents = {{'j', {64, 70}}, {'k', {1, 2, 5, 9}}, {'m', {1, 2, 3, 4, 7}}, {'n', {1, 3, 4, 8}}}},
+      20);
 }
 
 TEST(Programs, CausalAttention) {
