@@ -48,9 +48,9 @@ template <class T, class Targets> constexpr auto ctc_labels(const Targets& targe
 /// [0, input length) give the labels [0, target length) of a sequence, with blanks between them and repetitions.
 ///
 /// Shapes: log_probs [time, batch, classes], the results of log_softmax<-1>; targets [batch, length], of integers other
-/// than `blank`; input_lengths and target_lengths [batch], of integers. Each sequence has one loss. The mean divides each
-/// by its target length, at least 1, as in PyTorch. A target that its input is too short for has an infinite loss, of
-/// which the gradient is 0; with zero_infinity the loss is 0 too. The gradient is that of the formula; PyTorch's has
+/// than `blank`; input_lengths and target_lengths [batch], of integers. Each sequence has one loss. The mean divides
+/// each by its target length, at least 1, as in PyTorch. A target that its input is too short for has an infinite loss,
+/// of which the gradient is 0; with zero_infinity the loss is 0 too. The gradient is that of the formula; PyTorch's has
 /// another part, which log_softmax removes again. PyTorch's concatenated targets and its form without a batch have no
 /// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes.
 ///
@@ -70,7 +70,7 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
          "[ctc_loss] outside of a traced function: call ts::ctc_loss inside a function of ts::compile");
   const auto x = detail::as_sym(cast<T>(log_probs, at));
   const auto both = detail::ctc_labels<T>(detail::as_sym(targets), options.blank, at);
-  const auto& labels = both.first;   // [B, S], S = 2 length + 1
+  const auto& labels = both.first;  // [B, S], S = 2 length + 1
   const auto& skip_log = both.second;
   // Two positions more in front: a path starts at position 1, and no path is at position 0.
   const auto ahead = pad<1>(zeros_like(skip_log, at), 2, 0, at);  // [B, 2 + S]
@@ -79,7 +79,8 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   const auto start = select(tessera::equal(position, 1, at), ahead, never, at);
   const auto two_never = slice<1>(never, 0, 2, at);
   const auto positions = extent<1>(skip_log, at);
-  const auto running = iota<0, std::int32_t>(sum<2>(x, at), at) < unsqueeze<0>(cast<std::int32_t>(detail::as_sym(input_lengths), at), at);
+  const auto running = iota<0, std::int32_t>(sum<2>(x, at), at) <
+                       unsqueeze<0>(cast<std::int32_t>(detail::as_sym(input_lengths), at), at);
 
   const auto step = [&](const auto& alpha, const auto& now) {
     const auto emitted = maximum(gather<1>(std::get<0>(now), labels, at), detail::log_of_zero, at);  // [B, S]
@@ -98,8 +99,8 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
   const auto at_end = logical_or(tessera::equal(position, end, at), tessera::equal(position, end + 1, at), at);
   const auto log_of_all = logsumexp<1>(select(at_end, last, never, at), at);  // [B]
   const double of_impossible = options.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();
-  const auto losses = select(log_of_all < 0.5 * detail::log_of_zero, full_like(log_of_all, of_impossible, at),
-                             -log_of_all, at);
+  const auto losses =
+      select(log_of_all < 0.5 * detail::log_of_zero, full_like(log_of_all, of_impossible, at), -log_of_all, at);
   if constexpr (Reduction == LossReduction::each)
     return losses;
   else if constexpr (Reduction == LossReduction::sum)

@@ -39,12 +39,17 @@ enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu
 /// leaky_relu, 3/4 for selu.
 inline double gain(Nonlinearity nonlinearity, double negative_slope = 0.01) {
   switch (nonlinearity) {
-    case Nonlinearity::tanh: return 5.0 / 3;
-    case Nonlinearity::relu: return std::sqrt(2.0);
-    case Nonlinearity::leaky_relu: return std::sqrt(2.0 / (1 + negative_slope * negative_slope));
-    case Nonlinearity::selu: return 0.75;
+    case Nonlinearity::tanh:
+      return 5.0 / 3;
+    case Nonlinearity::relu:
+      return std::sqrt(2.0);
+    case Nonlinearity::leaky_relu:
+      return std::sqrt(2.0 / (1 + negative_slope * negative_slope));
+    case Nonlinearity::selu:
+      return 0.75;
     case Nonlinearity::linear:
-    case Nonlinearity::sigmoid: break;
+    case Nonlinearity::sigmoid:
+      break;
   }
   return 1;
 }

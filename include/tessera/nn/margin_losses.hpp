@@ -146,9 +146,9 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
   static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
                 "tessera: info_nce takes query and keys of [batch, features], and negatives of [count, features]");
   const auto rows = detail::unit_rows(query, at);
-  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                                  // [B]
-  const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);           // [B, count]
-  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;             // [B, 1 + count]
+  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
+  const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
+  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
   const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
   return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
 }

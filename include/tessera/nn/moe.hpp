@@ -23,8 +23,8 @@
 
 namespace tessera::nn {
 
-/// Gated MLPs, one for each expert: down(silu(gate(x)) up(x)). The experts are a dim of each tensor, so that a mesh axis
-/// can split them.
+/// Gated MLPs, one for each expert: down(silu(gate(x)) up(x)). The experts are a dim of each tensor, so that a mesh
+/// axis can split them.
 template <Element T = float> struct Experts {
   ShardedTensor<T, 3> gate, up;  ///< [experts, features, hidden]
   ShardedTensor<T, 3> down;      ///< [experts, hidden, features]
@@ -71,15 +71,15 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   static constexpr std::array field_names{"router", "experts", "choices", "capacity"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     static_assert(X::rank == 3, "tessera: a mixture of experts takes x of [batch, time, features]");
-    const auto tokens = merge_dims<0, 1>(x, at);  // [N, F]
+    const auto tokens = merge_dims<0, 1>(x, at);                         // [N, F]
     const auto logits = matmul(cast<T>(tokens, at), router.weight, at);  // [N, E]
     const auto probabilities = softmax<1>(logits, at);
     const auto best = topk<1>(probabilities, choices, at);
     const auto count = extent<1>(logits, at);
-    const auto chosen = one_hot<T>(best.indices, count, at);                               // [N, K, E]
-    const auto weights = best.values / sum<1>(best.values, keepdims, at);                  // [N, K]
-    const auto flat = mixed(tokens, chosen, weights, at);                                  // [N, F]
-    const auto share = mean<0>(sum<1>(chosen, at), at);                                    // [E]
+    const auto chosen = one_hot<T>(best.indices, count, at);               // [N, K, E]
+    const auto weights = best.values / sum<1>(best.values, keepdims, at);  // [N, K]
+    const auto flat = mixed(tokens, chosen, weights, at);                  // [N, F]
+    const auto share = mean<0>(sum<1>(chosen, at), at);                    // [E]
     const auto balance = sum(share * mean<0>(probabilities, at), at) * count;
     const auto log_sum = logsumexp<1>(logits, at);
     const auto y = cast<typename X::element>(split_dim<0>(flat, extent<1>(x, at), at), at);
@@ -99,8 +99,8 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
       const auto before = cumsum<0, CumulativeOptions{.exclusive = true}>(in_order, at);
       const auto place = split_dim<0>(sum<1>(before * in_order, at), extent<0>(tokens, at), at);  // [K, N]
       // A place beyond the capacity is no class of one_hot, which gives zeros.
-      const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);                  // [K, N, C]
-      const auto slots = transpose<1, 0, 2>(slot, at);                                            // [N, K, C]
+      const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);  // [K, N, C]
+      const auto slots = transpose<1, 0, 2>(slot, at);                            // [N, K, C]
       const auto dispatch = einsum<"nke,nkc->nec">(chosen, slots, at);
       const auto combine = einsum<"nke,nkc->nec">(chosen * unsqueeze<2>(weights, at), slots, at);
       const auto own = einsum<"nec,nf->ecf">(cast<Element>(dispatch, at), tokens, at);

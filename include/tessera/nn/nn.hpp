@@ -6,6 +6,7 @@
 #include <tessera/nn/block.hpp>
 #include <tessera/nn/ctc_loss.hpp>
 #include <tessera/nn/embedding.hpp>
+#include <tessera/nn/freeze.hpp>
 #include <tessera/nn/init.hpp>
 #include <tessera/nn/layer_norm.hpp>
 #include <tessera/nn/linear.hpp>

@@ -73,8 +73,8 @@ template <Element T> constexpr auto zeros_of_a_gate(const auto& gates) {
 ///     (i, f, g, o) = x W + b + h U + d
 ///     c' = sigmoid(f) c + sigmoid(i) tanh(g),  h' = sigmoid(o) tanh(c')
 /// cell(x, std::tuple(h, c)) returns the state std::tuple(h', c'); cell(x) starts from zeros. x is [batch, in], h and c
-/// are [batch, hidden]. PyTorch's parameters: `weight_ih[g * hidden + j][i]` is `ih.weight[i][g][j]`, and its biases are
-/// `ih.bias` and `hh.bias`. With f32 parameters and a bf16 x, h is bf16 and the gates and c are f32. Errors:
+/// are [batch, hidden]. PyTorch's parameters: `weight_ih[g * hidden + j][i]` is `ih.weight[i][g][j]`, and its biases
+/// are `ih.bias` and `hh.bias`. With f32 parameters and a bf16 x, h is bf16 and the gates and c are f32. Errors:
 /// shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce of the gates.
 /// Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al. 2000.
 template <Element T = float, bool Bias = true> struct LstmCell {

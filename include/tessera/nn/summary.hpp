@@ -12,6 +12,7 @@
 #if TESSERA_HAS_DEFINITIONS
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstddef>
 
 #include <tessera/partition/plan/explain.hpp>
@@ -31,12 +32,13 @@ TESSERA_ONCE std::string summary_text(const std::vector<nn::NamedParameter>& lea
   std::int64_t elements = 0, bytes = 0, on_device = 0;
   for (const nn::NamedParameter& leaf : leaves) {
     if (!leaf.is_tensor) {
-      rows.push_back({leaf.name, leaf.dtype == DType::i64 ? "Dim" : "Scalar", concat_text(leaf.value), "", "", ""});
+      char value[32];
+      char* const end = std::to_chars(value, value + sizeof value, leaf.value).ptr;
+      rows.push_back({leaf.name, leaf.dtype == DType::i64 ? "Dim" : "Scalar", std::string(value, end), "", "", ""});
       continue;
     }
     const std::string times = leaf.layers > 1 ? std::to_string(leaf.layers) + " x " : "";
-    const std::int64_t own[] = {leaf.elements * leaf.layers, leaf.bytes * leaf.layers,
-                                leaf.device_bytes * leaf.layers};
+    const std::int64_t own[] = {leaf.elements * leaf.layers, leaf.bytes * leaf.layers, leaf.device_bytes * leaf.layers};
     rows.push_back({leaf.name, times + shape_text(leaf.dtype, leaf.shape), leaf.sharding, grouped(own[0]),
                     grouped(own[1]), grouped(own[2])});
     elements += own[0], bytes += own[1], on_device += own[2];

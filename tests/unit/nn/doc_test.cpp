@@ -214,6 +214,9 @@ TEST(DocNn, Parameters) {
   EXPECT_EQ(
       out.str(),
       "0.weight f32[16,64]{data*,model}\n0.bias f32[64]{model}\n1.weight f32[64,10]{model,data*}\n1.bias f32[10]{-}\n");
+  Classifier other = model;
+  other.up.weight = ts::init::kaiming_uniform<float>(ts::Key(9), {16, 64}, strategy.mesh, strategy.column_weight);
+  EXPECT_EQ(ts::sharded_type_text(other.up.weight), ts::sharded_type_text(model.up.weight));
   const NamedClassifier named{model.up, model.down};
   std::vector<std::string> names;
   nn::for_each_named_parameter(named, [&](const std::string& name, const auto&) { names.push_back(name); });

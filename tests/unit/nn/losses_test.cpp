@@ -98,7 +98,8 @@ TEST(ElementLosses, OfDistancesAndLikelihoods) {
   oracle::expect_near(edges[0], edges[1], 1e-12);
   oracle::expect_near(edges[2], edges[3], 1e-12);
   constexpr auto negative = [](const auto& a) { return ts::smooth_l1_loss(a, a, -1.0); };
-  tessera_test::expect_error(ts::errc::option, [&] { run<Float<1>>(negative, {Array(ts::Shape{1})}); }, "beta");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { run<Float<1>>(negative, {Array(ts::Shape{1})}); }, "beta");
 
   oracle::check_gradient<Float<2>, Float<2>, Float<2>, Float<2>, Float<2>>(
       [](const auto& a, const auto& b, const auto& v, const auto& q, const auto& r) {
@@ -143,7 +144,8 @@ TEST(MarginLosses, AreThePublishedFormulas) {
                 ranking);
   expect_losses(run<Float<2>, Int<2>>(
                     [](const auto& a, const auto& s) {
-                      return std::tuple(ts::hinge_embedding_loss<each_one>(a, s, 0.7), ts::hinge_embedding_loss(a, s, 0.7),
+                      return std::tuple(ts::hinge_embedding_loss<each_one>(a, s, 0.7),
+                                        ts::hinge_embedding_loss(a, s, 0.7),
                                         ts::hinge_embedding_loss<summed>(a, s, 0.7));
                     },
                     {x, signs}),
@@ -171,7 +173,8 @@ TEST(MarginLosses, AreThePublishedFormulas) {
 
   oracle::check_gradient<Float<2>, Float<2>, Float<2>, Float<2>, Int<1>>(
       [](const auto& a, const auto& b, const auto& c, const auto& s, const auto& r) {
-        return ts::sum<1>(ts::margin_ranking_loss<each_one>(a, b, s, 0.1) + ts::hinge_embedding_loss<each_one>(a, s, 0.7)) +
+        return ts::sum<1>(ts::margin_ranking_loss<each_one>(a, b, s, 0.1) +
+                          ts::hinge_embedding_loss<each_one>(a, s, 0.7)) +
                ts::cosine_embedding_loss<each_one>(a, b, r, 0.2) + ts::triplet_margin_loss<each_one>(a, b, c, 0.5) +
                ts::triplet_margin_loss<each_one, ts::TripletMargin{.p = 1}>(a, b, c);
       },
@@ -198,7 +201,8 @@ TEST(InfoNce, IsTheCrossEntropyOfCosines) {
     return std::tuple(ts::info_nce<each_one>(a, b, 0.2), ts::info_nce(a, b, 0.2), ts::info_nce<summed>(a, b, 0.2));
   };
   constexpr auto apart = [](const auto& a, const auto& b, const auto& n) {
-    return std::tuple(ts::info_nce<each_one>(a, b, n, 0.2), ts::info_nce(a, b, n, 0.2), ts::info_nce<summed>(a, b, n, 0.2));
+    return std::tuple(ts::info_nce<each_one>(a, b, n, 0.2), ts::info_nce(a, b, n, 0.2),
+                      ts::info_nce<summed>(a, b, n, 0.2));
   };
   expect_losses(run<Float<2>, Float<2>>(pairs, {q, k}), in_batch);
   expect_losses(run<Float<2>, Float<2>, Float<2>>(apart, {q, k, others}), given);
@@ -279,7 +283,8 @@ TEST(Ctc, IsTheProbabilityOfAllPaths) {
       {random_array({steps, batch, classes}, 9), targets, Array({batch}, inputs), lengths}, oracle::first_order);
 }
 
-// As of torch.nn.CTCLoss: infinite where a target does not fit, and 0 with zero_infinity; no steps give an empty target.
+// As of torch.nn.CTCLoss: infinite where a target does not fit, and 0 with zero_infinity; no steps give an empty
+// target.
 TEST(Ctc, OfTargetsThatDoNotFit) {
   const Array log_probs({2, 3, 2}, std::log(0.5)), targets({3, 2}, {1, 1, 1, 1, 1, 1}), inputs({3}, {2, 0, 0});
   const Array lengths({3}, {2, 0, 1});

@@ -63,8 +63,8 @@ std::vector<Array> by_token(const std::vector<Array>& p, const Array& x, int cho
       const Array token({1, features}, plain::row(x, n));
       const Array gate = plain::map(plain::linear(token, slice_of(p[1], e), nullptr), plain::silu);
       const Array up = plain::linear(token, slice_of(p[2], e), nullptr);
-      const Array out = plain::linear(plain::zip(gate, up, [](double a, double b) { return a * b; }),
-                                      slice_of(p[3], e), nullptr);
+      const Array out =
+          plain::linear(plain::zip(gate, up, [](double a, double b) { return a * b; }), slice_of(p[3], e), nullptr);
       for (std::size_t i = 0; i < features; ++i)
         y.data[n * features + i] += probability[n][static_cast<std::size_t>(e)] / sum * out.data[i];
     }
@@ -91,7 +91,8 @@ TEST(MoE, IsTheSumOfTheChosenExpertsOfEachToken) {
       const auto got = oracle::run((capacity == 0 ? dense : limited).view(), arguments);
       const auto want = by_token(parameters, x, choices, capacity);
       for (std::size_t k = 0; k < 3; ++k)
-        oracle::expect_near(got.at(k), want[k], 1e-12, std::to_string(choices) + " of capacity " + std::to_string(capacity));
+        oracle::expect_near(got.at(k), want[k], 1e-12,
+                            std::to_string(choices) + " of capacity " + std::to_string(capacity));
     }
 }
 

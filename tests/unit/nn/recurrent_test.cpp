@@ -168,7 +168,8 @@ TEST(RecurrentLayers, VisitTheStepsInBothDirections) {
   oracle::expect_near(run_cell<nn::Rnn<>, Float<3>>(rnn, {xs}).at(0), rnn.run(xs, last, unused, false), 1e-12);
 
   // No steps, and no sequences.
-  const auto none = run_cell<nn::Gru<>, Float<3>, Float<3>>(gru, {Array(ts::Shape{0, 2, 3}), random_array({1, 2, 5}, 7)});
+  const auto none =
+      run_cell<nn::Gru<>, Float<3>, Float<3>>(gru, {Array(ts::Shape{0, 2, 3}), random_array({1, 2, 5}, 7)});
   EXPECT_EQ(none.at(0).shape, (ts::Shape{0, 2, 5}));
   oracle::expect_near(none.at(1), random_array({1, 2, 5}, 7), 0);
   EXPECT_EQ((run_cell<nn::Gru<>, Float<3>>(gru, {Array(ts::Shape{2, 0, 3})}).at(0).shape), (ts::Shape{2, 0, 5}));
@@ -211,7 +212,8 @@ TEST(RecurrentLayers, SplitTheBatchAndTheFeatures) {
   };
   const auto whole = nn::single(mesh), batch = nn::data_parallel(mesh), features = nn::tensor_parallel(mesh);
   const auto x = [&](const nn::ShardingStrategy& strategy) {
-    const ts::PartitionSpec spec = strategy.batch.entries.empty() ? ts::PartitionSpec{} : ts::PartitionSpec{ts::none, "data"};
+    const ts::PartitionSpec spec =
+        strategy.batch.entries.empty() ? ts::PartitionSpec{} : ts::PartitionSpec{ts::none, "data"};
     return ts::normal<float>(ts::Key(4), {5, 4, 3}, strategy.mesh, spec);
   };
   const std::vector<float> want = ts::to_host(std::get<0>(forward(make(whole), x(whole))));

@@ -14,8 +14,8 @@ using namespace programs;
 namespace {
 
 void add_cell(std::vector<Argument>& all, char in, char gates) {
-  for (const std::string& dims : {std::string{in, gates, 'h'}, std::string{gates, 'h'}, std::string{'h', gates, 'h'},
-                                  std::string{gates, 'h'}})
+  for (const std::string& dims :
+       {std::string{in, gates, 'h'}, std::string{gates, 'h'}, std::string{'h', gates, 'h'}, std::string{gates, 'h'}})
     all.push_back(values(dims));
 }
 

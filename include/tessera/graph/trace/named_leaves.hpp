@@ -58,8 +58,7 @@ template <class F> class NameLeaves {
         name_.inside("*", [&] { visit(object[0]); });
         count_ = 1;
       } else {
-        for (int i = 0; i < object.size(); ++i)
-          name_.inside(static_cast<std::size_t>(i), [&] { visit(object[i]); });
+        for (int i = 0; i < object.size(); ++i) name_.inside(static_cast<std::size_t>(i), [&] { visit(object[i]); });
       }
     } else if constexpr (is_tuple_v<U>) {
       std::size_t i = 0;
