@@ -22,7 +22,9 @@
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/ops/indexing/gather.hpp>
+#include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
+#include <tessera/ops/indexing/scatter.hpp>
 #include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/random.hpp>

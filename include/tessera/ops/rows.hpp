@@ -13,6 +13,7 @@
 #include <tessera/ops/elementwise/operations.hpp>
 #include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/indexed_rows.hpp>
+#include <tessera/ops/indexing/scatter_rows.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
@@ -24,7 +25,7 @@ namespace ops {
 /// All operations of the library.
 using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
-                               SortOperations, AttentionOperations, ControlOperations>::type;
+                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations>::type;
 
 namespace detail {
 

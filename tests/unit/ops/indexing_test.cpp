@@ -5,6 +5,7 @@
 
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
+#include <tessera/ops/indexing/index_put.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -97,6 +98,69 @@ TEST(Indexing, DynamicUpdateSlice) {
   EXPECT_EQ(
       run(trace<decltype(none), Float<2>, Float<2>, Int<0>>().view(), {x, Array({0, 3}), Array::number(1)})[0].data,
       x.data);
+}
+
+// Row by row in the order of the indices, which name some rows twice and some not at all.
+TEST(Indexing, RowsPutAtIndices) {
+  const auto f = [](const auto& v, const auto& i, const auto& rows, const auto& columns) {
+    return std::tuple(ts::index_copy<0>(v, i, rows), ts::index_copy<-1>(v, i, columns), ts::index_add<0>(v, i, rows),
+                      ts::index_add<1>(v, i, columns), ts::index_fill<0>(v, i, 0.5),
+                      ts::index_fill<1>(v, i, ts::sum(rows)), ts::take(v, i));
+  };
+  const Array x = random_array({5, 4}, 11), rows = random_array({4, 4}, 12), columns = random_array({5, 4}, 13);
+  const Array at({4}, {2, 0, 2, 3});
+  const auto got = run(trace<decltype(f), Float<2>, Int<1>, Float<2>, Float<2>>().view(), {x, at, rows, columns});
+  std::vector<Array> want(6, x);
+  double total = 0;
+  for (const double v : rows.data) total += v;
+  for (std::int64_t k = 0; k < 4; ++k)
+    for (std::int64_t j = 0; j < 5; ++j) {
+      const auto place = static_cast<std::int64_t>(at.at({k}));
+      if (j < 4) {
+        want[0].at({place, j}) = rows.at({k, j});
+        want[2].at({place, j}) += rows.at({k, j});
+        want[4].at({place, j}) = 0.5;
+      }
+      want[1].at({j, place}) = columns.at({j, k});
+      want[3].at({j, place}) += columns.at({j, k});
+      want[5].at({j, place}) = total;
+    }
+  for (std::size_t k = 0; k < 6; ++k) expect_near(got[k], want[k], 1e-15, std::to_string(k));
+  EXPECT_EQ(got[6].data, (std::vector<double>{x.at({0, 2}), x.at({0, 0}), x.at({0, 2}), x.at({0, 3})}));
+  const auto smooth = [](const auto& v, const auto& i, const auto& r, const auto& c) {
+    return ts::index_copy<0>(v * v, i, r * r) * ts::index_copy<1>(v, i, c) +
+           ts::index_add<1>(v * v, i, c) * ts::index_fill<0>(v, i, ts::sum(r));
+  };
+  check_gradient<Float<2>, Int<1>, Float<2>, Float<2>>(smooth, {x, at, rows, columns});
+}
+
+TEST(Indexing, OneIndexForEachDim) {
+  const auto f = [](const auto& v, const auto& i, const auto& j, const auto& rows) {
+    const auto places = std::tuple(i, j);
+    return std::tuple(ts::index(v, places), ts::index_put(v, places, rows), ts::index_put<true>(v, places, rows),
+                      ts::index(v, std::tuple(ts::unsqueeze<1>(i), j)), ts::index(v, std::tuple(i, j, j)));
+  };
+  const Array x = random_array({3, 4, 2}, 14), rows = random_array({3, 2}, 15);
+  const Array i({3}, {2, 0, 2}), j({3}, {1, 0, 1});
+  const auto got = run(trace<decltype(f), Float<3>, Int<1>, Int<1>, Float<2>>().view(), {x, i, j, rows});
+  Array set = x, sum = x;
+  for (std::int64_t k = 0; k < 3; ++k) {
+    const auto at = [&](const Array& of, std::int64_t n) { return static_cast<std::int64_t>(of.at({n})); };
+    EXPECT_EQ(got[4].at({k}), x.at({at(i, k), at(j, k), at(j, k)}));
+    for (std::int64_t e = 0; e < 2; ++e) {
+      EXPECT_EQ(got[0].at({k, e}), x.at({at(i, k), at(j, k), e}));
+      set.at({at(i, k), at(j, k), e}) = rows.at({k, e});
+      sum.at({at(i, k), at(j, k), e}) += rows.at({k, e});
+      for (std::int64_t l = 0; l < 3; ++l) EXPECT_EQ(got[3].at({k, l, e}), x.at({at(i, k), at(j, l), e}));
+    }
+  }
+  EXPECT_EQ(got[1].data, set.data);
+  expect_near(got[2], sum, 1e-15);
+  const auto smooth = [](const auto& v, const auto& a, const auto& b, const auto& r) {
+    return ts::index(ts::index_put(v * v, std::tuple(a, b), r * r), std::tuple(b, a)) *
+           ts::index(ts::index_put<true>(v, std::tuple(b, b), r), std::tuple(a, b));
+  };
+  check_gradient<Float<3>, Int<1>, Int<1>, Float<2>>(smooth, {x, i, j, rows});
 }
 
 }  // namespace

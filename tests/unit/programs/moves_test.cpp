@@ -125,6 +125,30 @@ TEST(Programs, Lookups) {
       15);
 }
 
+// Of several rows at one index the last stays, wherever x, the indices and the source are split.
+TEST(Programs, RowsPutAtIndices) {
+  constexpr auto f = [](const auto& floats, const auto& i, const auto& j, const auto& numbers) {
+    const auto& [x, rows, columns] = floats;  // [m, n, a], [k, n, a], [m, k, a]
+    const auto set = ts::index_copy<0>(x, i, rows) + ts::index_copy<1>(x, j, columns);
+    const auto sum = ts::index_add<0>(x, i, rows) + ts::index_add<1>(x, j, columns * 2.0);
+    const auto filled = ts::index_fill<1>(x, j, ts::sum(rows));
+    const auto at = std::tuple(i, ts::cast<std::int64_t>(j));
+    const auto taken = ts::index(x, at);
+    const auto put = ts::index_put(x, at, taken * 2.0), added = ts::index_put<true>(x, at, taken);
+    return std::tuple(energy(set, sum, filled, taken, put, added), set, sum, filled, taken, put, added,
+                      ts::index_copy<0>(numbers, i, ts::embedding(numbers, i)),
+                      ts::index_add<1>(numbers, j, ts::index_select<1>(numbers, j)),
+                      ts::index_fill<0>(numbers < 0, i, true), ts::take(numbers, i));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>, Tensor<3>>, Tensor<1, std::int32_t>,
+                             Tensor<1, std::int32_t>, Tensor<2, std::int8_t>>(
+      with_gradient(f),
+      {.arguments = {values("mna"), values("kna"), values("mka"), indices("k", 'm'), indices("k", 'n'),
+                     values<std::int8_t>("mn", -9, 9)},
+       .extents = {{'k', {0, 1, 3, 4}}}},
+      18);
+}
+
 TEST(Programs, CausalAttention) {
   constexpr auto f = [](const auto& floats, const auto& heads) {
     const auto& [x, qkv, out] = floats;  // [b, t, e], [e, 3 e], [e, e]

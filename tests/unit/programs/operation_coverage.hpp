@@ -86,6 +86,8 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
     case attention_lse:
     case attention:
       return floats && (traced || stands_for_others<T>);
+    case scatter:
+      return traced;
     case fold:
     case scatter_add:
     case index_add:

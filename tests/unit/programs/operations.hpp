@@ -164,7 +164,8 @@ constexpr auto moves(const auto& x, const auto& y, const auto& i, const auto& at
   return std::tuple(ts::embedding(x, i), ts::slice<1>(x, 0, n), ts::slice<0>(x, ts::extent<0>(x) - 1, 1),
                     ts::concat<0>(ts::slice<0>(x, 1, 1), y), ts::pad<0>(x, 1, 2),
                     ts::merge_dims<0, 1>(ts::transpose<1, 0>(x)), ts::broadcast_like(ts::max<0>(x), y),
-                    ts::argsort<0>(x), ts::sort<1>(x), ts::gather<1>(x, at), ts::iota<0, std::int32_t>(x));
+                    ts::argsort<0>(x), ts::sort<1>(x), ts::gather<1>(x, at), ts::scatter<1>(x, at, y),
+                    ts::scatter_reduce<1, ts::Reduction::max>(x, at, y), ts::iota<0, std::int32_t>(x));
 }
 template <class T> constexpr auto reductions(const auto& x, const auto& y, const auto& w) {
   const auto all =
