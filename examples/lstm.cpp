@@ -25,8 +25,8 @@ struct Adder {
   nn::Linear<> head;
   static constexpr std::array field_names{"lstm", "head"};  // for ts::summary
 
-  constexpr auto operator()(const auto& xs) const {           // [T, B, 2]
-    const auto [outputs, state] = lstm(xs);                   // state: h and c, [1, B, H]
+  constexpr auto operator()(const auto& xs) const {                       // [T, B, 2]
+    const auto [outputs, state] = lstm(xs);                               // state: h and c, [1, B, H]
     return head(ts::squeeze<0>(ts::slice<0>(std::get<0>(state), 0, 1)));  // [B, 1]
   }
 };
