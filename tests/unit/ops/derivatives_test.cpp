@@ -213,4 +213,81 @@ TEST(Derivatives, StructuresMustMatch) {
   refused(tangent, "[jvp] tangents");
 }
 
+// A checkpoint recomputes what its policy does not store, in graphs of all kinds; values and derivatives are equal.
+template <class Wrap> constexpr auto two_layers(const auto& in, const auto& weight, Wrap wrap) {
+  const auto block = [](const auto& h, const auto& own) { return ts::tanh(ts::matmul(ts::exp(h * 0.5), own)); };
+  const auto first = wrap(block)(in, weight);
+  return ts::sum(wrap(block)(first, weight) * first);
+}
+constexpr auto unchanged = [](const auto& f) { return f; };
+constexpr auto checkpointed = [](const auto& f) { return ts::checkpoint(f); };
+TEST(Checkpoints, RecomputeAndKeepDerivatives) {
+  constexpr auto plain = [](const auto& a, const auto& b, const auto& d) {
+    const auto f = [](const auto& p, const auto& q) { return two_layers(p, q, unchanged); };
+    return std::tuple(ts::value_and_grad(f)(b, a), ts::hvp(f, std::tuple(a, b), std::tuple(d, b)));
+  };
+  constexpr auto again = [](const auto& a, const auto& b, const auto& d) {
+    const auto f = [](const auto& p, const auto& q) { return two_layers(p, q, checkpointed); };
+    return std::tuple(ts::value_and_grad(f)(b, a), ts::hvp(f, std::tuple(a, b), std::tuple(d, b)));
+  };
+  const std::vector<Array> arguments{random_array({3, 3}, 1), random_array({3, 3}, 2), random_array({3, 3}, 3)};
+  const auto want = run(trace<decltype(plain), Float<2>, Float<2>, Float<2>>().view(), arguments);
+  const Program program = trace<decltype(again), Float<2>, Float<2>, Float<2>>();
+  const auto got = run(program.view(), arguments);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size(); ++k) expect_near(got[k], want[k], 1e-12, std::to_string(k));
+  EXPECT_GT(program.count(Op::barrier), 0);
+}
+
+// The backward pass of a Stack with a checkpoint in its block keeps the input of each layer, and nothing else.
+template <bool Checkpoint> struct Deep {
+  ts::ShardedTensor<float, 2> weight;
+  constexpr auto operator()(const auto& in) const {
+    const auto block = [](const auto& h, const auto& own) {
+      return ts::tanh(ts::matmul(ts::tanh(ts::matmul(h, own)), own)) + h;
+    };
+    if constexpr (Checkpoint)
+      return ts::checkpoint(block)(in, weight);
+    else
+      return block(in, weight);
+  }
+};
+constexpr auto of_stack = [](const auto& blocks, const auto& in) {
+  return ts::value_and_grad([](const auto& model, const auto& own) { return ts::sum(model(own) * own); })(blocks, in);
+};
+TEST(Checkpoints, AStackKeepsTheInputsOfItsLayers) {
+  const Program plain = trace<decltype(of_stack), ts::Stack<Deep<false>>, Float<2>>(),
+                again = trace<decltype(of_stack), ts::Stack<Deep<true>>, Float<2>>();
+  const std::vector<Array> arguments{random_array({3, 4, 4}, 7), random_array({2, 4}, 8)};
+  const auto want = run(plain.view(), arguments), got = run(again.view(), arguments);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size(); ++k) expect_near(got[k], want[k], 1e-12, std::to_string(k));
+  const auto kept = [](const Program& program) {  // the carried value, and what is stored for each layer
+    const GraphView& forward = program.graphs.at(1);
+    return forward.output_count - 1;
+  };
+  EXPECT_EQ(kept(again), 1);
+  EXPECT_GT(kept(plain), 1);
+}
+
+TEST(Vmap, RunsEachExample) {
+  constexpr auto f = [](const auto& weight, const auto& xs, const auto& ys) {
+    const auto loss = [](const auto& own, const auto& in) { return ts::sum(ts::tanh(ts::matmul(in, own))); };
+    const auto each = ts::vmap([&](const auto& own, const auto& in) { return ts::grad(loss)(own, in); },
+                               ts::in_axes<ts::not_mapped, 0>)(weight, xs);
+    const auto moved =
+        ts::vmap<1>([](const auto& a, const auto& b) { return ts::sum<0>(a * b); }, ts::in_axes<0, 2>)(xs, ys);
+    const auto nested =
+        ts::vmap([](const auto& a) { return ts::vmap([](const auto& row) { return row / ts::sum(row); })(a); })(xs);
+    const auto second = ts::squeeze<0>(ts::slice<0>(xs, 1, 1));
+    return std::tuple(ts::sum<0>(each), ts::grad(loss)(weight, xs), ts::squeeze<0>(ts::slice<0>(each, 1, 1)),
+                      ts::grad(loss)(weight, second), moved, ts::einsum<"bij,ijb->jb">(xs, ys), nested,
+                      xs / ts::sum<2>(xs, ts::keepdims));
+  };
+  const Program program = trace<decltype(f), Float<2>, Float<3>, Float<3>>();
+  const auto out =
+      run(program.view(), {random_array({4, 5}, 1), random_array({3, 2, 4}, 2), random_array({2, 4, 3}, 3)});
+  for (std::size_t k = 0; k < 8; k += 2) expect_near(out[k], out[k + 1], 1e-12, std::to_string(k));
+}
+
 }  // namespace
