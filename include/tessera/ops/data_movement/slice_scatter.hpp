@@ -10,8 +10,8 @@
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/elementwise.hpp>
 
-// Slices with steps, and tensors of which a slice, an index or a diagonal is replaced, at places that are known when the
-// program is planned. dynamic_slice.hpp has those of a place that is known only when it runs.
+// Slices with steps, and tensors of which a slice, an index or a diagonal is replaced, at places that are known when
+// the program is planned. dynamic_slice.hpp has those of a place that is known only when it runs.
 
 namespace tessera {
 
@@ -91,10 +91,10 @@ template <int Rank> struct DiagonalScatterTag {
 
 }  // namespace detail
 
-/// `size` elements along dim D from start on, `step` apart: x[start::step] is `slice<0>(x, start, size, step)` with size
-/// (extent - start + step - 1) / step. Without a step, as above. The gradient is 0 at the elements between. Errors:
-/// shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: a split dim is
-/// gathered; other dims stay split.
+/// `size` elements along dim D from start on, `step` apart: x[start::step] is `slice<0>(x, start, size, step)` with
+/// size (extent - start + step - 1) / step. Without a step, as above. The gradient is 0 at the elements between.
+/// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: a
+/// split dim is gathered; other dims stay split.
 template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
 constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
   return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
@@ -128,9 +128,9 @@ constexpr auto select_scatter(const X& x, const Update& update, const Index& ind
   return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
 }
 
-/// Matrices with other main diagonals (torch.diagonal_scatter): x [..., n, m], diagonals [..., min(n, m)]. Gradients: of
-/// x 0 on the diagonal, of the diagonals the cotangent there. Errors: shape_mismatch for shorter diagonals, and where
-/// another dim differs. Communication: as pad of the diagonals; x stays split.
+/// Matrices with other main diagonals (torch.diagonal_scatter): x [..., n, m], diagonals [..., min(n, m)]. Gradients:
+/// of x 0 on the diagonal, of the diagonals the cotangent there. Errors: shape_mismatch for shorter diagonals, and
+/// where another dim differs. Communication: as pad of the diagonals; x stays split.
 template <TensorOperand X, TensorOperand Diagonals>
 constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
   return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);

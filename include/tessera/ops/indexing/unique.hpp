@@ -37,12 +37,13 @@ template <int Rank, UniquePart Part, bool Sorted> struct UniqueTag {
     const Value order = Sorted ? build::argsort(flat, 0, Order::ascending, DType::i32) : Value{};
     const Value element = Sorted ? build::gather(flat, 0, order) : flat;
     const Value place = build::iota(element, 0, DType::i32);
-    const Value before = build::gather(element, 0, build::binary(Op::maximum, place - place.number(1), place.number(0)));
+    const Value before =
+        build::gather(element, 0, build::binary(Op::maximum, place - place.number(1), place.number(0)));
     Value differs = build::binary(Op::not_equal, element, before);
     if (is_floating(x.dtype())) {  // NaNs are equal to each other here
       const auto is_number = [](Value v) { return build::binary(Op::equal, v, v); };
-      differs = build::binary(Op::logical_and, differs,
-                              build::binary(Op::logical_or, is_number(element), is_number(before)));
+      differs =
+          build::binary(Op::logical_and, differs, build::binary(Op::logical_or, is_number(element), is_number(before)));
     }
     const Value starts = build::binary(Op::logical_or, differs, build::binary(Op::equal, place, place.number(0)));
     const Value begins = build::cast(starts, DType::i32);
