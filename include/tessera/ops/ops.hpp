@@ -25,6 +25,7 @@
 #include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
+#include <tessera/ops/indexing/embedding_bag.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
@@ -35,6 +36,7 @@
 #include <tessera/ops/indexing/unique.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/random_draws.hpp>
+#include <tessera/ops/reduction/distances.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>

@@ -5,9 +5,11 @@
 
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
+#include <tessera/ops/indexing/embedding_bag.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/unique.hpp>
+#include <tessera/ops/reduction/distances.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -231,6 +233,69 @@ TEST(Indexing, DistinctElements) {
   const auto none = run(program.view(), {Array({0, 1}), Array::number(2)});
   EXPECT_EQ(none[0].data, (Values{0, 0}));
   EXPECT_EQ(none[3].data, Values{0});
+}
+
+// Bags of 2, 0, 3 and 0 rows.
+TEST(Indexing, Bags) {
+  const auto f = [](const auto& t, const auto& i, const auto& o, const auto& w) {
+    return std::tuple(ts::embedding_bag(t, i, o), ts::embedding_bag<ts::BagMode::mean>(t, i, o),
+                      ts::embedding_bag<ts::BagMode::max>(t, i, o), ts::embedding_bag(t, i, o, w));
+  };
+  const Array i({5}, {3, 0, 3, 2, 3}), offsets({4}, {0, 2, 2, 5}), w = random_array({5}, 18);
+  const auto got = run(trace<decltype(f), Float<2>, Int<1>, Int<1>, Float<1>>().view(), {table, i, offsets, w});
+  for (std::int64_t b = 0; b < 4; ++b)
+    for (std::int64_t e = 0; e < 3; ++e) {
+      const auto first = static_cast<std::int64_t>(offsets.at({b})),
+                 last = b == 3 ? 5 : static_cast<std::int64_t>(offsets.at({b + 1}));
+      double sum = 0, weighted = 0, most = last > first ? -INFINITY : 0;
+      for (std::int64_t k = first; k < last; ++k) {
+        const double row = table.at({static_cast<std::int64_t>(i.at({k})), e});
+        sum += row;
+        weighted += row * w.at({k});
+        most = std::max(most, row);
+      }
+      EXPECT_NEAR(got[0].at({b, e}), sum, 1e-15);
+      EXPECT_NEAR(got[1].at({b, e}), last > first ? sum / static_cast<double>(last - first) : 0, 1e-15);
+      EXPECT_EQ(got[2].at({b, e}), most);
+      EXPECT_NEAR(got[3].at({b, e}), weighted, 1e-15);
+    }
+  const auto smooth = [](const auto& t, const auto& at, const auto& o, const auto& weights) {
+    return ts::embedding_bag(t, at, o, weights) + ts::embedding_bag<ts::BagMode::mean>(t * t, at, o);
+  };
+  check_gradient<Float<2>, Int<1>, Int<1>, Float<1>>(smooth, {table, i, offsets, w});
+  const auto most = [](const auto& t, const auto& at, const auto& o) {
+    return ts::embedding_bag<ts::BagMode::max>(t * t, at, o);
+  };
+  check_gradient<Float<2>, Int<1>, Int<1>>(most, {table, Array({4}, {3, 0, 2, 1}), Array({3}, {0, 3, 3})});
+}
+
+TEST(Indexing, Distances) {
+  const auto f = [](const auto& v, const auto& u) {
+    return std::tuple(ts::cdist(v, u), ts::cdist<1>(v, u), ts::pdist(v), ts::logical_xor(v, u < 0));
+  };
+  const Array v = random_array({3, 4}, 19), u = random_array({3, 4}, 20);
+  const auto got = run(trace<decltype(f), Float<2>, Float<2>>().view(), {v, u});
+  ASSERT_EQ(got[2].shape, (Shape{3}));
+  std::int64_t pair = 0;
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t j = 0; j < 3; ++j) {
+      double squares = 0, sums = 0, own = 0;
+      for (std::int64_t k = 0; k < 4; ++k) {
+        squares += std::pow(v.at({i, k}) - u.at({j, k}), 2);
+        sums += std::fabs(v.at({i, k}) - u.at({j, k}));
+        own += std::pow(v.at({i, k}) - v.at({j, k}), 2);
+      }
+      EXPECT_NEAR(got[0].at({i, j}), std::sqrt(squares), 1e-14);
+      EXPECT_NEAR(got[1].at({i, j}), sums, 1e-14);
+      if (j > i) {
+        EXPECT_NEAR(got[2].at({pair}), std::sqrt(own), 1e-14);
+        ++pair;
+      }
+      EXPECT_EQ(got[3].at({i, j}), (v.at({i, j}) != 0) != (u.at({i, j}) < 0));
+    }
+  check_gradient<Float<2>, Float<2>>([](const auto& a, const auto& b) { return ts::cdist(a, b) * ts::cdist<1>(a, b); },
+                                     {v, u}, first_order);
+  check_gradient<Float<2>>([](const auto& a) { return ts::pdist(a); }, {v}, first_order);
 }
 
 }  // namespace

@@ -196,6 +196,26 @@ TEST(Programs, ElementsForWhichAConditionHolds) {
       20);
 }
 
+TEST(Programs, BagsAndDistances) {
+  constexpr auto f = [](const auto& floats, const auto& i, const auto& j) {
+    const auto& [table, x, weights] = floats;                                   // [m, n], [k, n], [j]
+    const auto begins = ts::truncate_div(ts::iota<0, std::int32_t>(i), 2) * 2;  // bags of two rows, and empty ones
+    const auto sum = ts::embedding_bag(table, j, begins, weights);
+    const auto mean = ts::embedding_bag<ts::BagMode::mean>(table, j, begins);
+    const auto most = ts::embedding_bag<ts::BagMode::max>(table * 0.5, j, begins);
+    const auto far = ts::cdist(table, x), pairs = ts::cdist<1>(x, x);
+    const auto own = ts::pdist(table);
+    return std::tuple(energy(sum, mean, most, far, pairs, own), sum, mean, most, far, pairs, own);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>, Tensor<1>>, Tensor<1, std::int32_t>,
+                             Tensor<1, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("mn"), values("kn"), values("j"), indices("b", 'm'), indices("j", 'm')},
+       .cases = 60,
+       .extents = {{'m', {2, 3, 6}}, {'b', {1, 3, 4}}, {'j', {4, 7, 8}}, {'k', {1, 3, 4}}, {'n', {1, 3, 4, 8}}}},
+      21);
+}
+
 TEST(Programs, CausalAttention) {
   constexpr auto f = [](const auto& floats, const auto& heads) {
     const auto& [x, qkv, out] = floats;  // [b, t, e], [e, 3 e], [e, e]
