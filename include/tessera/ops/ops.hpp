@@ -41,6 +41,7 @@
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/stop_gradient.hpp>
 #include <tessera/ops/vmap.hpp>
 
 #include <tessera/base/pop_macros.hpp>

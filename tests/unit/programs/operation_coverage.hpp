@@ -56,7 +56,6 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
   const bool traced = front == Front::traced;
   if (op == tessera::ops::op_v<tessera::ops::ErfOp> || op == tessera::ops::op_v<tessera::ops::Atan2Op>)
     return stands_for_others<T> || (floats && traced);
-  if (op == tessera::ops::op_v<tessera::ops::StopGradientOp>) return false;  // it is dropped before programs run
   if (op == tessera::ops::op_v<tessera::ops::FmodOp>) return !is_bool && (traced || stands_for_others<T>);
   if (is_operation_on_bits(op)) return !is_bool && !floats && (traced || stands_for_others<T>);
   if (is_function_of_floats(op)) return floats && (traced || stands_for_others<T>);
