@@ -36,7 +36,7 @@ inline bool is_function_of_floats(tessera::Op op) {
   };
   using namespace tessera::ops;
   return in(OperationList<Expm1Op, Log1pOp, Exp2Op, Log2Op, Log10Op, SoftplusOp>{}) || in(TrigonometricOperations{}) ||
-         in(RoundingOperations{});
+         in(SpecialOperations{}) || in(RoundingOperations{});
 }
 
 /// Operations on the bits of integers; for bools these are logical operations.
