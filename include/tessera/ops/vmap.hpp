@@ -17,6 +17,13 @@ inline constexpr int not_mapped = -100;
 
 namespace detail {
 
+/// Which dim of a tensor becomes dim d when dim `from` moves to `to`.
+constexpr int dim_before_move(int d, int from, int to) {
+  if (d == to) return from;
+  const int other = d - (d > to ? 1 : 0);
+  return other + (other >= from ? 1 : 0);
+}
+
 /// Moves a dim of a tensor, or of each tensor of a tuple, pair or array.
 template <int From, int To, class X> constexpr auto move_dim(const X& x) {
   if constexpr (is_tuple_v<X> || is_array_v<X>) {
@@ -29,11 +36,7 @@ template <int From, int To, class X> constexpr auto move_dim(const X& x) {
       return as_sym(x);
     else
       return [&]<std::size_t... D>(std::index_sequence<D...>) {
-        return transpose<[](int d) {
-          if (d == to) return from;
-          const int other = d - (d > to ? 1 : 0);
-          return other + (other >= from ? 1 : 0);
-        }(static_cast<int>(D))...>(x);
+        return transpose<dim_before_move(static_cast<int>(D), from, to)...>(x);
       }(std::make_index_sequence<static_cast<std::size_t>(X::rank)>());
   } else {
     constexpr bool is_first = From == To;
@@ -71,9 +74,9 @@ template <int In, class X> constexpr auto mapped_argument(const X& x) {
 template <int... Axes> struct InAxes {};
 template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 
-/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples, or
-/// ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of each
-/// example:
+/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
+/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
+/// each example:
 ///
 ///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
 ///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
@@ -81,8 +84,7 @@ template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
 /// Examples run one after the other, as in ts::map: memory and compile time are those of one example. Operations that
 /// take a leading dim are faster on the whole batch. Arguments and results are tensors, and tuples, pairs and arrays of
 /// these; of a struct, a ts::Stack is returned. Sharding: the mapped dim is gathered if it is split; others stay split.
-template <int Out = 0, class F, int... In>
-constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
+template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
   return [f, at](const auto&... xs) {
     constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
     static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");

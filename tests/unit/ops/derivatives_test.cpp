@@ -188,6 +188,20 @@ TEST(Derivatives, ACustomGradientReplacesTheOwnOne) {
   EXPECT_EQ(program.count(Op::custom_gradient), 0);
 }
 
+// As jax.grad and torch's backward: no NaN where a factor is infinite or where nothing is left.
+TEST(Derivatives, HaveValuesAtEdges) {
+  constexpr auto f = [](const auto& a, const ts::Scalar& rate) {
+    const auto dropped = ts::grad([&](const auto& own) { return ts::sum(ts::dropout(own, rate, 3)); })(a);
+    const auto largest = ts::grad([](const auto& own) { return ts::max(own); })(a);
+    const auto kinks = ts::grad([](const auto& own) { return ts::sum(ts::relu(own) + ts::abs(own)); })(a * 0.0);
+    return std::tuple(dropped, largest, kinks);
+  };
+  const auto out = run(trace<decltype(f), Float<1>, ts::Scalar>().view(), {Array({3}, {2, 5, 5}), Array::number(1)});
+  expect_near(out[0], Array({3}, {0, 0, 0}), 1e-12);
+  expect_near(out[1], Array({3}, {0, 0.5, 0.5}), 1e-12);
+  expect_near(out[2], Array({3}, {0, 0, 0}), 1e-12);
+}
+
 TEST(Derivatives, StructuresMustMatch) {
   constexpr auto cotangent = [](const auto& a) {
     return std::get<1>(ts::vjp([](const auto& b) { return b * b; }, a))(1.0);
