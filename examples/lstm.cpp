@@ -25,8 +25,8 @@ struct Adder {
   nn::Linear<> head;
   static constexpr std::array field_names{"lstm", "head"};  // for ts::summary
 
-  constexpr auto operator()(const auto& xs) const {           // [T, B, 2]
-    const auto [outputs, state] = lstm(xs);                   // state: h and c, [1, B, H]
+  constexpr auto operator()(const auto& xs) const {                       // [T, B, 2]
+    const auto [outputs, state] = lstm(xs);                               // state: h and c, [1, B, H]
     return head(ts::squeeze<0>(ts::slice<0>(std::get<0>(state), 0, 1)));  // [B, 1]
   }
 };
@@ -84,7 +84,7 @@ int main(int count, char** arguments) {
   std::printf("error %.4f after %zu steps\n", mean, losses.size());
 
   if (count > 1) {
-    const train_gpt::LossChart chart("An LSTM learns to add two of 40 numbers", "mean squared error of a batch of 64");
+    const train_gpt::LossChart chart("An LSTM learns to add two of 40 numbers", "batches of 64", "mean squared error");
     std::ofstream(arguments[1]) << chart.svg(losses);
   }
   return mean > 0.005 ? 1 : 0;
