@@ -14,7 +14,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/name_pattern.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
-#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/custom_gradient.hpp>
 
 namespace tessera::nn {
 

@@ -13,8 +13,8 @@
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
 
-// Rows of a tensor read and written at vectors of indices. Compositions: a vector has the number of the row that goes to
-// each index, and rows are looked up there, so that a tensor that is written stays split.
+// Rows of a tensor read and written at vectors of indices. Compositions: a vector has the number of the row that goes
+// to each index, and rows are looked up there, so that a tensor that is written stays split.
 
 namespace tessera {
 
@@ -31,8 +31,9 @@ template <class Indices> constexpr void check_index_vector() {
 }
 constexpr Value one_vector(Value indices, Value context) {
   if (indices.rank() != 1)
-    context.refuse(errc::unsupported,
-                   "[index_put] leading dims: write at indices outside of a shard_map, and inside the block of a Stack");
+    context.refuse(
+        errc::unsupported,
+        "[index_put] leading dims: write at indices outside of a shard_map, and inside the block of a Stack");
   return indices.at(context.source);
 }
 /// 0, 1, ... along dim D of x: a vector.
@@ -93,8 +94,8 @@ template <int Rank, int D> struct IsNamedTag {
     indices = one_vector(indices, context);
     const auto filled = [](bool value, Value like) { return build::broadcast(like.number(value, DType::bool_), like); };
     const Value none = filled(false, counting_along(x.at(context.source), x.shifted(D, Rank)));
-    return along_dim(
-        build::scatter(none, 0, indices, filled(true, counting_along(indices, 0)), {.replaces = true}), D, Rank);
+    return along_dim(build::scatter(none, 0, indices, filled(true, counting_along(indices, 0)), {.replaces = true}), D,
+                     Rank);
   }
 };
 
@@ -124,7 +125,8 @@ template <int Rank, class... Indices> constexpr void check_indices() {
   static_assert(sizeof...(Indices) >= 2, "tessera: with one tensor of indices use embedding or index_copy");
   static_assert(sizeof...(Indices) <= Rank, "tessera: there are at most as many tensors of indices as dims");
 }
-/// The index into the merged first dims of x, of one index for each of them; -1 where one of them is outside of its dim.
+/// The index into the merged first dims of x, of one index for each of them; -1 where one of them is outside of its
+/// dim.
 template <int Rank> constexpr Value merged_index(Value context, Value x, std::initializer_list<Value> indices) {
   if (x.rank() != Rank)
     context.refuse(errc::unsupported,
@@ -188,10 +190,10 @@ template <int Rank, bool Accumulate> struct IndexPutTag {
 }  // namespace detail
 
 /// x with rows along dim D replaced by those of the source (torch.index_copy, x.at[indices].set): row k of the source
-/// goes to indices[k]; of several rows at one index the last one stays, on every sharding. The source has the dims of x,
-/// with as many rows as indices. Gradients: of x the cotangent of rows that stay, of the source that of the rows where
-/// it went. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs. Communication:
-/// a split vector of indices is gathered; the source as in index_select; x stays split.
+/// goes to indices[k]; of several rows at one index the last one stays, on every sharding. The source has the dims of
+/// x, with as many rows as indices. Gradients: of x the cotangent of rows that stay, of the source that of the rows
+/// where it went. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
+/// Communication: a split vector of indices is gathered; the source as in index_select; x stays split.
 ///
 ///     const auto next = ts::index_copy<0>(cache, slots, keys);   // [S, H], [K], [K, H]
 template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
@@ -209,7 +211,8 @@ constexpr auto index_add(const X& x, const Indices& indices, const Elements& sou
 }
 
 /// x with the value in all rows along dim D at the indices, a vector (torch.index_fill). The value is a number or a
-/// tensor, broadcast against x. The gradient of x is 0 where it is overwritten. Errors and communication: as index_copy.
+/// tensor, broadcast against x. The gradient of x is 0 where it is overwritten. Errors and communication: as
+/// index_copy.
 template <int D, TensorOperand X, TensorOperand Indices, Operand V>
 constexpr auto index_fill(const X& x, const Indices& indices, const V& value, Here at = Here::current()) {
   constexpr int dim = detail::checked_dim<D, X::rank>();
@@ -239,8 +242,8 @@ constexpr auto index(const X& x, const std::tuple<Indices...>& indices, Here at 
 }
 
 /// x with values at one index for each of its first dims (torch.index_put, x.at[i, j].set): x [M, N, row...], indices
-/// [K] and values [K, row...]. With `Accumulate` values are added, as in index_add; otherwise as index_copy, of which it
-/// has the rules, gradients and errors. Communication: as merge_dims and index_copy.
+/// [K] and values [K, row...]. With `Accumulate` values are added, as in index_add; otherwise as index_copy, of which
+/// it has the rules, gradients and errors. Communication: as merge_dims and index_copy.
 ///
 ///     const auto marked = ts::index_put(board, std::tuple(rows, columns), pieces);   // [M, N], ([K], [K]), [K]
 template <bool Accumulate = false, TensorOperand X, TensorOperand... Indices, TensorOperand Elements>

@@ -49,9 +49,9 @@ constexpr auto scatter(const X& x, const Indices& indices, const Elements& sourc
 
 /// x with elements along dim D replaced (torch.scatter, x.at[...].set): y = x, then y[.., indices[.., k, ..], ..] =
 /// source[.., k, ..] for each element of the source, in the order of k: of several elements at one index the last one
-/// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients: of
-/// x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that another
-/// one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
+/// stays, on every sharding. Indices and source have one shape, and the extents of x along the other dims. Gradients:
+/// of x the cotangent where no element was replaced; of source the cotangent at the index, 0 for an element that
+/// another one replaced. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim differs.
 /// Communication: as gather.
 template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
 constexpr auto scatter(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
@@ -68,11 +68,12 @@ constexpr auto scatter_add(const X& x, const Indices& indices, const Elements& s
   return detail::scatter<D, ScatterRule{}>(x, indices, source, at);
 }
 
-/// Combines the elements of x and of the source that are at one index (torch.scatter_reduce, x.at[...].mul, .min, .max):
-/// `scatter_reduce<0, ts::Reduction::max>(x, indices, source)`; product, max, min or sum. Without `IncludeSelf`, elements
-/// of x at an index of the source do not count. Products of floating elements are computed in f64 and rounded once. NaN
-/// is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as in
-/// PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Otherwise as scatter.
+/// Combines the elements of x and of the source that are at one index (torch.scatter_reduce, x.at[...].mul, .min,
+/// .max): `scatter_reduce<0, ts::Reduction::max>(x, indices, source)`; product, max, min or sum. Without `IncludeSelf`,
+/// elements of x at an index of the source do not count. Products of floating elements are computed in f64 and rounded
+/// once. NaN is the extreme of any elements. Gradients: elements that equal the extreme share its cotangent equally, as
+/// in PyTorch; those of a product are exact where elements are 0, second derivatives where none is. Otherwise as
+/// scatter.
 template <int D, Reduction R, bool IncludeSelf = true, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
 constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   static_assert(R == Reduction::sum || R == Reduction::product || R == Reduction::max || R == Reduction::min,
@@ -82,10 +83,10 @@ constexpr auto scatter_reduce(const X& x, const Indices& indices, const Elements
     return detail::scatter<D, ScatterRule{.reduction = R}>(x, indices, source, at);
   else
     return detail::scatter<D, ScatterRule{.reduction = R}>(
-        scatter<D>(x, indices,
-                   full_like(source, monoid_of<R>::template identity<std::conditional_t<is_floating_v<T>, double, T>>(),
-                             at),
-                   at),
+        scatter<D>(
+            x, indices,
+            full_like(source, monoid_of<R>::template identity<std::conditional_t<is_floating_v<T>, double, T>>(), at),
+            at),
         indices, source, at);
 }
 

@@ -20,8 +20,7 @@ constexpr Value scatter(Value x, int dim, Value indices, Value source, ScatterRu
   const DType type = x.dtype();
   const bool rounds = !rule.replaces && is_floating(type) && facts_of(rule.reduction).rounds;
   const Value wide = rounds ? cast(x, DType::f64) : x, added = cast(source, wide.dtype());
-  if (!rule.replaces && rule.reduction == Reduction::sum)
-    return cast(wide + scatter_add(added, dim, indices, x), type);
+  if (!rule.replaces && rule.reduction == Reduction::sum) return cast(wide + scatter_add(added, dim, indices, x), type);
   const Value made = wide.make({.op = Op::scatter,
                                 .dtype = wide.dtype(),
                                 .rank = x.node().rank,
@@ -55,15 +54,14 @@ struct ScatterGradient {
     const Value zero = g.number(0), place = build::iota(source, dim, DType::i64);
     const Value last = build::scatter(build::broadcast(place.number(-1), x), dim, indices, place, rule);
     add(2, build::select(equal(last, -1), g, zero));
-    if (r.needs(0))
-      add(0, build::select(build::binary(Op::equal, at_indices(last), place), at_indices(g), zero));
+    if (r.needs(0)) add(0, build::select(build::binary(Op::equal, at_indices(last), place), at_indices(g), zero));
   }
   /// Elements that are the extreme share the cotangent.
   constexpr void extreme() {
     const Value zero = g.number(0), is_x = build::binary(Op::equal, x, y),
                 is_source = build::binary(Op::equal, source, at_indices(y));
-    const Value count = build::cast(is_x, g.dtype()) +
-                        build::scatter_add(build::cast(is_source, g.dtype()), dim, indices, x);
+    const Value count =
+        build::cast(is_x, g.dtype()) + build::scatter_add(build::cast(is_source, g.dtype()), dim, indices, x);
     const Value share = g / build::binary(Op::maximum, count, count.number(1));  // without an extreme, y is NaN
     add(2, build::select(is_x, share, zero));
     if (r.needs(0)) add(0, build::select(is_source, at_indices(share), zero));
