@@ -84,7 +84,7 @@ int main(int count, char** arguments) {
   std::printf("error %.4f after %zu steps\n", mean, losses.size());
 
   if (count > 1) {
-    const train_gpt::LossChart chart("An LSTM learns to add two of 40 numbers", "mean squared error of a batch of 64");
+    const train_gpt::LossChart chart("An LSTM learns to add two of 40 numbers", "batches of 64", "mean squared error");
     std::ofstream(arguments[1]) << chart.svg(losses);
   }
   return mean > 0.005 ? 1 : 0;

@@ -86,19 +86,6 @@ TEST(Elementwise, GradientOfEveryRow) {
   expect_covered(ts::ops::ElementwiseOperations{});
 }
 
-// jax.lax.stop_gradient: a constant to gradients of any order, and nothing at all to a program that runs.
-TEST(Elementwise, StopsTheGradient) {
-  constexpr auto f = [](const auto& x) { return ts::stop_gradient(ts::exp(x)) * x + ts::stop_gradient(x * x); };
-  const Array x({2}, {0.5, -1});
-  const Program first = trace<FirstGradient<std::remove_cvref_t<decltype(f)>>, std::tuple<Float<1>>, Float<1>>();
-  expect_near(run(first.view(), {x, Array({2}, 1)}).at(1), Array({2}, {std::exp(0.5), std::exp(-1)}), 1e-12);
-  using Second = SecondGradient<std::remove_cvref_t<decltype(f)>>;
-  const Program second = trace<Second, std::tuple<Float<1>>, std::tuple<Float<1>>, Float<1>>();
-  expect_near(run(second.view(), {x, Array({2}, 1), Array({2}, 1)}).at(1), Array({2}, 0.0), 1e-12);
-  const Program whole = trace<std::remove_cvref_t<decltype(f)>, Int<1>>();
-  EXPECT_EQ(whole.count(ts::ops::op_v<ts::ops::StopGradientOp>), 0);
-}
-
 TEST(Elementwise, GradientsSumOverWhatBroadcastingRepeats) {
   check_gradient<M, Float<1>>([](const auto& x, const auto& b) { return x * b + b; }, {any(), random_array({3}, 5)});
   check_gradient<M, Float<0>>([](const auto& x, const auto& s) { return s * x / (s + 3.0); },
