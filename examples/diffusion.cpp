@@ -1,5 +1,6 @@
-// A denoising diffusion model of points on a spiral (Ho, Jain, Abbeel, 2006.11239), trained data-parallel on four devices. A
-// training step draws its points, noise and times on the devices; all steps back from noise to points are one program.
+// A denoising diffusion model of points on a spiral (Ho, Jain, Abbeel, 2006.11239), trained data-parallel on four
+// devices. A training step draws its points, noise and times on the devices; all steps back from noise to points are
+// one program.
 //
 //     diffusion [PICTURE.svg]
 
@@ -13,9 +14,9 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/tessera.hpp>
-
 #include "picture.hpp"
+
+#include <tessera/tessera.hpp>
 
 namespace ts = tessera;
 
@@ -44,7 +45,7 @@ struct Denoiser {
     const auto features = ts::concat<1>(
         x, ts::sin(waves), ts::cos(waves),
         ts::stack<1>(t, ts::cos(t * std::numbers::pi), ts::cos(t * 2.0 * std::numbers::pi),
-                        ts::cos(t * 4.0 * std::numbers::pi), ts::sqrt(signal(level)), ts::sqrt(1.0 - signal(level))));
+                     ts::cos(t * 4.0 * std::numbers::pi), ts::sqrt(signal(level)), ts::sqrt(1.0 - signal(level))));
     const auto first = ts::silu(in(features));
     const auto second = first + ts::silu(hidden1(first));
     return out(second + ts::silu(hidden2(second)));
@@ -105,8 +106,7 @@ int main(int argc, char** argv) {
   constexpr int steps = 5000;
   for (int step = 1; step <= steps; ++step) {
     config.learning_rate = 2e-3 * 0.5 * (1 + std::cos(std::numbers::pi * step / steps));
-    auto [next, next_state, loss] =
-        train_step(std::move(model), std::move(state), like, ts::Scalar(step), config);
+    auto [next, next_state, loss] = train_step(std::move(model), std::move(state), like, ts::Scalar(step), config);
     model = std::move(next);
     state = std::move(next_state);
     if (step > steps - 500) mean_loss += ts::item(loss) / 500.0;
@@ -118,7 +118,8 @@ int main(int argc, char** argv) {
         picture.point(points[2 * i] / 2, points[2 * i + 1] / 2, 0);
         away += distance(points[2 * i], points[2 * i + 1]) / samples;
       }
-      std::printf("step %4d  loss %.4f  the samples are %.4f away from the spiral\n", step, double(ts::item(loss)), away);
+      std::printf("step %4d  loss %.4f  the samples are %.4f away from the spiral\n", step, double(ts::item(loss)),
+                  away);
     }
   }
   std::printf("mean loss of the last 500 steps: %.4f\n", mean_loss);

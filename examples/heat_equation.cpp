@@ -1,5 +1,6 @@
-// The heat equation on a plate that a 2 x 2 mesh of devices shares: a stencil is written as slices of a padded tensor, the
-// library sends each device the rows and columns next to its block, and a loop of 100 steps is one compiled program.
+// The heat equation on a plate that a 2 x 2 mesh of devices shares: a stencil is written as slices of a padded tensor,
+// the library sends each device the rows and columns next to its block, and a loop of 100 steps is one compiled
+// program.
 //
 //     heat_equation [PICTURE.svg]
 
@@ -10,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include <tessera/tessera.hpp>
-
 #include "picture.hpp"
+
+#include <tessera/tessera.hpp>
 
 namespace ts = tessera;
 
@@ -28,7 +29,8 @@ constexpr auto laplacian(const auto& u) {
 }
 
 constexpr auto heat = ts::compile([](auto u, ts::Dim steps, auto rate) {
-  return ts::fori_loop(0, steps, [&](const auto&, const auto& now) { return now + laplacian(now) * rate; }, u);
+  return ts::fori_loop(
+      0, steps, [&](const auto&, const auto& now) { return now + laplacian(now) * rate; }, u);
 });
 
 double sine(int i, int n, int waves) { return std::sin(std::numbers::pi * waves * (i + 1) / (n + 1)); }
@@ -56,14 +58,15 @@ int main(int argc, char** argv) {
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < columns; ++c) {
       const double from_center = std::hypot(r - 30, c - 26), from_bar = std::abs(c - 55);
-      plate[static_cast<std::size_t>(r * columns + c)] = from_center < 14 || (from_bar < 4 && r > 20 && r < 75) ? 1.f : 0.f;
+      plate[static_cast<std::size_t>(r * columns + c)] =
+          from_center < 14 || (from_bar < 4 && r > 20 && r < 75) ? 1.f : 0.f;
     }
   auto u = ts::shard(plate, {rows, columns}, mesh, {"rows", "columns"});
 
   const ts::Plan plan = heat.plan(u, ts::Dim(100), ts::Scalar(rate));
   plan.for_each_collective([](const ts::CollectiveInfo& c, std::int64_t times) {
-    std::printf("%lld x %s of %lld bytes a device\n", static_cast<long long>(times), std::string(name_of(c.kind)).c_str(),
-                static_cast<long long>(c.payload_bytes));
+    std::printf("%lld x %s of %lld bytes a device\n", static_cast<long long>(times),
+                std::string(name_of(c.kind)).c_str(), static_cast<long long>(c.payload_bytes));
   });
 
   examples::Picture picture(4);

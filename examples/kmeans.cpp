@@ -1,5 +1,5 @@
-// k-means clustering (Lloyd's algorithm) of points that are split over eight devices. Each step is a product, an argmin and two
-// sums; the sums of the clusters are the only communication. The loop ends when no center moves.
+// k-means clustering (Lloyd's algorithm) of points that are split over eight devices. Each step is a product, an argmin
+// and two sums; the sums of the clusters are the only communication. The loop ends when no center moves.
 //
 //     kmeans [PICTURE.svg]
 
@@ -12,9 +12,9 @@
 #include <tuple>
 #include <vector>
 
-#include <tessera/tessera.hpp>
-
 #include "picture.hpp"
+
+#include <tessera/tessera.hpp>
 
 namespace ts = tessera;
 

@@ -16,7 +16,8 @@ namespace examples {
 class Picture {
  public:
   explicit Picture(int panels) : panels_(panels) {
-    add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" font-size=\"13\">\n",
+    add("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" "
+        "font-size=\"13\">\n",
         panels * (side + gap) + gap, side + 2 * gap + title_height);
     text_ += "<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n";
   }
@@ -26,18 +27,20 @@ class Picture {
     if (next_ == panels_) throw std::logic_error("a picture has fewer panels than were begun");
     left_ = gap + next_++ * (side + gap);
     add("<text x=\"%g\" y=\"%g\" fill=\"#1d2433\">%s</text>\n", left_, gap + 8, title.c_str());
-    add("<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"none\" stroke=\"#d5d9e0\"/>\n", left_, top, side, side);
+    add("<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" fill=\"none\" stroke=\"#d5d9e0\"/>\n", left_, top, side,
+        side);
   }
 
   /// A dot of the panel; `kind` selects the color.
   void point(double x, double y, int kind, double radius = 1.6) {
     static constexpr const char* colors[] = {"#2f6fde", "#d9542b", "#1f9d63", "#8b4fc9", "#c99a1b", "#4b5563"};
     if (std::abs(x) > 1 || std::abs(y) > 1) return;
-    add("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%s\"/>\n", left_ + side * (1 + x) / 2, top + side * (1 - y) / 2,
-        radius, colors[static_cast<std::size_t>(kind) % std::size(colors)]);
+    add("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"%g\" fill=\"%s\"/>\n", left_ + side * (1 + x) / 2,
+        top + side * (1 - y) / 2, radius, colors[static_cast<std::size_t>(kind) % std::size(colors)]);
   }
 
-  /// A matrix [rows, columns] of values from 0 (white) to 1 (red), in 64 colors; neighbours of one color are one rectangle.
+  /// A matrix [rows, columns] of values from 0 (white) to 1 (red), in 64 colors; neighbours of one color are one
+  /// rectangle.
   void grid(const std::vector<float>& values, int rows, int columns) {
     const double height = side / rows, width = side / columns;
     const auto color = [&](int r, int c) {
@@ -50,8 +53,8 @@ class Picture {
         for (end = c + 1; end < columns && color(r, end) == color(r, c);) ++end;
         const double value = color(r, c) / 63.0;
         if (value == 0) continue;
-        add("<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"#%02x%02x%02x\"/>\n",
-            left_ + c * width, top + r * height, (end - c) * width, height, 255 - static_cast<int>(35 * value * value),
+        add("<rect x=\"%.2f\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" fill=\"#%02x%02x%02x\"/>\n", left_ + c * width,
+            top + r * height, (end - c) * width, height, 255 - static_cast<int>(35 * value * value),
             255 - static_cast<int>(215 * value), 255 - static_cast<int>(225 * std::sqrt(value)));
       }
     text_ += "</g>\n";

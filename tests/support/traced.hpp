@@ -56,6 +56,11 @@ template <class F, class... Args> Program trace() {
   return program;
 }
 
+/// The results of a function, traced at run time.
+template <class... Args, class F> std::vector<Array> results_of(F, const std::vector<Array>& arguments) {
+  return run(trace<F, Args...>().view(), arguments);
+}
+
 /// The program of F, traced by the compiler.
 template <class F, class... Args> Program compiled() {
   constexpr ProgramView view = tessera::Traced<F, Args...>::program();

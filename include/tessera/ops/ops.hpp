@@ -41,6 +41,10 @@
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/spatial/interpolate.hpp>
+#include <tessera/ops/spatial/pad_modes.hpp>
+#include <tessera/ops/spatial/pixel_shuffle.hpp>
+#include <tessera/ops/spatial/unfold.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 #include <tessera/ops/vmap.hpp>
 

@@ -24,10 +24,10 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
-                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
-                               GradientOperations>::type;
+using Operations =
+    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
+                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations>::type;
 
 namespace detail {
 

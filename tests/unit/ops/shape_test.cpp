@@ -99,10 +99,6 @@ TEST(Shape, RandomAndConstraint) {
   EXPECT_THROW(ts::with_sharding(Float<2>(), {"x"}), ts::error);
 }
 
-/// The results of a traced function.
-template <class... Args, class F> std::vector<Array> results_of(F, const std::vector<Array>& arguments) {
-  return run(trace<F, Args...>().view(), arguments);
-}
 const Array square({3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, 9}), rows({2, 3}, {1, 2, 3, 4, 5, 6});
 
 // The examples of NumPy's documentation, whose functions these are.

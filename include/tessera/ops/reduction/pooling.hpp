@@ -159,18 +159,22 @@ constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) 
 
 /// The largest element of each window: `max_pool2d(x, {.window = {3, 3}, .strides = {2, 2}, .padding = {1, 1}})` of x
 /// [batch, height, width, features]. A spatial dim of extent n has (n + 2 padding - dilation (window - 1) - 1) /
-/// strides
-/// + 1 windows, rounded down; PyTorch's ceil_mode is not offered. NaN in a window gives NaN. Of equal elements the
-/// first gets the gradient, as in PyTorch. A window that has only padding gives -infinity; PyTorch refuses such
+/// strides + 1 windows, rounded down; PyTorch's ceil_mode is not offered. NaN in a window gives NaN. Of equal elements
+/// the first gets the gradient, as in PyTorch. A window that has only padding gives -infinity; PyTorch refuses such
 /// padding.
 ///
-/// Windows are a view of the padded operand. Errors: shape_mismatch for windows larger than the padded dim.
+/// Windows are a view of the padded operand; those of max_pool3d and avg_pool3d have 8 dims, so that the block of a
+/// ts::Stack can't have them. Errors: shape_mismatch for windows larger than the padded dim.
 /// Communication: none for split batch and features; a split spatial dim is gathered.
 template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
 }
 template <TensorOperand X> constexpr auto max_pool2d(const X& x, const MaxPool<2>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<2>, 2>(x, options, at, options.dilation[0], options.dilation[1]);
+}
+template <TensorOperand X> constexpr auto max_pool3d(const X& x, const MaxPool<3>& options, Here at = Here::current()) {
+  return detail::pool<detail::MaxPoolTag<3>, 3>(x, options, at, options.dilation[0], options.dilation[1],
+                                                options.dilation[2]);
 }
 
 /// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 is added up in f32. Otherwise as max_pool.
@@ -179,6 +183,9 @@ template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1
 }
 template <TensorOperand X> constexpr auto avg_pool2d(const X& x, const AvgPool<2>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<2>, 2>(x, options, at, options.count_include_pad ? 1 : 0);
+}
+template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3>& options, Here at = Here::current()) {
+  return detail::pool<detail::AvgPoolTag<3>, 3>(x, options, at, options.count_include_pad ? 1 : 0);
 }
 
 /// Averages to the given extents: index i of a result of extent m is the mean over the indices floor(i n / m) to
@@ -191,6 +198,10 @@ constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
   return call<detail::AdaptiveAvgPoolTag<2>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+  return call<detail::AdaptiveAvgPoolTag<3>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
 }
 
 }  // namespace tessera
