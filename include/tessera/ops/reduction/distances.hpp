@@ -1,0 +1,58 @@
+#ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
+#define TESSERA_OPS_REDUCTION_DISTANCES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/data_movement/diagonal.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/reduction/statistics.hpp>
+
+// Distances and products of vectors.
+
+namespace tessera {
+
+/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  return norm(call<SubTag>(Source::from(at), a, b), p, at);
+}
+/// The p-norms of the differences of all pairs of rows: [..., m, d] and [..., n, d] give [..., m, n]. Differences are
+/// not stored. Errors: shape_mismatch. Communication: an all-reduce if d is split.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  static_assert(A::rank >= 2 && A::rank == B::rank, "tessera: cdist takes two tensors of equal rank, 2 or more");
+  return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<A::rank - 1>(a, at), unsqueeze<A::rank - 2>(b, at)), p, at);
+}
+/// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
+/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
+  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
+}
+/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
+template <int D = -1, TensorOperand X, NumberOperand P = int>
+constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+}
+
+/// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
+template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
+  return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
+}
+/// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
+template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
+  return einsum<"i,i->">(a, b, at);
+}
+/// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
+template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
+  return sum<-1>(diagonal(x, at), at);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
