@@ -37,7 +37,9 @@
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/random_draws.hpp>
 #include <tessera/ops/reduction/distances.hpp>
+#include <tessera/ops/reduction/histogram.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
+#include <tessera/ops/reduction/order_statistics.hpp>
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>

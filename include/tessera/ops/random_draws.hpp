@@ -2,7 +2,9 @@
 #define TESSERA_OPS_RANDOM_DRAWS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/elementwise/special.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
+#include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
@@ -62,6 +64,66 @@ template <class T, std::uint32_t Stream> struct RandintTag {
   }
 };
 
+/// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
+template <class D, std::uint32_t Stream> struct InverseTag {
+  template <class Like, class Key, class...> struct result : Like {
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
+    const Value uniform = build::uniform(like.at(context.source), key, Stream);
+    return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
+  }
+};
+/// A draw that is never 0, where the inverse would be infinite: f32 draws are multiples of 2^-24.
+constexpr Value above_zero_draw(Value uniform) {
+  return build::binary(Op::maximum, uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
+}
+struct Gumbel {
+  static constexpr Value draw(Value uniform) {
+    return -build::unary(Op::log, -build::unary(Op::log, above_zero_draw(uniform)));
+  }
+};
+struct Laplace {
+  static constexpr Value draw(Value uniform) {
+    const Value centred = above_zero_draw(uniform) * 2.0 - 1.0;
+    return -(build::unary(Op::sign, centred) * build::apply<ops::Log1pOp>(-build::unary(Op::abs, centred)));
+  }
+};
+struct Cauchy {
+  static constexpr Value draw(Value uniform) {
+    return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
+  }
+};
+struct TruncatedNormal {
+  static constexpr Value draw(Value uniform, Value lower, Value upper) {
+    const double root = 1.41421356237309504880;
+    const Value from = build::apply<ops::ErfOp>(lower * (1 / root)), to = build::apply<ops::ErfOp>(upper * (1 / root));
+    const Value normal = build::apply<ops::ErfinvOp>(from + (to - from) * uniform) * root;
+    return build::binary(Op::minimum, build::binary(Op::maximum, normal, lower), upper);
+  }
+};
+
+/// The logarithms of weights, repeated along a new dim of samples in front of the last if there are several.
+template <int Rank, bool Repeated> struct LogWeightsTag {
+  template <class P, class Count> struct result {
+    using type = element_t<computed_as(dtype_v<typename P::type>)>;
+    static constexpr int rank = Repeated ? Rank + 1 : Rank;
+    using Checks = decltype([] {
+      static_assert(is_floating_v<typename P::type>, "tessera: the weights of multinomial are a floating tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value weights, Value count) {
+    weights = weights.at(context.source);
+    const Value logs = build::unary(Op::log, build::cast(weights, computed_as(weights.dtype())));
+    if (!Repeated) return logs;
+    const int rank = logs.rank() + 1;
+    const Value samples = logs.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const Value zeros = build::cast(build::insert_singletons(samples, 0b10u, 2) * 0.0, logs.dtype());
+    return build::insert_singletons(logs, 1u << (rank - 2), rank) + zeros;
+  }
+};
+
 /// Logits plus Gumbel noise: the index of the largest sum is distributed as softmax(logits).
 template <std::uint32_t Stream> struct PerturbedTag {
   template <class Logits, class Key> struct result {
@@ -73,7 +135,7 @@ template <std::uint32_t Stream> struct PerturbedTag {
   static constexpr Value emit(Value context, Value logits, Value key) {
     logits = logits.at(context.source);
     const Value draw = build::uniform(logits, key, Stream);
-    const Value gumbel = -build::unary(Op::log, -build::unary(Op::log, draw));
+    const Value gumbel = Gumbel::draw(draw);
     return build::cast(logits, gumbel.dtype()) + gumbel;
   }
 };
@@ -111,6 +173,50 @@ constexpr auto randint_like(const Like& like, const Low& low, const High& high, 
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
+/// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+/// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
+/// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
+/// one side, where erf is 1.
+template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
+constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
+                                     Here at = Here::current()) {
+  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
+                                                                   lower, upper);
+}
+
+/// Whether multinomial may draw an index several times.
+enum class Replacement : std::uint8_t { no, yes };
+/// `count` indices along the last dim, drawn with probabilities proportional to weights of at least 0: [..., n] gives
+/// [..., count] i32. Without replacement, as is the default of PyTorch, the indices differ and are in the order of the
+/// draws; there have to be `count` weights above 0, otherwise indices of weight 0 follow. No gradient. Errors:
+/// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
+///
+///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
+constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
+  const auto noisy = call<detail::PerturbedTag<Stream>>(
+      Source::from(at),
+      call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
+      detail::drawn_from(key));
+  if constexpr (R == Replacement::yes)
+    return argmax<-1>(noisy, at);
+  else
+    return topk<-1>(noisy, count, at).indices;
 }
 
 /// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise

@@ -271,7 +271,7 @@ TEST(Indexing, Bags) {
 
 TEST(Indexing, Distances) {
   const auto f = [](const auto& v, const auto& u) {
-    return std::tuple(ts::cdist(v, u), ts::cdist<1>(v, u), ts::pdist(v), ts::logical_xor(v, u < 0));
+    return std::tuple(ts::cdist(v, u), ts::cdist(v, u, 1), ts::pdist(v), ts::logical_xor(v, u < 0));
   };
   const Array v = random_array({3, 4}, 19), u = random_array({3, 4}, 20);
   const auto got = run(trace<decltype(f), Float<2>, Float<2>>().view(), {v, u});
@@ -293,7 +293,7 @@ TEST(Indexing, Distances) {
       }
       EXPECT_EQ(got[3].at({i, j}), (v.at({i, j}) != 0) != (u.at({i, j}) < 0));
     }
-  check_gradient<Float<2>, Float<2>>([](const auto& a, const auto& b) { return ts::cdist(a, b) * ts::cdist<1>(a, b); },
+  check_gradient<Float<2>, Float<2>>([](const auto& a, const auto& b) { return ts::cdist(a, b) * ts::cdist(a, b, 1); },
                                      {v, u}, first_order);
   check_gradient<Float<2>>([](const auto& a) { return ts::pdist(a); }, {v}, first_order);
 }

@@ -1,5 +1,9 @@
 #include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
 
+#include <tessera/ops/reduction/distances.hpp>
+#include <tessera/ops/reduction/histogram.hpp>
+#include <tessera/ops/reduction/order_statistics.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 
@@ -163,6 +167,119 @@ TEST(Reduction, VarianceNormAndNansum) {
   check([](const auto& v) { return ts::nansum<0>(v * v); });
   // Where they are 0, roots have no slope: torch gives 0.
   const auto flat = [](const auto& v) { return ts::norm<1>(v) + ts::std<1>(v); };
+  const auto slopes = run(trace<FirstGradient<decltype(flat)>, std::tuple<Float<2>>, Float<1>>().view(),
+                          {Array({1, 3}, 0.0), Array({1}, 1)});
+  EXPECT_EQ(slopes[1].data, (std::vector<double>{0, 0, 0}));
+}
+
+void expect_values(const Array& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.data.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i)
+    EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got.data[i])
+                                    : got.data[i] == want[i] || std::fabs(got.data[i] - want[i]) < 1e-12)
+        << i << ": " << got.data[i] << " instead of " << want[i];
+}
+
+// torch.median, nanmedian, quantile and kthvalue of the rows; numpy.quantile gives the same.
+TEST(Reduction, OrderStatistics) {
+  const auto f = [](const auto& v, const auto& whole) {
+    using enum ts::Interpolation;
+    const auto [second, place] = ts::kthvalue<1>(v, 2);
+    return std::tuple(ts::median(v), ts::nanmedian<1>(v), ts::quantile<1>(v, 0.4), ts::quantile<1, lower>(v, 0.4),
+                      ts::quantile<1, higher>(v, 0.4), ts::quantile<1, midpoint>(v, 0.4),
+                      ts::quantile<1, nearest>(v, 0.4), ts::nanquantile<-1>(v, 0.5), second, place,
+                      ts::median<0>(whole), ts::quantile<0>(whole, 0.75));
+  };
+  const Array rows({4, 4}, {4, 1, 3, 2, 7, NAN, 5, 6, NAN, NAN, NAN, NAN, INFINITY, INFINITY, -1, INFINITY});
+  const auto of = run(trace<decltype(f), Float<2>, ts::ShardedTensor<std::int32_t, 2>>().view(),
+                      {rows, Array({4, 2}, {3, 10, -1, 40, 7, 20, 5, 30})});
+  expect_values(of[0], {2, NAN, NAN, INFINITY});
+  expect_values(of[1], {2, 6, NAN, INFINITY});
+  expect_values(of[2], {2.2, NAN, NAN, INFINITY});
+  expect_values(of[3], {2, NAN, NAN, INFINITY});
+  expect_values(of[4], {3, NAN, NAN, INFINITY});
+  expect_values(of[5], {2.5, NAN, NAN, INFINITY});
+  expect_values(of[6], {2, NAN, NAN, INFINITY});
+  expect_values(of[7], {2.5, 6, NAN, INFINITY});
+  expect_values(of[8], {2, 6, NAN, INFINITY});
+  expect_values(of[9], {3, 3, 1, 0});
+  expect_values(of[10], {3, 20});
+  expect_values(of[11], {5.5, 32.5});
+  check_gradient<Float<3>>(
+      [](const auto& v) {
+        return ts::median<1>(v * v) + ts::quantile<1>(v, 0.3) + ts::kthvalue<1>(v, 3).values * ts::nanmedian<1>(v);
+      },
+      {x}, first_order);
+  const auto outside = [](const auto& v) { return ts::quantile<0>(v, 1.5); };
+  tessera_test::expect_error(ts::errc::option, [&] { trace<decltype(outside), Float<1>>(); });
+}
+
+// numpy.bincount and numpy.histogram: the last bin has both edges.
+TEST(Reduction, Histograms) {
+  const auto f = [](const auto& v, const auto& i) {
+    return std::tuple(ts::histogram(v, 4, 0.0, 1.0), ts::bincount(i, 4), ts::bincount(i, 3, v));
+  };
+  const Array values({2, 4}, {0, 0.25, 0.2499, 1, -0.1, 1.01, NAN, 0.75});
+  const auto of = run(trace<decltype(f), Float<2>, ts::ShardedTensor<std::int8_t, 2>>().view(),
+                      {values, Array({2, 4}, {0, 2, 2, 3, -1, 5, 7, 0})});
+  expect_values(of[0], {2, 1, 0, 2});
+  expect_values(of[1], {2, 0, 2, 1});
+  expect_values(of[2], {0.75, 0, 0.4999});
+  const auto weighted = [](const auto& v, const auto& i) { return ts::bincount(i, 3, v * v); };
+  check_gradient<Float<1>, ts::ShardedTensor<std::int32_t, 1>>(weighted,
+                                                               {Array({4}, {1, 2, 3, 4}), Array({4}, {2, 0, 2, 9})});
+}
+
+// torch.linalg.vector_norm, nanmean, count_nonzero, var_mean and the functions of torch.nn.functional.
+TEST(Reduction, NormsAndDistances) {
+  const auto f = [](const auto& a, const auto& b) {
+    const auto [variance, mean] = ts::var_mean<1>(a);
+    const auto [deviation, same] = ts::std_mean<1>(a, 0);
+    const auto [least, most] = ts::aminmax<1>(b);
+    return std::tuple(ts::norm<1>(a, 1), ts::norm<1>(a, INFINITY), ts::norm<1>(a, -INFINITY), ts::norm<1>(a, 0),
+                      ts::norm<1>(a, 3), ts::norm<1>(a, ts::keepdims, 0.5), ts::dist(a, b, 1), ts::cdist(a, b),
+                      ts::cosine_similarity(a, b), ts::normalize(b), ts::nanmean<1>(a), ts::count_nonzero<0>(b),
+                      variance, deviation + 0 * mean + 0 * same, least, most, ts::trace(a),
+                      ts::outer(ts::sum<1>(a), ts::sum<0>(b)), ts::dot(ts::sum<0>(a), ts::sum<0>(b)));
+  };
+  const Array a({2, 3}, {3, -4, 0, 1, 2, -2}), b({2, 3}, {0, 0, 0, 2, 0, -1});
+  const auto of = run(trace<decltype(f), Float<2>, Float<2>>().view(), {a, b});
+  expect_values(of[0], {7, 5});
+  expect_values(of[1], {4, 2});
+  expect_values(of[2], {0, 1});
+  expect_values(of[3], {2, 3});
+  expect_values(of[4], {std::cbrt(91), std::cbrt(17)});
+  expect_values(of[5], {std::pow(std::sqrt(3) + 2, 2), std::pow(1 + 2 * std::sqrt(2), 2)});
+  expect_values(of[6], {11});
+  expect_values(of[7], {5, std::sqrt(18), 3, std::sqrt(6)});
+  expect_values(of[8], {0, 4 / (3 * std::sqrt(5))});
+  expect_values(of[9], {0, 0, 0, 2 / std::sqrt(5), 0, -1 / std::sqrt(5)});
+  expect_values(of[10], {-1. / 3, 1. / 3});
+  expect_values(of[11], {1, 0, 1});
+  expect_values(of[12], {37. / 3, 13. / 3});
+  expect_values(of[13], {std::sqrt(74. / 9), std::sqrt(26. / 9)});
+  expect_values(of[14], {0, -1});
+  expect_values(of[15], {0, 2});
+  expect_values(of[16], {5});
+  expect_values(of[17], {-2, 0, 1, 2, 0, -1});
+  expect_values(of[18], {4 * 2 + -2 * -1});
+  const auto nans = [](const auto& v) { return std::tuple(ts::nanmean<1>(v), ts::count_nonzero(v)); };
+  const auto with_nans = run(trace<decltype(nans), Float<2>>().view(), {Array({2, 2}, {NAN, 3, NAN, NAN})});
+  expect_values(with_nans[0], {3, NAN});
+  expect_values(with_nans[1], {4});
+
+  const auto check = [](auto function) { check_gradient<Float<3>>(function, {x}, first_order); };
+  check([](const auto& v) {
+    return ts::norm<1>(v, 1) + ts::norm<1>(v, 3) * ts::norm<1>(v, INFINITY) + ts::norm<1>(v, 1.5);
+  });
+  check([](const auto& v) {
+    return ts::cosine_similarity<1>(v, v * v) + ts::sum<1>(ts::normalize<1>(v)) * ts::nanmean<1>(v);
+  });
+  check_gradient<Float<2>, Float<2>>(
+      [](const auto& u, const auto& v) { return ts::cdist(u, v) * ts::dist(u, v, 3) + ts::cdist(v, u, 1); },
+      {random_array({3, 4}, 8), random_array({3, 4}, 9)}, first_order);
+  // Norms of 0 have slope 0, as in torch.
+  const auto flat = [](const auto& v) { return ts::norm<1>(v, 3) + ts::norm<1>(v, 0.5) + ts::norm<1>(v, 1); };
   const auto slopes = run(trace<FirstGradient<decltype(flat)>, std::tuple<Float<2>>, Float<1>>().view(),
                           {Array({1, 3}, 0.0), Array({1}, 1)});
   EXPECT_EQ(slopes[1].data, (std::vector<double>{0, 0, 0}));

@@ -203,7 +203,7 @@ TEST(Programs, BagsAndDistances) {
     const auto sum = ts::embedding_bag(table, j, begins, weights);
     const auto mean = ts::embedding_bag<ts::BagMode::mean>(table, j, begins);
     const auto most = ts::embedding_bag<ts::BagMode::max>(table * 0.5, j, begins);
-    const auto far = ts::cdist(table, x), pairs = ts::cdist<1>(x, x);
+    const auto far = ts::cdist(table, x), pairs = ts::cdist(x, x, 1);
     const auto own = ts::pdist(table);
     return std::tuple(energy(sum, mean, most, far, pairs, own), sum, mean, most, far, pairs, own);
   };

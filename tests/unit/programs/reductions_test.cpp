@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "check.hpp"
 
 namespace ts = tessera;
@@ -30,6 +32,28 @@ TEST(Programs, PositionsOfExtremes) {
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>>, Tensor<2, std::int8_t>>(
       f, {.arguments = {values("abc"), values<std::int8_t>("ij", -2, 2)}}, 5);
+}
+
+// Few distinct values make equal elements common, which sorts and medians may take in any order; distinct floats have
+// gradients.
+TEST(Programs, Statistics) {
+  constexpr auto f = [](const auto& floats, const auto& integers) {
+    const auto& [x, y, w] = floats;  // [a, b, c], [m, d], [n, d]
+    using ts::keepdims;
+    const auto [variance, mean] = ts::var_mean<0>(x);
+    const auto [least, most] = ts::aminmax<1>(integers);
+    return std::tuple(
+        energy(ts::median<1>(x), ts::nanmedian<0>(x), ts::quantile<2>(x, 0.3), ts::kthvalue<1>(x, 1).values,
+               ts::nanmean<0, 2>(x), ts::norm<1>(x, 3), ts::norm<0>(x, keepdims, 1), ts::norm(x, INFINITY),
+               ts::cdist(y, w), ts::cosine_similarity(x, x + 1.0), ts::normalize<1>(x), variance * mean,
+               ts::outer(ts::sum<0>(y), ts::sum<1>(w)), ts::dot(ts::sum<0>(y), ts::sum<0>(w))),
+        ts::median<0>(integers), ts::kthvalue<1>(integers, 1).indices, ts::bincount(integers, 4),
+        ts::bincount(integers, 3, ts::cast<float>(integers) * 0.5), ts::histogram(x, 5, -0.75, 1.0),
+        ts::count_nonzero<1>(integers), most - least);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<2>>, Tensor<2, std::int8_t>>(
+      with_gradient(f),
+      {.arguments = {values("abc"), values("md"), values("nd"), values<std::int8_t>("ij", -2, 6)}, .cases = 40}, 7);
 }
 
 // A product of many elements is usually far from 1: these elements are near 1, and one row has a zero.

@@ -2,13 +2,13 @@
 #define TESSERA_OPS_REDUCTION_DISTANCES_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
-#include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
-#include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 
-// Distances between rows: differences of all pairs and their norms, in one kernel that stores no differences.
+// Distances and products of vectors.
 
 namespace tessera {
 
@@ -27,25 +27,52 @@ struct UpperTriangleTag {
 
 }  // namespace detail
 
-/// The distances of the rows of x [..., N, D] and y [..., M, D], Euclidean or with P = 1 the sums of absolute
-/// differences (torch.cdist): [..., N, M]. The gradient at a distance of 0 is 0. Leading dims are broadcast. Errors:
-/// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
-template <int P = 2, TensorOperand X, TensorOperand Y>
-constexpr auto cdist(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(X::rank >= 2 && Y::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
-  static_assert(P == 1 || P == 2, "tessera: cdist has the distances of P = 1 and P = 2");
-  const auto difference = unsqueeze<-2>(x, at) - unsqueeze<-3>(y, at);
-  if constexpr (P == 1)
-    return sum<-1>(abs(difference, at), at);
-  else
-    return norm<-1>(difference, at);
+/// The p-norm of a - b over all dims, rank 0; the operands are broadcast. Gradient and communication as of norm.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  return norm(call<SubTag>(Source::from(at), a, b), p, at);
 }
-
+/// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
+/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors: shape_mismatch.
+/// Communication: where D is split an all-reduce; N and M stay split.
+template <TensorOperand A, TensorOperand B, NumberOperand P = int>
+constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
+  static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");
+  return norm<-1>(call<SubTag>(Source::from(at), unsqueeze<-2>(a, at), unsqueeze<-3>(b, at)), p, at);
+}
 /// The distances of each pair of rows of a matrix [N, D], as of cdist (F.pdist): a vector of N (N - 1) / 2, of rows 0
 /// and 1, 0 and 2, and so on. Communication: as masked_select.
-template <int P = 2, TensorOperand X> constexpr auto pdist(const X& x, Here at = Here::current()) {
+template <TensorOperand X, NumberOperand P = int>
+constexpr auto pdist(const X& x, const P& p = 2, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: pdist takes a matrix");
-  return call<detail::UpperTriangleTag>(Source::from(at), cdist<P>(x, x, at));
+  return call<detail::UpperTriangleTag>(Source::from(at), cdist(x, x, p, at));
+}
+/// The cosine of the angle between a and b along dim D: their product over both norms, each at least eps, as in
+/// PyTorch. The operands are broadcast; the result lacks the dim. Communication: all-reduces if the dim is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cosine_similarity(const A& a, const B& b, double eps = 1e-8, Here at = Here::current()) {
+  const auto sizes = call<MulTag>(Source::from(at), maximum(norm<D>(a, at), eps, at), maximum(norm<D>(b, at), eps, at));
+  return call<DivTag>(Source::from(at), sum<D>(call<MulTag>(Source::from(at), a, b), at), sizes);
+}
+/// x over its p-norm along dim D, which is taken to be at least eps: 0 stays 0. Communication: as norm.
+template <int D = -1, TensorOperand X, NumberOperand P = int>
+constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at = Here::current()) {
+  return call<DivTag>(Source::from(at), x, maximum(norm<D>(x, keepdims, p, at), eps, at));
+}
+
+/// The product of each element of a vector with each of another: [m] and [n] give [m, n]. No communication.
+template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
+  return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
+}
+/// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
+template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
+  return einsum<"i,i->">(a, b, at);
+}
+/// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
+template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
+  return sum<-1>(diagonal(x, at), at);
 }
 
 }  // namespace tessera

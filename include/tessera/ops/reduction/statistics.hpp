@@ -2,6 +2,8 @@
 #define TESSERA_OPS_REDUCTION_STATISTICS_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <limits>
+
 #include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera {
@@ -52,6 +54,55 @@ template <bool Keep, int... Dims> struct NanSum {
   }
 };
 
+template <bool Keep, int... Dims> struct NanMean {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
+    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct CountNonzero {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
+  }
+};
+
+template <int Rank, bool Keep, int... Dims> struct PNormTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class P> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value p) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Value size = build::unary(Op::abs, x);
+    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
+    if (p.is_number(1)) return over(Op::sum, size);
+    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    if (p.is_number(infinity)) return over(Op::max, size);
+    if (p.is_number(-infinity)) return over(Op::min, size);
+    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
+    p = build::cast(p, x.dtype());
+    // Powers of 0 have no slope: it is 0, as of flat_root.
+    const auto power = [](Value v, Value by) {
+      const Value at_zero = build::binary(Op::equal, v, v.number(0));
+      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
+    };
+    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
+  }
+};
+
 }  // namespace detail
 
 /// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
@@ -78,13 +129,23 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 
 /// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
 /// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
-/// computed in f32; of integers f32. The other norms are sum(abs(x)) and max(abs(x)). Shapes and communication as of
-/// `sum`.
+/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
+/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
 template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
 }
 template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
+}
+
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
+}
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
 }
 
 /// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
@@ -93,6 +154,46 @@ template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here a
 }
 template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
   return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
+}
+/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
+}
+/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
+}
+
+/// Two statistics of the same elements.
+template <class Spread, class Mean> struct SpreadAndMean {
+  Spread spread;
+  Mean mean;
+};
+template <class Min, class Max> struct Extremes {
+  Min min;
+  Max max;
+};
+/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
+/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
+                                                                                max<Dims...>(x, at)};
 }
 
 }  // namespace tessera
