@@ -27,6 +27,7 @@
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
+#include <tessera/ops/keys.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/random_draws.hpp>
 #include <tessera/ops/reduction/normalization.hpp>

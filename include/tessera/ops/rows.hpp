@@ -15,6 +15,7 @@
 #include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/indexed_rows.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
+#include <tessera/ops/key_rows.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
 
@@ -23,9 +24,10 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
-                               SortOperations, AttentionOperations, ControlOperations, GradientOperations>::type;
+using Operations =
+    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
+                AttentionOperations, ControlOperations, GradientOperations, KeyOperations>::type;
 
 namespace detail {
 
