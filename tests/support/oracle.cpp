@@ -284,6 +284,16 @@ class Interpreter {
         });
         return y;
       }
+      case Op::scatter: {
+        const auto d = at(tessera::dim_of(node));
+        const tessera::ScatterRule rule = tessera::ScatterRule::of(node);
+        Array y = *x[2];
+        for_each_index(x[1]->shape, [&](const Shape& i) {
+          double& own = y.at(dense::with_extent(i, d, static_cast<std::int64_t>(x[1]->at(i))));
+          own = rule.replaces ? x[0]->at(i) : tessera::facts_of(rule.reduction).combined(own, x[0]->at(i));
+        });
+        return y;
+      }
       case Op::attention_lse:
       case Op::attention:
       case Op::attention_grad:

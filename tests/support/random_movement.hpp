@@ -181,7 +181,12 @@ class RandomMovement : public RandomElementwise {
     if (roll(2) == 0) return push(tessera::build::gather(x.value, d, indices.value), shape);
     arguments.push_back(random_array(shape, static_cast<unsigned>(arguments.size())));
     const auto rows = program_.argument(static_cast<int>(shape.size()), x.value.node().singletons, options_.type);
-    push(tessera::build::scatter_add(rows, d, indices.value, x.value), x.shape);
+    using tessera::Reduction;
+    const Reduction reductions[] = {Reduction::product, Reduction::max, Reduction::min};
+    const int mode = roll(options_.smooth ? 3 : 5);  // the gradient of a maximum jumps where elements are close
+    if (mode == 0) return push(tessera::build::scatter_add(rows, d, indices.value, x.value), x.shape);
+    const tessera::ScatterRule rule{mode == 1, mode == 1 ? Reduction::sum : reductions[mode - 2]};
+    push(tessera::build::scatter(bounded(x).value, d, indices.value, rows, rule), x.shape);
   }
   void sort() {
     const Item x = any();

@@ -249,6 +249,15 @@ inline constexpr ReducedTypes all_combined_types = [] {
   for (int r = 0; r < static_cast<int>(reduction_count); ++r) all.add(static_cast<Reduction>(r), all_dtypes);
   return all;
 }();
+/// Those of scatters: sums and products of floating elements are computed in f64, sums in gradients in f32 too.
+inline constexpr ReducedTypes all_scattered_types = [] {
+  ReducedTypes all;
+  const auto wide = static_cast<DTypeSet>(set_of(DType::f64) | (all_dtypes & ~floating_dtypes));
+  all.add(Reduction::sum, static_cast<DTypeSet>(wide | set_of(DType::f32)));
+  all.add(Reduction::product, wide);
+  for (const Reduction reduction : {Reduction::max, Reduction::min}) all.add(reduction, all_dtypes);
+  return all;
+}();
 inline constexpr ReducedTypes all_cumulative_types = [] {
   ReducedTypes all;
   for (const Reduction reduction : {Reduction::sum, Reduction::max, Reduction::min, Reduction::product})

@@ -18,9 +18,9 @@
 
 namespace tessera::kernels {
 
-/// A gather or scatter_add along a dim. `index`: extents of the indices; `moved`, `indices`, `array`: strides of the
-/// gathered or added elements, of the indices, and of the indexed array. The dim has extent `extent` in the array and
-/// stride `step`; its entry in `array` is 0.
+/// A gather or scatter along a dim. `index`: extents of the indices; `moved`, `indices`, `array`: strides of the
+/// gathered or scattered elements, of the indices, and of the indexed array. The dim has extent `extent` in the array
+/// and stride `step`; its entry in `array` is 0.
 struct AlongShape {
   Shape index;
   Strides moved, indices, array;
@@ -86,11 +86,11 @@ void argsort_line(const T* from, std::int64_t from_step, I* to, std::int64_t to_
   }
 }
 
-/// moved[.., k, ..] = array[.., indices[.., k, ..], ..]; with `Adds`, array[..] += moved[..], in row-major order of the
-/// indices. Skips indices outside of the dim, and returns the first of them.
-template <bool Adds, class T, class I>
-std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional_t<Adds, const T, T>* moved,
-                                       std::conditional_t<Adds, T, const T>* array, const I* indices) {
+/// Calls visit(moved[.., k, ..], array[.., indices[.., k, ..], ..]) in row-major order of the indices. Skips indices
+/// outside of the dim, and returns the first of them.
+template <class Moved, class Array, class I, class Visit>
+std::optional<std::int64_t> visit_along(const AlongShape& shape, Moved* moved, Array* array, const I* indices,
+                                        Visit visit) {
   if (detail::is_empty(shape.index)) return std::nullopt;
   const Strides order = contiguous_strides(shape.index);
   const detail::Loops loops = detail::make_loops(shape.index, order, [&](std::size_t o, std::size_t i) {
@@ -113,11 +113,7 @@ std::optional<std::int64_t> move_along(const AlongShape& shape, std::conditional
         if (!wrong) wrong = wanted;
         continue;
       }
-      auto& element = line[i * array_step + wanted * shape.step];
-      if constexpr (Adds)
-        element = static_cast<T>(element + own[i * moved_step]);
-      else
-        own[i * moved_step] = element;
+      visit(own[i * moved_step], line[i * array_step + wanted * shape.step]);
     }
   });
   return wrong;

@@ -9,6 +9,8 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/mixed.hpp>
 #include <tessera/nn/sharding_strategy.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
 #include <tessera/tensor/random.hpp>
@@ -24,6 +26,11 @@ template <Element T = float> struct Embedding {
   static constexpr std::array field_names{"table"};
   constexpr auto operator()(const auto& tokens, Here at = Here::current()) const {
     return embedding(table, tokens, at);
+  }
+  /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
+  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. A bf16 x gives bf16 logits.
+  template <class X> constexpr auto attend(const X& x, Here at = Here::current()) const {
+    return matmul(x, transpose<1, 0>(detail::as_met_by<X>(table, at), at), at);
   }
 };
 

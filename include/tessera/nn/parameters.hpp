@@ -2,67 +2,87 @@
 #define TESSERA_NN_PARAMETERS_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <tuple>
+#include <string_view>
 #include <type_traits>
-#include <utility>
+#include <vector>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/graph/trace/tree.hpp>
+#include <tessera/base/shape.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera::nn {
 
-namespace detail {
-
-/// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
-/// field_names`.
-template <class Model> constexpr const char* field_name(std::size_t i) {
-  if constexpr (requires { Model::field_names[i]; })
-    return i < Model::field_names.size() ? Model::field_names[i] : nullptr;
-  else
-    return nullptr;
-}
-inline std::string joined(const std::string& path, const std::string& name) {
-  return path.empty() ? name : path + "." + name;
-}
-inline std::string joined(const std::string& path, const char* name, std::size_t i) {
-  return joined(path, name != nullptr ? std::string(name) : std::to_string(i));
-}
-
-template <class Model, class F> void for_each_named(Model& model, const std::string& path, F& f) {
-  using M = std::remove_const_t<Model>;
-  if constexpr (StoredOperand<M>) {
-    f(path, model);
-  } else if constexpr (tessera::detail::is_leaf_v<M>) {
-    // A Dim or a Scalar is no parameter.
-  } else if constexpr (tessera::detail::is_stack_v<M>) {
-    for (int i = 0; i < model.size(); ++i) for_each_named(model[i], joined(path, std::to_string(i)), f);
-  } else if constexpr (tessera::detail::is_tuple_v<M>) {
-    std::size_t i = 0;
-    std::apply([&](auto&... items) { (for_each_named(items, joined(path, std::to_string(i++)), f), ...); }, model);
-  } else if constexpr (tessera::detail::is_array_v<M>) {
-    for (std::size_t i = 0; i < model.size(); ++i) for_each_named(model[i], joined(path, std::to_string(i)), f);
-  } else if constexpr (!std::is_empty_v<M>) {
-    std::size_t i = 0;
-    tessera::detail::for_each_field(model, [&](auto& field) {
-      for_each_named(field, joined(path, field_name<M>(i), i), f);
-      ++i;
-    });
-  }
-}
-
-}  // namespace detail
-
-/// Calls f(name, tensor) for every tensor of a model, in the order in which they are declared:
-/// "blocks.3.mlp.up.weight".
+/// Calls f(name, leaf) for every tensor, Dim and Scalar of a model or of the state of an optimizer, in the order in
+/// which they are declared: "blocks.3.mlp.up.weight", "norm.epsilon".
 ///
 /// The name of a Stack's layer, an item of a tuple or array, or a field of a struct without `field_names` is its index.
+template <class Model, class F> void for_each_named_leaf(Model& model, F&& f) {
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::each,
+                                       [&](std::string_view name, auto& leaf, int) { f(std::string(name), leaf); });
+}
+/// The same for the tensors alone.
 template <class Model, class F> void for_each_named_parameter(Model& model, F&& f) {
-  detail::for_each_named(model, {}, f);
+  for_each_named_leaf(model, [&](const std::string& name, auto& leaf) {
+    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) f(name, leaf);
+  });
+}
+
+/// What named_parameters says of one leaf.
+struct NamedParameter {
+  std::string name;
+  DType dtype = DType::f32;
+  Shape shape{};                  ///< of a Dim or a Scalar: of rank 0
+  std::string sharding{};         ///< "{data*,model}"; of a Dim or a Scalar ""
+  std::int64_t elements = 0;      ///< 0 for a Dim or a Scalar, which have no memory on devices
+  std::int64_t bytes = 0;         ///< of all elements
+  std::int64_t device_bytes = 0;  ///< on the device with the largest shard
+  double value = 0;               ///< of a Dim or a Scalar
+  int layers = 1;                 ///< how many layers of a Stack it stands for
+  bool is_tensor = true;
+};
+
+namespace detail {
+/// Bytes of a tensor on the device with its largest shard.
+template <class T, int Rank> std::int64_t largest_device_bytes(const ShardedTensor<T, Rank>& x) {
+  // The first shard along each axis is the largest, so the device at coordinates 0 has the largest of every tensor.
+  const Mesh& on = mesh(x);
+  return device_bytes(x, on.device_at(Coordinates(static_cast<std::size_t>(on.rank()), 0)));
+}
+template <class Leaf> NamedParameter describe(std::string_view name, const Leaf& leaf, int layers) {
+  NamedParameter made;
+  made.name = name;
+  made.layers = layers;
+  if constexpr (StoredOperand<Leaf>) {
+    made.dtype = dtype_v<typename Leaf::element>;
+    made.shape = shape(leaf);
+    made.sharding = text(sharding(leaf), mesh(leaf));
+    made.elements = size(leaf);
+    made.bytes = made.elements * static_cast<std::int64_t>(sizeof(typename Leaf::element));
+    made.device_bytes = largest_device_bytes(leaf);
+  } else {
+    made.dtype = std::is_same_v<Leaf, Dim> ? DType::i64 : DType::f64;
+    made.value = static_cast<double>(leaf.value());
+    made.is_tensor = false;
+  }
+  return made;
+}
+template <class Model> std::vector<NamedParameter> described(const Model& model, tessera::detail::VisitLayers layers) {
+  std::vector<NamedParameter> list;
+  tessera::detail::for_each_named_leaf(model, layers, [&](std::string_view name, const auto& leaf, int count) {
+    list.push_back(describe(name, leaf, count));
+  });
+  return list;
+}
+}  // namespace detail
+
+/// Every leaf of a model or of the state of an optimizer, with its name, shape, sharding and bytes: as
+/// torch.nn.Module.named_parameters and named_buffers together. Errors: empty_tensor for a tensor without data.
+template <class Model> std::vector<NamedParameter> named_parameters(const Model& model) {
+  return detail::described(model, tessera::detail::VisitLayers::each);
 }
 
 /// Total number of elements of all tensors of a model.
@@ -82,11 +102,7 @@ template <class Model> std::int64_t parameter_bytes(const Model& model, int devi
 /// Bytes of the shards of all tensors of a model on the device with the most bytes.
 template <class Model> std::int64_t parameter_bytes_per_device(const Model& model) {
   std::int64_t bytes = 0;
-  for_each_named_parameter(model, [&](const std::string&, const auto& x) {
-    // The first shard along each axis is the largest, so the device at coordinates 0 has the largest of every tensor.
-    const Mesh& on = mesh(x);
-    bytes += device_bytes(x, on.device_at(Coordinates(static_cast<std::size_t>(on.rank()), 0)));
-  });
+  for_each_named_parameter(model, [&](const std::string&, const auto& x) { bytes += detail::largest_device_bytes(x); });
   return bytes;
 }
 

@@ -14,13 +14,6 @@ namespace tessera {
 
 namespace detail {
 
-struct StopGradientTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
-  }
-};
-
 /// The values of a custom gradient's node, after y and the cotangent.
 constexpr Value custom_gradient_node(const Value& y, const Value& cotangent, const Growable<std::int32_t>& values,
                                      const Growable<std::int32_t>& gradients) {
@@ -39,11 +32,6 @@ constexpr Value custom_gradient_node(const Value& y, const Value& cotangent, con
 }
 
 }  // namespace detail
-
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, torch's detach. No communication.
-template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
-  return call<detail::StopGradientTag>(Source::from(at), x);
-}
 
 /// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y, residuals)
 /// with the y of f; `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a

@@ -15,7 +15,9 @@
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
+#include <tessera/ops/data_movement/reshape.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slice_scatter.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -23,17 +25,24 @@
 #include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
+#include <tessera/ops/indexing/embedding_bag.hpp>
 #include <tessera/ops/indexing/gather.hpp>
+#include <tessera/ops/indexing/index_put.hpp>
+#include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
+#include <tessera/ops/indexing/scatter.hpp>
 #include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
+#include <tessera/ops/indexing/unique.hpp>
 #include <tessera/ops/keys.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/random_draws.hpp>
+#include <tessera/ops/reduction/distances.hpp>
 #include <tessera/ops/reduction/normalization.hpp>
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/stop_gradient.hpp>
 #include <tessera/ops/vmap.hpp>
 
 #include <tessera/base/pop_macros.hpp>

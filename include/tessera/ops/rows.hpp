@@ -14,6 +14,7 @@
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/indexed_rows.hpp>
+#include <tessera/ops/indexing/scatter_rows.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/key_rows.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
@@ -27,7 +28,7 @@ namespace ops {
 using Operations =
     JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                 DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
-                AttentionOperations, ControlOperations, GradientOperations, KeyOperations>::type;
+                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, KeyOperations>::type;
 
 namespace detail {
 

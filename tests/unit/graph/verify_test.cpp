@@ -110,7 +110,7 @@ void expect_row_is_consistent(const ts::OpRow& row) {
   EXPECT_TRUE(row.permutation == nullptr || row.offset == nullptr);
   EXPECT_TRUE(!row.constrains || row.unit == ts::UnitKind::constraint);
   EXPECT_TRUE(!row.optional_operands || row.arity == ts::any_arity);
-  EXPECT_TRUE(!row.scatters || row.shape_only != 0) << "what a scatter fills has the shape of an operand";
+  EXPECT_TRUE(!row.scatters || row.arity == 3) << "what a scatter fills has the shape of its third operand";
   if (row.arity != ts::any_arity) {
     EXPECT_LT(row.sharded_as, row.arity);
     EXPECT_LT(row.joins_operand, row.arity);

@@ -71,6 +71,19 @@ struct Decode {
   }
 };
 
+struct Encode {
+  constexpr auto operator()(const auto& encoder, const auto& xs) const {
+    const auto [outputs, state] = encoder(xs);  // [T, B, 32], state = (h, c), each [4, B, 16]
+    return encoder(xs, state);                  // goes on from this state
+  }
+};
+struct MoeLoss {
+  constexpr auto operator()(const auto& layer, const auto& x, const auto& target) const {
+    const auto [y, balance, z] = layer(x);
+    return ts::mse(y, target) + 0.01 * balance + 0.001 * z;
+  }
+};
+
 Classifier make_classifier(const nn::ShardingStrategy& strategy) {
   auto [first, second] = ts::split<2>(ts::Key(1));
   return {nn::linear(first, 16, 64, strategy, nn::Role::column), nn::linear(second, 64, 10, strategy, nn::Role::row)};
@@ -116,6 +129,19 @@ TEST(DocNn, LoopsAndBranches) {
   const auto [y, made] = ts::compile(Decode())(blocks, caches, zeros);
   EXPECT_EQ(made.size(), 3);
   EXPECT_EQ(ts::sharded_type_text(made[2].sum).substr(0, 9), "f32[16,8]");
+}
+
+TEST(DocNn, RecurrentLayersAndMixturesOfExperts) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  auto lstm = nn::lstm<float, 2, nn::Direction::both>(ts::Key(5), 8, 16, strategy);  // 2 layers, both directions
+  const auto xs = ts::normal<float>(ts::Key(7), {5, 4, 8}, strategy.mesh, {ts::none, "data"});
+  const auto [outputs, state] = ts::compile(Encode())(lstm, xs);
+  EXPECT_EQ(ts::shape(outputs), (ts::Shape{5, 4, 32}));
+  EXPECT_EQ(ts::shape(std::get<1>(state)), (ts::Shape{4, 4, 16}));
+
+  auto moe = nn::moe(ts::Key(6), 64, 128, 8, 2, strategy);  // 8 experts, 2 for each token
+  const auto x = ts::normal<float>(ts::Key(8), {4, 5, 64}, strategy.mesh, {"data"});
+  EXPECT_GT(ts::item(ts::compile(MoeLoss())(moe, x, x)), 0.9F);
 }
 
 TEST(DocNn, LoopsThatEnd) {
@@ -188,6 +214,9 @@ TEST(DocNn, Parameters) {
   EXPECT_EQ(
       out.str(),
       "0.weight f32[16,64]{data*,model}\n0.bias f32[64]{model}\n1.weight f32[64,10]{model,data*}\n1.bias f32[10]{-}\n");
+  Classifier other = model;
+  other.up.weight = ts::init::kaiming_uniform<float>(ts::Key(9), {16, 64}, strategy.mesh, strategy.column_weight);
+  EXPECT_EQ(ts::sharded_type_text(other.up.weight), ts::sharded_type_text(model.up.weight));
   const NamedClassifier named{model.up, model.down};
   std::vector<std::string> names;
   nn::for_each_named_parameter(named, [&](const std::string& name, const auto&) { names.push_back(name); });

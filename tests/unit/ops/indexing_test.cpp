@@ -5,6 +5,11 @@
 
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
+#include <tessera/ops/indexing/embedding_bag.hpp>
+#include <tessera/ops/indexing/index_put.hpp>
+#include <tessera/ops/indexing/nonzero.hpp>
+#include <tessera/ops/indexing/unique.hpp>
+#include <tessera/ops/reduction/distances.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -97,6 +102,200 @@ TEST(Indexing, DynamicUpdateSlice) {
   EXPECT_EQ(
       run(trace<decltype(none), Float<2>, Float<2>, Int<0>>().view(), {x, Array({0, 3}), Array::number(1)})[0].data,
       x.data);
+}
+
+// Row by row in the order of the indices, which name some rows twice and some not at all.
+TEST(Indexing, RowsPutAtIndices) {
+  const auto f = [](const auto& v, const auto& i, const auto& rows, const auto& columns) {
+    return std::tuple(ts::index_copy<0>(v, i, rows), ts::index_copy<-1>(v, i, columns), ts::index_add<0>(v, i, rows),
+                      ts::index_add<1>(v, i, columns), ts::index_fill<0>(v, i, 0.5),
+                      ts::index_fill<1>(v, i, ts::sum(rows)), ts::take(v, i));
+  };
+  const Array x = random_array({5, 4}, 11), rows = random_array({4, 4}, 12), columns = random_array({5, 4}, 13);
+  const Array at({4}, {2, 0, 2, 3});
+  const auto got = run(trace<decltype(f), Float<2>, Int<1>, Float<2>, Float<2>>().view(), {x, at, rows, columns});
+  std::vector<Array> want(6, x);
+  double total = 0;
+  for (const double v : rows.data) total += v;
+  for (std::int64_t k = 0; k < 4; ++k)
+    for (std::int64_t j = 0; j < 5; ++j) {
+      const auto place = static_cast<std::int64_t>(at.at({k}));
+      if (j < 4) {
+        want[0].at({place, j}) = rows.at({k, j});
+        want[2].at({place, j}) += rows.at({k, j});
+        want[4].at({place, j}) = 0.5;
+      }
+      want[1].at({j, place}) = columns.at({j, k});
+      want[3].at({j, place}) += columns.at({j, k});
+      want[5].at({j, place}) = total;
+    }
+  for (std::size_t k = 0; k < 6; ++k) expect_near(got[k], want[k], 1e-15, std::to_string(k));
+  EXPECT_EQ(got[6].data, (std::vector<double>{x.at({0, 2}), x.at({0, 0}), x.at({0, 2}), x.at({0, 3})}));
+  const auto smooth = [](const auto& v, const auto& i, const auto& r, const auto& c) {
+    return ts::index_copy<0>(v * v, i, r * r) * ts::index_copy<1>(v, i, c) +
+           ts::index_add<1>(v * v, i, c) * ts::index_fill<0>(v, i, ts::sum(r));
+  };
+  check_gradient<Float<2>, Int<1>, Float<2>, Float<2>>(smooth, {x, at, rows, columns});
+}
+
+TEST(Indexing, OneIndexForEachDim) {
+  const auto f = [](const auto& v, const auto& i, const auto& j, const auto& rows) {
+    const auto places = std::tuple(i, j);
+    return std::tuple(ts::index(v, places), ts::index_put(v, places, rows), ts::index_put<true>(v, places, rows),
+                      ts::index(v, std::tuple(ts::unsqueeze<1>(i), j)), ts::index(v, std::tuple(i, j, j)));
+  };
+  const Array x = random_array({3, 4, 2}, 14), rows = random_array({3, 2}, 15);
+  const Array i({3}, {2, 0, 2}), j({3}, {1, 0, 1});
+  const auto got = run(trace<decltype(f), Float<3>, Int<1>, Int<1>, Float<2>>().view(), {x, i, j, rows});
+  Array set = x, sum = x;
+  for (std::int64_t k = 0; k < 3; ++k) {
+    const auto at = [&](const Array& of, std::int64_t n) { return static_cast<std::int64_t>(of.at({n})); };
+    EXPECT_EQ(got[4].at({k}), x.at({at(i, k), at(j, k), at(j, k)}));
+    for (std::int64_t e = 0; e < 2; ++e) {
+      EXPECT_EQ(got[0].at({k, e}), x.at({at(i, k), at(j, k), e}));
+      set.at({at(i, k), at(j, k), e}) = rows.at({k, e});
+      sum.at({at(i, k), at(j, k), e}) += rows.at({k, e});
+      for (std::int64_t l = 0; l < 3; ++l) EXPECT_EQ(got[3].at({k, l, e}), x.at({at(i, k), at(j, l), e}));
+    }
+  }
+  EXPECT_EQ(got[1].data, set.data);
+  expect_near(got[2], sum, 1e-15);
+  const auto smooth = [](const auto& v, const auto& a, const auto& b, const auto& r) {
+    return ts::index(ts::index_put(v * v, std::tuple(a, b), r * r), std::tuple(b, a)) *
+           ts::index(ts::index_put<true>(v, std::tuple(b, b), r), std::tuple(a, b));
+  };
+  check_gradient<Float<3>, Int<1>, Int<1>, Float<2>>(smooth, {x, i, j, rows});
+}
+
+// jnp.nonzero, argwhere and x[mask] with sizes below and above the number of elements that hold.
+TEST(Indexing, ElementsForWhichAConditionHolds) {
+  const auto f = [](const auto& v, const auto& s, const ts::Dim& k) {
+    const auto mask = v > 0;
+    const auto [i, j] = ts::nonzero(mask, k, -1);
+    return std::tuple(i, j, ts::argwhere<std::int64_t>(mask, k), ts::masked_select(v, mask, k, 7),
+                      ts::masked_scatter(v, mask, s), ts::argwhere(s, k));
+  };
+  const Array v({3, 4}, {1, -1, 2, 0, -3, -4, -5, 6, 0, 7, 8, -2}), s({5}, {10, 0, 30, 40, 50});
+  const std::vector<std::int64_t> flat{0, 2, 7, 9, 10}, nonzero{0, 2, 3, 4};
+  const Program program = trace<decltype(f), Float<2>, Float<1>, ts::Dim>();
+  for (const std::int64_t k : {0, 2, 5, 9}) {
+    SCOPED_TRACE(k);
+    const auto got = run(program.view(), {v, s, Array::number(static_cast<double>(k))});
+    ASSERT_EQ(got[2].shape, (Shape{k, 2}));
+    for (std::int64_t e = 0; e < k; ++e) {
+      const auto at = static_cast<std::size_t>(e);
+      const bool found = at < flat.size();
+      EXPECT_EQ(got[0].at({e}), found ? flat[at] / 4 : -1);
+      EXPECT_EQ(got[1].at({e}), found ? flat[at] % 4 : -1);
+      EXPECT_EQ(got[2].at({e, 0}), found ? flat[at] / 4 : 0);
+      EXPECT_EQ(got[2].at({e, 1}), found ? flat[at] % 4 : 0);
+      EXPECT_EQ(got[3].at({e}), found ? v.data[static_cast<std::size_t>(flat[at])] : 7);
+      EXPECT_EQ(got[5].at({e, 0}), at < nonzero.size() ? nonzero[at] : 0);
+    }
+    EXPECT_EQ(got[4].data, (std::vector<double>{10, -1, 0, 0, -3, -4, -5, 30, 0, 40, 50, -2}));
+  }
+  const auto smooth = [](const auto& a, const auto& mask, const auto& b) {
+    return ts::masked_scatter(a * a, mask, b * b) * ts::sum(ts::masked_select(a * a * a, mask, 4));
+  };
+  check_gradient<Float<2>, ts::ShardedTensor<bool, 2>, Float<1>>(
+      smooth, {random_array({3, 2}, 16), Array({3, 2}, {1, 0, 0, 1, 1, 0}), random_array({4}, 17)});
+}
+
+// jnp.unique with a size, and torch.unique_consecutive.
+TEST(Indexing, DistinctElements) {
+  const double nan = std::nan("");
+  const auto f = [](const auto& v, const ts::Dim& k) {
+    const auto all = ts::unique(v, k);
+    const auto runs = ts::unique_consecutive(v, k);
+    return std::tuple(all.values, all.counts, all.inverse, all.count, runs.values, runs.counts, runs.inverse,
+                      runs.count);
+  };
+  using Values = std::vector<double>;
+  const Program program = trace<decltype(f), Float<2>, ts::Dim>();
+  const Array v({2, 4}, {3, 1, 1, 2, 2, 3, 3, 3});
+  const auto got = run(program.view(), {v, Array::number(5)});
+  EXPECT_EQ(got[0].data, (Values{1, 2, 3, 1, 1}));
+  EXPECT_EQ(got[1].data, (Values{2, 2, 4, 0, 0}));
+  EXPECT_EQ(got[2].data, (Values{2, 0, 0, 1, 1, 2, 2, 2}));
+  EXPECT_EQ(got[3].data, Values{3});
+  EXPECT_EQ(got[4].data, (Values{3, 1, 2, 3, 3}));
+  EXPECT_EQ(got[5].data, (Values{1, 2, 2, 3, 0}));
+  EXPECT_EQ(got[6].data, (Values{0, 1, 1, 2, 2, 3, 3, 3}));
+  EXPECT_EQ(got[7].data, Values{4});
+  const auto few = run(program.view(), {v, Array::number(2)});
+  EXPECT_EQ(few[0].data, (Values{1, 2}));
+  EXPECT_EQ(few[1].data, (Values{2, 2}));
+  EXPECT_EQ(few[3].data, Values{3});
+  const auto numbers = run(program.view(), {Array({1, 4}, {nan, 0, nan, 0}), Array::number(2)});
+  EXPECT_EQ(numbers[0].data[0], 0);
+  EXPECT_TRUE(std::isnan(numbers[0].data[1]));
+  EXPECT_EQ(numbers[1].data, (Values{2, 2}));
+  const auto none = run(program.view(), {Array({0, 1}), Array::number(2)});
+  EXPECT_EQ(none[0].data, (Values{0, 0}));
+  EXPECT_EQ(none[3].data, Values{0});
+}
+
+// Bags of 2, 0, 3 and 0 rows.
+TEST(Indexing, Bags) {
+  const auto f = [](const auto& t, const auto& i, const auto& o, const auto& w) {
+    return std::tuple(ts::embedding_bag(t, i, o), ts::embedding_bag<ts::BagMode::mean>(t, i, o),
+                      ts::embedding_bag<ts::BagMode::max>(t, i, o), ts::embedding_bag(t, i, o, w));
+  };
+  const Array i({5}, {3, 0, 3, 2, 3}), offsets({4}, {0, 2, 2, 5}), w = random_array({5}, 18);
+  const auto got = run(trace<decltype(f), Float<2>, Int<1>, Int<1>, Float<1>>().view(), {table, i, offsets, w});
+  for (std::int64_t b = 0; b < 4; ++b)
+    for (std::int64_t e = 0; e < 3; ++e) {
+      const auto first = static_cast<std::int64_t>(offsets.at({b})),
+                 last = b == 3 ? 5 : static_cast<std::int64_t>(offsets.at({b + 1}));
+      double sum = 0, weighted = 0, most = last > first ? -INFINITY : 0;
+      for (std::int64_t k = first; k < last; ++k) {
+        const double row = table.at({static_cast<std::int64_t>(i.at({k})), e});
+        sum += row;
+        weighted += row * w.at({k});
+        most = std::max(most, row);
+      }
+      EXPECT_NEAR(got[0].at({b, e}), sum, 1e-15);
+      EXPECT_NEAR(got[1].at({b, e}), last > first ? sum / static_cast<double>(last - first) : 0, 1e-15);
+      EXPECT_EQ(got[2].at({b, e}), most);
+      EXPECT_NEAR(got[3].at({b, e}), weighted, 1e-15);
+    }
+  const auto smooth = [](const auto& t, const auto& at, const auto& o, const auto& weights) {
+    return ts::embedding_bag(t, at, o, weights) + ts::embedding_bag<ts::BagMode::mean>(t * t, at, o);
+  };
+  check_gradient<Float<2>, Int<1>, Int<1>, Float<1>>(smooth, {table, i, offsets, w});
+  const auto most = [](const auto& t, const auto& at, const auto& o) {
+    return ts::embedding_bag<ts::BagMode::max>(t * t, at, o);
+  };
+  check_gradient<Float<2>, Int<1>, Int<1>>(most, {table, Array({4}, {3, 0, 2, 1}), Array({3}, {0, 3, 3})});
+}
+
+TEST(Indexing, Distances) {
+  const auto f = [](const auto& v, const auto& u) {
+    return std::tuple(ts::cdist(v, u), ts::cdist<1>(v, u), ts::pdist(v), ts::logical_xor(v, u < 0));
+  };
+  const Array v = random_array({3, 4}, 19), u = random_array({3, 4}, 20);
+  const auto got = run(trace<decltype(f), Float<2>, Float<2>>().view(), {v, u});
+  ASSERT_EQ(got[2].shape, (Shape{3}));
+  std::int64_t pair = 0;
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t j = 0; j < 3; ++j) {
+      double squares = 0, sums = 0, own = 0;
+      for (std::int64_t k = 0; k < 4; ++k) {
+        squares += std::pow(v.at({i, k}) - u.at({j, k}), 2);
+        sums += std::fabs(v.at({i, k}) - u.at({j, k}));
+        own += std::pow(v.at({i, k}) - v.at({j, k}), 2);
+      }
+      EXPECT_NEAR(got[0].at({i, j}), std::sqrt(squares), 1e-14);
+      EXPECT_NEAR(got[1].at({i, j}), sums, 1e-14);
+      if (j > i) {
+        EXPECT_NEAR(got[2].at({pair}), std::sqrt(own), 1e-14);
+        ++pair;
+      }
+      EXPECT_EQ(got[3].at({i, j}), (v.at({i, j}) != 0) != (u.at({i, j}) < 0));
+    }
+  check_gradient<Float<2>, Float<2>>([](const auto& a, const auto& b) { return ts::cdist(a, b) * ts::cdist<1>(a, b); },
+                                     {v, u}, first_order);
+  check_gradient<Float<2>>([](const auto& a) { return ts::pdist(a); }, {v}, first_order);
 }
 
 }  // namespace

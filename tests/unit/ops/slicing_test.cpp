@@ -1,6 +1,10 @@
 #include "../../support/untyped.hpp"
+#include "../base/expect_error.hpp"
 
+#include <tessera/ops/data_movement/reshape.hpp>
+#include <tessera/ops/data_movement/slice_scatter.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -70,6 +74,95 @@ TEST(Slicing, SumOfPadsIsAConcat) {
   };
   check_gradient<Float<2>>(twice, {wide});
   EXPECT_EQ((trace<FirstGradient<decltype(twice)>, std::tuple<Float<2>>, Float<4>>().count(Op::pad)), 2);
+}
+
+TEST(Slicing, StepsAndSingleIndices) {
+  const auto f = [](const auto& v, const ts::Dim& step) {
+    return std::tuple(ts::slice<1>(v * v, 0, 2, step), ts::slice<0>(v, 1, 1, 7), ts::slice<-1>(v, 1, 4, 1),
+                      ts::select<0>(v, 2), ts::select<-1>(v, step), ts::movedim<0, -1>(v), ts::swapaxes<-1, 0>(v));
+  };
+  const auto got = run(trace<decltype(f), Float<2>, ts::Dim>().view(), {x, Array::number(3)});
+  for (std::int64_t i = 0; i < 3; ++i) {
+    for (std::int64_t j = 0; j < 2; ++j) EXPECT_EQ(got[0].at({i, j}), std::pow(x.at({i, 3 * j}), 2));
+    for (std::int64_t j = 0; j < 4; ++j) EXPECT_EQ(got[2].at({i, j}), x.at({i, 1 + j}));
+    for (std::int64_t j = 0; j < 5; ++j) {
+      EXPECT_EQ(got[5].at({j, i}), x.at({i, j}));
+      EXPECT_EQ(got[6].at({j, i}), x.at({i, j}));
+      EXPECT_EQ(got[1].at({0, j}), x.at({1, j}));
+      EXPECT_EQ(got[3].at({j}), x.at({2, j}));
+    }
+    EXPECT_EQ(got[4].at({i}), x.at({i, 3}));
+  }
+  check_gradient<Float<2>>([](const auto& v) { return ts::slice<1>(v * v, 1, 2, 2) * ts::slice<1>(v, 0, 2, 3); }, {x});
+  check_gradient<Float<2>>([](const auto& v) { return ts::select<1>(v * v, 4) * ts::select<1>(v, 0); }, {x});
+  const auto cube = random_array({2, 3, 4}, 5);
+  const auto turned = apply<Float<3>>([](const auto& v) { return ts::movedim<2, 0>(ts::swapaxes<0, 1>(v)); }, {cube});
+  ASSERT_EQ(turned.shape, (Shape{4, 3, 2}));
+  for_each_index(cube.shape, [&](const Shape& i) { EXPECT_EQ(turned.at({i[2], i[1], i[0]}), cube.at(i)); });
+}
+
+TEST(Slicing, Replaced) {
+  const Array z = random_array({3}, 3), w = random_array({1, 5}, 4);
+  const auto f = [](const auto& v, const auto& u, const auto& column, const auto& row) {
+    return std::tuple(ts::slice_scatter<1>(v, u, 2), ts::slice_scatter<1>(v * v, u * u, 1, 3),
+                      ts::slice_scatter<0>(v, row, 2, 4), ts::select_scatter<1>(v, column, 4),
+                      ts::diagonal_scatter(v, column), ts::slice_scatter<1>(v < 0, u < 0, 0, 2));
+  };
+  const auto got = run(trace<decltype(f), Float<2>, Float<2>, Float<1>, Float<2>>().view(), {x, y, z, w});
+  for_each_index(x.shape, [&](const Shape& i) {
+    const std::int64_t j = i[1];
+    EXPECT_EQ(got[0].at(i), j == 2 || j == 3 ? y.at({i[0], j - 2}) : x.at(i));
+    EXPECT_EQ(got[1].at(i), std::pow(j == 1 || j == 4 ? y.at({i[0], j / 3}) : x.at(i), 2));
+    EXPECT_EQ(got[2].at(i), i[0] == 2 ? w.at({0, j}) : x.at(i));
+    EXPECT_EQ(got[3].at(i), j == 4 ? z.at({i[0]}) : x.at(i));
+    EXPECT_EQ(got[4].at(i), j == i[0] ? z.at({j}) : x.at(i));
+    EXPECT_EQ(got[5].at(i), (j == 0 || j == 2 ? y.at({i[0], j / 2}) : x.at(i)) < 0);
+  });
+  const auto smooth = [](const auto& v, const auto& u, const auto& column, const auto& row) {
+    return ts::slice_scatter<1>(v * v, u * u, 1, 3) * ts::slice_scatter<0>(v, row, 1) +
+           ts::select_scatter<1>(v, column * column, 2) * ts::diagonal_scatter(v, column);
+  };
+  check_gradient<Float<2>, Float<2>, Float<1>, Float<2>>(smooth, {x, y, z, w});
+}
+
+TEST(Slicing, ShapesByExtents) {
+  const Array z = random_array({5}, 3);
+  const auto f = [](const auto& v, const auto& row, const ts::Dim& n) {
+    return std::tuple(ts::reshape(v, {5, n}), ts::reshape(v, {-1}), ts::reshape(v, {n, 1, -1}) * v,
+                      ts::broadcast_to(row, {n, 2, 5}), ts::broadcast_to(ts::unsqueeze<1>(row), {5, n}));
+  };
+  const auto got = run(trace<decltype(f), Float<2>, Float<1>, ts::Dim>().view(), {x, z, Array::number(3)});
+  EXPECT_EQ(got[0].shape, (Shape{5, 3}));
+  EXPECT_EQ(got[0].data, x.data);
+  EXPECT_EQ(got[1].shape, (Shape{15}));
+  ASSERT_EQ(got[2].shape, (Shape{3, 3, 5}));  // one of a dim broadcasts
+  ASSERT_EQ(got[3].shape, (Shape{3, 2, 5}));
+  ASSERT_EQ(got[4].shape, (Shape{5, 3}));
+  for_each_index(got[3].shape, [&](const Shape& i) { EXPECT_EQ(got[3].at(i), z.at({i[2]})); });
+  for_each_index(got[4].shape, [&](const Shape& i) { EXPECT_EQ(got[4].at(i), z.at({i[0]})); });
+  for_each_index(got[2].shape, [&](const Shape& i) {
+    EXPECT_EQ(got[2].at(i), x.at({i[0], i[2]}) * x.at({i[1], i[2]}));
+  });
+  const auto smooth = [](const auto& v, const auto& row) {
+    return ts::reshape(v * v, {5, 3}) * ts::broadcast_to(ts::unsqueeze<1>(row * row), {5, 3});
+  };
+  check_gradient<Float<2>, Float<1>>(smooth, {x, z});
+}
+
+TEST(Slicing, MistakesOfSteps) {
+  const auto f = [](const auto& v, const ts::Dim& size, const ts::Dim& step) { return ts::slice<1>(v, 1, size, step); };
+  const Program program = trace<decltype(f), Float<2>, ts::Dim, ts::Dim>();
+  const auto infer = [&](std::int64_t size, std::int64_t step) {
+    return [&program, size, step] {
+      const ts::Shape shapes[] = {{3, 5}, {}, {}};
+      const ts::HostNumber numbers[] = {0, size, step};
+      ts::infer_shapes(program.view(), shapes, numbers);
+    };
+  };
+  EXPECT_NO_THROW(infer(2, 3)());
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(3, 2), "[slice] start and size are outside the dim",
+                             "slicing_test.cpp:");
+  tessera_test::expect_error(ts::errc::shape_mismatch, infer(2, 0), "[slice] the step is below 1", "slicing_test.cpp:");
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "../base/expect_error.hpp"
 
 #include <tessera/ops/indexing/gather.hpp>
+#include <tessera/ops/indexing/scatter.hpp>
 #include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
@@ -99,6 +100,87 @@ TEST(ScatterAdd, Mistakes) {
       "[scatter_add] source and indices have equal shapes, and differ from the first operand only in the dim";
   tessera_test::expect_error(ts::errc::shape_mismatch, infer({{3, 5}, {3, 4}, {3, 3}}), rule, "sort_test.cpp:");
   tessera_test::expect_error(ts::errc::shape_mismatch, infer({{3, 5}, {2, 4}, {2, 4}}), rule, "sort_test.cpp:");
+}
+
+// Element by element in the order of the indices, which name some places twice and some not at all.
+TEST(Scatter, Values) {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  using ts::Reduction;
+  const auto f = [](const auto& v, const auto& i, const auto& s) {
+    return std::tuple(ts::scatter<1>(v, i, s), ts::scatter_reduce<1, Reduction::product>(v, i, s),
+                      ts::scatter_reduce<1, Reduction::max>(v, i, s), ts::scatter_reduce<-1, Reduction::min>(v, i, s),
+                      ts::scatter_reduce<1, Reduction::sum, false>(v, i, s),
+                      ts::scatter_reduce<1, Reduction::product, false>(v, i, s),
+                      ts::scatter_reduce<1, Reduction::max, false>(v, i, s),
+                      ts::scatter_reduce<1, Reduction::min, false>(v, i, s));
+  };
+  Array source = random_array({3, 4}, 2), start = x;
+  source.at({1, 2}) = nan;
+  start.at({2, 1}) = nan;
+  const std::vector<Array> got = apply<Float<2>, Int2, Float<2>>(f, {start, places, source});
+  for (std::size_t rule = 0; rule < 8; ++rule) {
+    SCOPED_TRACE(rule);
+    Array want = start;
+    std::vector<bool> reached(want.data.size());
+    for (std::int64_t i = 0; i < 3; ++i)
+      for (std::int64_t k = 0; k < 4; ++k) {
+        const auto place = static_cast<std::int64_t>(places.at({i, k}));
+        double& own = want.at({i, place});
+        const double next = source.at({i, k});
+        const bool first = rule >= 4 && !reached[static_cast<std::size_t>(i * 5 + place)];
+        reached[static_cast<std::size_t>(i * 5 + place)] = true;
+        if (rule == 0 || first)
+          own = next;
+        else if (rule == 4)
+          own += next;
+        else if (rule == 1 || rule == 5)
+          own *= next;
+        else if (std::isnan(next) || std::isnan(own))
+          own = nan;
+        else
+          own = rule == 2 || rule == 6 ? std::max(own, next) : std::min(own, next);
+      }
+    for (std::size_t at = 0; at < want.data.size(); ++at)
+      if (std::isnan(want.data[at]))
+        EXPECT_TRUE(std::isnan(got[rule].data[at])) << at;
+      else
+        EXPECT_NEAR(got[rule].data[at], want.data[at], 1e-15) << at;
+  }
+}
+
+TEST(Scatter, Gradients) {
+  using ts::Reduction;
+  const Array source = random_array({3, 4}, 2);
+  check_gradient<Float<2>, Int2, Float<2>>(
+      [](const auto& v, const auto& i, const auto& s) { return ts::scatter<1>(v * v, i, s * s); }, {x, places, source});
+  check_gradient<Float<2>, Int2, Float<2>>(
+      [](const auto& v, const auto& i, const auto& s) {
+        return ts::scatter_reduce<1, Reduction::product>(v, i, s) + ts::scatter_reduce<1, Reduction::max>(v * v, i, s) +
+               ts::scatter_reduce<1, Reduction::min, false>(v, i, s * s);
+      },
+      {x, places, source});
+  // One zero at an index, two zeros, a zero of x: products of the others, without second derivatives.
+  Array with_zeros = source, start = x;
+  with_zeros.at({0, 0}) = with_zeros.at({1, 1}) = with_zeros.at({1, 3}) = 0;
+  start.at({2, 0}) = start.at({1, 4}) = 0;
+  check_gradient<Float<2>, Int2, Float<2>>(
+      [](const auto& v, const auto& i, const auto& s) { return ts::scatter_reduce<1, Reduction::product>(v, i, s); },
+      {start, places, with_zeros}, first_order);
+}
+
+// The numbers of torch.scatter_reduce: equal elements, of x or of the source, share the cotangent of an extreme.
+TEST(Scatter, TiesShareTheGradient) {
+  const auto f = [](const auto& v, const auto& i, const auto& s) {
+    const auto [dv, ds] = ts::grad([](const auto& of, const auto& at) {
+      const auto& [a, b] = of;
+      return ts::sum(ts::scatter_reduce<0, ts::Reduction::max>(a, at, b));
+    })(std::tuple(v, s), i);
+    return std::tuple(dv, ds);
+  };
+  const auto out = apply<Float<1>, ts::ShardedTensor<std::int32_t, 1>, Float<1>>(
+      f, {Array({3}, {2, 1, 5}), Array({4}, {0, 0, 0, 1}), Array({4}, {2, 2, 1, 3})});
+  EXPECT_EQ(out[0].data, (std::vector<double>{1. / 3, 0, 1}));
+  EXPECT_EQ(out[1].data, (std::vector<double>{1. / 3, 1. / 3, 0, 1}));
 }
 
 TEST(Sort, Mistakes) {

@@ -42,8 +42,10 @@ TEST(Programs, Sorts) {
     const auto [one, place] = ts::topk<0, std::int64_t>(y, 1);
     const auto taken = ts::gather<1>(ts::matmul(x, w), at);  // [a, n, a]
     const auto added = ts::scatter_add<1>(ts::matmul(x * 0.5, w), at, taken);
-    return std::tuple(energy(middle, first, vector, best, one, taken, added), middle, first, vector, best, places, one,
-                      place, taken, added, ts::argsort<0>(x),
+    const auto set = ts::scatter<1>(ts::matmul(x, w), at, taken * 2.0),
+               products = ts::scatter_reduce<1, ts::Reduction::product>(ts::matmul(x, w), at, taken + 0.5);
+    return std::tuple(energy(middle, first, vector, best, one, taken, added, set, products), set, products, middle,
+                      first, vector, best, places, one, place, taken, added, ts::argsort<0>(x),
                       ts::argsort<1, ts::Order::descending, std::int64_t>(integers), ts::sort<0>(integers));
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<1>, Tensor<2>>, Tensor<2, std::int8_t>,

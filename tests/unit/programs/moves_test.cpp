@@ -105,6 +105,31 @@ TEST(Programs, Slices) {
       14);
 }
 
+TEST(Programs, StepsReplacementsAndShapes) {
+  constexpr auto f = [](const auto& floats, const auto& s, const auto& numbers) {
+    const auto& [x, row, column] = floats;  // [m, n], [n], [m]
+    const auto odd = ts::slice<1>(x, 1, ts::extent<1>(x) / 2, 2);
+    const auto one = ts::select<0>(x, s), other = ts::select<-1>(x * 2.0, 0);
+    const auto back = ts::slice_scatter<1>(x, odd * odd, 1, 2),
+               first = ts::slice_scatter<0>(x, ts::unsqueeze<0>(row), s);
+    const auto at = ts::select_scatter<1>(x, column, s),
+               on =
+                   ts::diagonal_scatter(x, ts::slice<0>(ts::concat<0>(row, column), 0, ts::extent<0>(ts::diagonal(x))));
+    const auto flat = ts::reshape(x, {ts::extent<1>(x), -1}) + 0.5;
+    const auto wide = ts::broadcast_to(row, {s + 1, ts::extent<0>(x), ts::extent<1>(x)}) * x;
+    const auto turned = ts::swapaxes<0, 1>(ts::movedim<1, 0>(x));
+    return std::tuple(energy(odd, one, other, back, first, at, on, flat, wide, turned), odd, one, other, back, first,
+                      at, on, flat, wide, turned, ts::slice<0>(numbers, 0, 1, 3),
+                      ts::slice_scatter<0>(numbers < 0, ts::slice<0>(numbers > 2, 0, 2), 0, 1),
+                      ts::select_scatter<1>(numbers, ts::select<1>(numbers, s), 0));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>, Tensor<1>>, ts::Dim, Tensor<2, std::int8_t>>(
+      with_gradient(f),
+      {.arguments = {values("mn"), values("n"), values("m"), size('s'), values<std::int8_t>("mn", -9, 9)},
+       .extents = {{'s', {0, 1}}, {'m', {2, 3, 4, 7}}, {'n', {2, 3, 4, 5, 8, 13}}}},
+      19);
+}
+
 TEST(Programs, Lookups) {
   constexpr auto f = [](const auto& floats, const auto& i, const auto& j, const auto& numbers) {
     const auto& [table, vector, cube] = floats;        // [v, d], [v], [v, c, d]
@@ -123,6 +148,72 @@ TEST(Programs, Lookups) {
       {.arguments = {values("vd"), values("v"), values("vcd"), indices("bt", 'v'), indices<std::int64_t>("t", 'v'),
                      values<std::int32_t>("vc", -9, 9)}},
       15);
+}
+
+// Of several rows at one index the last stays, wherever x, the indices and the source are split.
+TEST(Programs, RowsPutAtIndices) {
+  constexpr auto f = [](const auto& floats, const auto& i, const auto& j, const auto& numbers) {
+    const auto& [x, rows, columns] = floats;  // [m, n, a], [k, n, a], [m, k, a]
+    const auto set = ts::index_copy<0>(x, i, rows) + ts::index_copy<1>(x, j, columns);
+    const auto sum = ts::index_add<0>(x, i, rows) + ts::index_add<1>(x, j, columns * 2.0);
+    const auto filled = ts::index_fill<1>(x, j, ts::sum(rows));
+    const auto at = std::tuple(i, ts::cast<std::int64_t>(j));
+    const auto taken = ts::index(x, at);
+    const auto put = ts::index_put(x, at, taken * 2.0), added = ts::index_put<true>(x, at, taken);
+    return std::tuple(energy(set, sum, filled, taken, put, added), set, sum, filled, taken, put, added,
+                      ts::index_copy<0>(numbers, i, ts::embedding(numbers, i)),
+                      ts::index_add<1>(numbers, j, ts::index_select<1>(numbers, j)),
+                      ts::index_fill<0>(numbers < 0, i, true), ts::take(numbers, i));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<3>, Tensor<3>>, Tensor<1, std::int32_t>,
+                             Tensor<1, std::int32_t>, Tensor<2, std::int8_t>>(
+      with_gradient(f),
+      {.arguments = {values("mna"), values("kna"), values("mka"), indices("k", 'm'), indices("k", 'n'),
+                     values<std::int8_t>("mn", -9, 9)},
+       .extents = {{'k', {0, 1, 3, 4}}}},
+      18);
+}
+
+// As many elements as there is room for, fewer or more than there are.
+TEST(Programs, ElementsForWhichAConditionHolds) {
+  constexpr auto f = [](const auto& floats, const auto& numbers, const auto& k) {
+    const auto& [x, y] = floats;  // [m, n], [j]
+    const auto mask = numbers > 0;
+    const auto [i, j] = ts::nonzero(mask, k, -1);
+    const auto chosen = ts::masked_select(x * x, mask, k, 0.5);
+    const auto placed = ts::masked_scatter(x, mask, y * y);
+    const auto distinct = ts::unique(numbers, k);
+    const auto runs = ts::unique_consecutive(numbers, k);
+    return std::tuple(energy(chosen, placed), chosen, placed, i, j, ts::argwhere<std::int64_t>(numbers, k),
+                      ts::argwhere(y < 0, k),
+                      std::tuple(distinct.values, distinct.counts, distinct.inverse, distinct.count),
+                      std::tuple(runs.values, runs.counts, runs.inverse, runs.count), ts::unique(x, k).values);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<1>>, Tensor<2, std::int8_t>, ts::Dim>(
+      with_gradient(f),
+      {.arguments = {values("mn"), values("j"), values<std::int8_t>("mn", -2, 2), size('k')},
+       .extents = {{'j', {64, 70}}, {'k', {1, 2, 5, 9}}, {'m', {1, 2, 3, 4, 7}}, {'n', {1, 3, 4, 8}}}},
+      20);
+}
+
+TEST(Programs, BagsAndDistances) {
+  constexpr auto f = [](const auto& floats, const auto& i, const auto& j) {
+    const auto& [table, x, weights] = floats;                                   // [m, n], [k, n], [j]
+    const auto begins = ts::truncate_div(ts::iota<0, std::int32_t>(i), 2) * 2;  // bags of two rows, and empty ones
+    const auto sum = ts::embedding_bag(table, j, begins, weights);
+    const auto mean = ts::embedding_bag<ts::BagMode::mean>(table, j, begins);
+    const auto most = ts::embedding_bag<ts::BagMode::max>(table * 0.5, j, begins);
+    const auto far = ts::cdist(table, x), pairs = ts::cdist<1>(x, x);
+    const auto own = ts::pdist(table);
+    return std::tuple(energy(sum, mean, most, far, pairs, own), sum, mean, most, far, pairs, own);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>, Tensor<1>>, Tensor<1, std::int32_t>,
+                             Tensor<1, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("mn"), values("kn"), values("j"), indices("b", 'm'), indices("j", 'm')},
+       .cases = 60,
+       .extents = {{'m', {2, 3, 6}}, {'b', {1, 3, 4}}, {'j', {4, 7, 8}}, {'k', {1, 3, 4}}, {'n', {1, 3, 4, 8}}}},
+      21);
 }
 
 TEST(Programs, CausalAttention) {

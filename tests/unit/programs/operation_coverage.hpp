@@ -36,7 +36,7 @@ inline bool is_function_of_floats(tessera::Op op) {
   };
   using namespace tessera::ops;
   return in(OperationList<Expm1Op, Log1pOp, Exp2Op, Log2Op, Log10Op, SoftplusOp>{}) || in(TrigonometricOperations{}) ||
-         in(RoundingOperations{});
+         in(SpecialOperations{}) || in(RoundingOperations{});
 }
 
 /// Operations on the bits of integers; for bools these are logical operations.
@@ -93,6 +93,8 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
     case attention_lse:
     case attention:
       return floats && (traced || stands_for_others<T>);
+    case scatter:
+      return traced;
     case fold:
     case scatter_add:
     case index_add:

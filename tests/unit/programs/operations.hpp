@@ -148,6 +148,12 @@ constexpr auto exponentials(const auto& x) {
   return std::tuple(ts::expm1(x), ts::log1p(within), ts::exp2(x), ts::log2(within), ts::log10(within), ts::sinh(x),
                     ts::cosh(x), ts::asinh(x), ts::acosh(ts::exp(within)), ts::softplus(x));
 }
+constexpr auto specials(const auto& x) {
+  const auto within = ts::sigmoid(x);
+  return std::tuple(ts::erfc(x), ts::erfinv(within * 0.75), ts::lgamma(within + 0.25), ts::digamma(within + 0.25),
+                    ts::polygamma(1, within + 0.25), ts::i0(x), ts::i1(x), ts::i0e(x), ts::i1e(x),
+                    ts::logaddexp(x, within), ts::hypot(x, within));
+}
 constexpr auto angles(const auto& x) {
   const auto within = ts::sigmoid(x);
   return std::tuple(ts::sin(x), ts::cos(x), ts::tan(x * 0.5), ts::asin(within), ts::acos(within), ts::atan(x),
@@ -164,7 +170,8 @@ constexpr auto moves(const auto& x, const auto& y, const auto& i, const auto& at
   return std::tuple(ts::embedding(x, i), ts::slice<1>(x, 0, n), ts::slice<0>(x, ts::extent<0>(x) - 1, 1),
                     ts::concat<0>(ts::slice<0>(x, 1, 1), y), ts::pad<0>(x, 1, 2),
                     ts::merge_dims<0, 1>(ts::transpose<1, 0>(x)), ts::broadcast_like(ts::max<0>(x), y),
-                    ts::argsort<0>(x), ts::sort<1>(x), ts::gather<1>(x, at), ts::iota<0, std::int32_t>(x));
+                    ts::argsort<0>(x), ts::sort<1>(x), ts::gather<1>(x, at), ts::scatter<1>(x, at, y),
+                    ts::scatter_reduce<1, ts::Reduction::max>(x, at, y), ts::iota<0, std::int32_t>(x));
 }
 template <class T> constexpr auto reductions(const auto& x, const auto& y, const auto& w) {
   const auto all =
@@ -192,7 +199,7 @@ template <class T> struct Everything {
                    reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
     if constexpr (ts::is_floating_v<T>)
       return std::tuple(
-          all, exponentials(x), angles(x),
+          all, exponentials(x), angles(x), specials(x),
           std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
     else if constexpr (!is_bool<T>)
       return std::tuple(all, bits(x, y));
@@ -259,6 +266,12 @@ template <class T> void check_everything(int cases = 60) {
           return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, angles(x));
         },
         31);
+  if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, specials(x));
+        },
+        33);
   if constexpr (stands_for_others<T>)
     tests.evaluate(
         [](auto x, auto y, auto, auto, auto, auto, auto, auto) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include <tessera/base/fixed_string.hpp>
+#include <tessera/base/monoid.hpp>
 #include <tessera/base/promotion.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/node.hpp>
@@ -127,6 +128,23 @@ constexpr Labels pack_order(int dim, Order order) {
   labels[1] = static_cast<std::int8_t>(order);
   return labels;
 }
+
+/// What scatter and scatter_add do with the elements at one index: the last one replaces what was there, or a reduction
+/// combines all of them with it.
+struct ScatterRule {
+  bool replaces = false;
+  Reduction reduction = Reduction::sum;
+
+  static constexpr ScatterRule of(const Node& scatter) {
+    return {scatter.labels[1] != 0, static_cast<Reduction>(scatter.labels[2])};
+  }
+  constexpr Labels pack(int dim) const {
+    Labels labels = pack_dim(dim);
+    labels[1] = replaces ? 1 : 0;
+    labels[2] = static_cast<std::int8_t>(reduction);
+    return labels;
+  }
+};
 
 /// The name of the mesh axis in the attributes of axis_size and permute nodes.
 constexpr Labels pack_axis(const Name& name) {

@@ -83,6 +83,7 @@ enum class Op : std::uint32_t {
   scatter_add = operation_id(
       /// adds elements along one dim at indices; shaped like the third operand: the gradient of gather
       "scatter_add"),
+  scatter = operation_id("scatter"),  ///< replaces or combines elements of the third operand along one dim at indices
   embedding = operation_id("embedding"),  ///< rows of a table at integer indices
   index_add =
       operation_id("index_add"),  ///< adds rows into a table shaped like the third operand: the gradient of embedding

@@ -39,7 +39,7 @@ enum class UnitKind : std::uint8_t {
   cumulative,  ///< cumulative sum and others along one dim
   sort,        ///< the indices that sort one dim
   fold,        ///< adds windows into one dim
-  along,       ///< reads or adds elements along one dim at integer indices: gather, scatter_add
+  along,       ///< reads, replaces or combines elements along one dim at integer indices: gather, scatter
 };
 inline constexpr int unit_kinds = 12;
 
@@ -176,8 +176,10 @@ struct OpRow {
   bool optional_operands = false;  ///< operands after the first may be absent
   std::int8_t sharded_as = -1;     ///< the index of an operand whose sharding the result has; -1: none
   bool constrains = false;         ///< a constraint on the sharding of a value, see Constraint
-  bool scatters = false;           ///< adds its first operand into zeros, at the indices of its second operand
-  bool recomputed = false;         ///< cheap: a backward pass recomputes it instead of storing it for each layer
+  /// combines its first operand, at the indices of its second operand, with its third operand; with zeros if of that
+  /// only the shape is used
+  bool scatters = false;
+  bool recomputed = false;  ///< cheap: a backward pass recomputes it instead of storing it for each layer
   /// the index of an operand that is computed in the same unit as the first node that reads it; -1: none
   std::int8_t joins_operand = -1;
   JoinRule joins = nullptr;  ///< for nodes with equal operands; null: each has a unit of its own

@@ -119,6 +119,7 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
   for (int id = 0; id < g.size(); ++id) {
     const Node& node = g[id];
     if (!is_floating(node.dtype) && !node.is_repeat()) continue;
+    if (gradient_of(node.op) == nullptr && !node.is_projection()) continue;
     const OpRow& row = row_of(node);
     for (int i = 0; i < node.arity; ++i) {
       const int operand = g.operand(id, i);

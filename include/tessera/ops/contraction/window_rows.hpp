@@ -15,16 +15,18 @@ TESSERA_PLANNING_BEGIN
 namespace tessera::build {
 
 /// Windows of `size` elements of one dim, `dilation` apart, one every `stride` elements: dim d becomes two dims,
-/// [windows, size].
-constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation) {
+/// [windows, size]. `slices`: they are a slice with steps, of which errors then tell.
+constexpr Value windows(Value x, int dim, Value size, Value stride, Value dilation, bool slices = false) {
   const Node& from = x.node();
   const unsigned before = (1u << dim) - 1, after = unsigned{from.singletons} >> (dim + 1);
   const unsigned singletons = (from.singletons & before) | (size.is_number(1) ? 2u << dim : 0u) | after << (dim + 2);
+  Labels labels = pack_dim(dim);
+  labels[1] = slices ? 1 : 0;
   return x.make({.op = Op::windows,
                  .dtype = from.dtype,
                  .rank = static_cast<std::uint8_t>(from.rank + 1),
                  .singletons = static_cast<std::uint8_t>(singletons),
-                 .labels = pack_dim(dim)},
+                 .labels = labels},
                 {x.id, size.id, stride.id, dilation.id});
 }
 /// The transpose of windows: adds them into a dim of `extent`, which is statically 1 if `is_singleton`.
@@ -48,6 +50,7 @@ constexpr Shape windows_shape(const ShapeContext& c) {
   Shape shape = c.operand(0);
   const auto dim = static_cast<std::size_t>(dim_of(c.node()));
   const std::int64_t size = c.number(1), stride = c.number(2), dilation = c.number(3);
+  if (c.node().labels[1] != 0 && stride < 1) fail_shapes(c, "the step is below 1", "slice");
   if (size < 1 || stride < 1 || dilation < 1) fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
   std::int64_t last = 0;  // the offset of a window's last element
   if (!multiply_fits(size - 1, dilation, last) || shape[dim] <= last)

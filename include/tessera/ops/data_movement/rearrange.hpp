@@ -196,6 +196,36 @@ template <int... Order> struct TransposeTag {
   }
 };
 
+/// Dims in order, but for one, which moves.
+constexpr Value moved_dim(Value x, int from, int to) {
+  if (from == to) return x;
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
+    f.order[d] = static_cast<std::int8_t>(d == to ? from : rest < from ? rest : rest + 1);
+  }
+  f.count = static_cast<std::int8_t>(x.rank());
+  return rearrange(x, x.rank(), x.rank(), f, nullptr);
+}
+
+template <int Rank, int From, int To> struct MoveDimTag {
+  template <class A> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return moved_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
+  }
+};
+template <int Rank, int A, int B> struct SwapAxesTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    constexpr int first = A < B ? A : B, last = A < B ? B : A;
+    x = x.at(context.source);
+    if (first == last) return x;
+    const int from = x.shifted(first, Rank), to = x.shifted(last, Rank);
+    return moved_dim(moved_dim(x, from, to), to - 1, from);
+  }
+};
+
 /// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
 template <int Rank, int D, int Count> struct SplitTag {
   static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
@@ -291,6 +321,18 @@ constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at
 /// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
 template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
   return call<detail::TransposeTag<Order...>>(Source::from(at), x);
+}
+
+/// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
+/// communication.
+template <int From, int To, TensorOperand X> constexpr auto movedim(const X& x, Here at = Here::current()) {
+  constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();
+  return call<detail::MoveDimTag<X::rank, from, to>>(Source::from(at), x);
+}
+/// Exchanges two dims: `swapaxes<0, 2>(x)` of [a, b, c] is [c, b, a]. No communication.
+template <int A, int B, TensorOperand X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
+  constexpr int a = detail::checked_dim<A, X::rank>(), b = detail::checked_dim<B, X::rank>();
+  return call<detail::SwapAxesTag<X::rank, a, b>>(Source::from(at), x);
 }
 
 /// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:

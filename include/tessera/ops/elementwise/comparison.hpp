@@ -93,6 +93,10 @@ template <TensorOperand A, TensorOperand B>
 constexpr auto logical_or(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::Binary<ops::LogicalOrOp>>(Source::from(at), a, b);
 }
+template <TensorOperand A, TensorOperand B>
+constexpr auto logical_xor(const A& a, const B& b, Here at = Here::current()) {
+  return not_equal(logical_not(a, at), logical_not(b, at), at);
+}
 
 }  // namespace tessera
 

@@ -20,6 +20,15 @@ constexpr Shape embedding_shape(const ShapeContext& c) {
   return shape;
 }
 
+/// index_add: operands rows [i..., row...], indices [i...] and a table [N, row...], of which only the shape is used.
+constexpr Shape index_add_shape(const ShapeContext& c) {
+  const Shape &rows = c.operand(0), &indices = c.operand(1), &table = c.operand(2);
+  for (std::size_t d = 0; d < rows.size(); ++d)
+    if (rows[d] != (d < indices.size() ? indices[d] : table[d - indices.size() + 1]))
+      fail_shapes(c, "rows have the dims of the indices, then those of a row of the table");
+  return table;
+}
+
 /// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others.
 constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
   const Node& index = graph.operand_node(id, indices);
@@ -80,14 +89,13 @@ struct EmbeddingOp {
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_rows(c, c.x(0), c.node()); };
 };
 
-// Operands of index_add: rows [i..., row...], indices [i...], and a table of which only the shape is used.
 struct IndexAddOp {
   static constexpr OpRow row{
       .name = "index_add",
       .unit = UnitKind::indexed,
       .arity = 3,
       .linear = Linearity::first,
-      .shape = [](const ShapeContext& c) { return c.operand(2); },
+      .shape = index_add_shape,
       .sharding = [](const GraphView& g, int id, FactorRule& rule) { indexed_sharding(g, id, rule, 2, 1, 0); },
       .partial = always_partial,
       .shape_only = 1u << 2,

@@ -2,8 +2,6 @@
 #define TESSERA_OPS_INDEXING_ONE_HOT_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <utility>
-
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -32,18 +30,6 @@ template <int Rank, class T> struct OneHotTag {
   }
 };
 
-/// Dims in order, but for D, which is first.
-template <int Rank, int D> constexpr auto to_front(const auto& x, Here at) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) {
-    return transpose<(I == 0 ? D : I <= D ? I - 1 : I)...>(x, at);
-  }(std::make_integer_sequence<int, Rank>{});
-}
-template <int Rank, int D> constexpr auto from_front(const auto& x, Here at) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) {
-    return transpose<(I == D ? 0 : I < D ? I + 1 : I)...>(x, at);
-  }(std::make_integer_sequence<int, Rank>{});
-}
-
 }  // namespace detail
 
 /// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
@@ -66,7 +52,7 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
   if constexpr (dim == 0)
     return embedding(x, indices, at);
   else
-    return detail::from_front<X::rank, dim>(embedding(detail::to_front<X::rank, dim>(x, at), indices, at), at);
+    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
 }
 
 /// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast

@@ -68,7 +68,7 @@ constexpr void check_indices(const ShapeContext& c, const Shape& table, const Sh
 }
 
 /// Checks that source and indices have one shape; the result is shaped like operand 2.
-constexpr Shape scatter_add_shape(const ShapeContext& c) {
+constexpr Shape scatter_shape(const ShapeContext& c) {
   const Shape &source = c.operand(0), &indices = c.operand(1), &result = c.operand(2);
   for (std::size_t d = 0; d < result.size(); ++d)
     if (source[d] != indices[d] || (static_cast<int>(d) != dim_of(c.node()) && result[d] != indices[d]))
@@ -135,7 +135,7 @@ struct ScatterAddOp {
                              .unit = UnitKind::along,
                              .arity = 3,
                              .linear = Linearity::first,
-                             .shape = scatter_add_shape,
+                             .shape = scatter_shape,
                              .sharding = along_dim_sharding,
                              .shape_only = 1u << 2,
                              .scatters = true};

@@ -206,7 +206,8 @@ class OracleComparer final : public StepObserver {
         const auto size = [&](int k) { return static_cast<std::int64_t>(number(own_graph.operand(node, k))); };
         allowed = fold_allowed(own_graph[node], inputs[0], size(1), size(2), *result);
       } else if (unit.kind == UnitKind::along && row_of(own_graph[node]).scatters) {
-        allowed = scatter_add_allowed(own_graph[node], inputs[0], inputs[1], *result);
+        const bool fills = row_of(own_graph[node]).shape_only != 0;
+        allowed = along_allowed(own_graph[node], inputs[0], inputs[1], fills ? nullptr : &inputs[2], *result);
       } else if (unit.kind == UnitKind::indexed && row_of(own_graph[node]).scatters) {
         allowed = scatter_allowed(inputs[0], inputs[1], *result);
       } else if (!exact) {

@@ -151,27 +151,41 @@ inline Allowed fold_allowed(const Node& node, const OracleOperand& operand, std:
   return allowed;
 }
 
-/// Tolerance of scatter_add.
-inline Allowed scatter_add_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
-                                   const WholeValue& result) {
+/// Tolerance of scatter and scatter_add. `start`: the tensor into which elements go; null: zeros.
+inline Allowed along_allowed(const Node& node, const OracleOperand& operand, const OracleOperand& index,
+                             const OracleOperand* start, const WholeValue& result) {
   Allowed allowed(static_cast<std::size_t>(result.size()), 0);
-  if (operand.value == nullptr || index.value == nullptr) return allowed;
+  if (operand.value == nullptr || index.value == nullptr || (start != nullptr && start->value == nullptr))
+    return allowed;
+  const ScatterRule rule = ScatterRule::of(node);
+  const ReductionFacts& monoid = facts_of(rule.reduction);
   const auto dim = static_cast<std::size_t>(dim_of(node));
-  std::vector<double> count(allowed.size(), 0);
+  std::vector<double> count(allowed.size(), 0), sizes(allowed.size(), 0);
+  if (start != nullptr)
+    for (std::size_t at = 0; at < sizes.size(); ++at) {
+      sizes[at] = std::fabs((*start->value)[static_cast<std::int64_t>(at)]);
+      allowed[at] = start->slack;
+    }
   kernels::Strides to = kernels::contiguous_strides(result.shape);
   const std::int64_t step = to[dim];
   to[dim] = 0;
   std::int64_t i = 0;
   walk(operand.value->shape, to, to, to, [&](std::int64_t line, std::int64_t, std::int64_t) {
     const auto at = static_cast<std::size_t>(line + static_cast<std::int64_t>((*index.value)[i]) * step);
-    if (at < allowed.size()) {
-      allowed[at] += std::fabs((*operand.value)[i]);
-      ++count[at];
+    const double size = std::fabs((*operand.value)[i++]);
+    if (at >= allowed.size()) return;
+    if (rule.replaces) {
+      sizes[at] = size;
+      allowed[at] = operand.slack;
+      return;
     }
-    ++i;
+    allowed[at] = monoid.moved(sizes[at], allowed[at], size, operand.slack);
+    sizes[at] = monoid.combined(sizes[at], size);
+    ++count[at];
   });
+  const double eps = monoid.rounds ? rounding_of(result.dtype) : 0;
   for (std::size_t at = 0; at < allowed.size(); ++at)
-    allowed[at] = order_factor(count[at]) * rounding_of(result.dtype) * allowed[at] + count[at] * operand.slack;
+    if (count[at] > 0) allowed[at] += order_factor(count[at]) * eps * sizes[at];
   return allowed;
 }
 

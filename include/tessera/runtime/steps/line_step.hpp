@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
-#include <initializer_list>
 #include <vector>
 
+#include <tessera/base/inline_vector.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/runtime/executor/frame.hpp>
 #include <tessera/runtime/executor/prepared_step.hpp>
@@ -16,12 +16,12 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Base of steps that process each line along a dim by itself (sort, gather, scatter_add). The dim is not sharded, so
+/// Base of steps that process each line along a dim by itself (sort, gather, scatter). The dim is not sharded, so
 /// shards are independent; threads divide the lines.
 class LineStep : public PreparedStep {
  protected:
   /// `values`: inputs and outputs of the step, in the order of Piece's arrays; the first determines the lines.
-  LineStep(const StepContext& c, std::initializer_list<std::int32_t> values, bool sorts)
+  LineStep(const StepContext& c, const InlineVector<std::int32_t, 4>& values, bool sorts)
       : layout_(c.layout), node_(c.graph[c.units[c.step.unit].root]), dim_(static_cast<std::size_t>(dim_of(node_))),
         sorts_(sorts), values_(values) {
     const WorkGrid work(layout_, c.step);
@@ -36,10 +36,10 @@ class LineStep : public PreparedStep {
   /// Some lines of one shard. The arrays are by value.
   struct Piece {
     Shape lines;
-    std::int32_t pointers[3]{};
-    std::int64_t offsets[3]{};
-    kernels::Strides strides[3];
-    std::int64_t extents[3]{};  // along the dim
+    std::int32_t pointers[4]{};
+    std::int64_t offsets[4]{};
+    kernels::Strides strides[4];
+    std::int64_t extents[4]{};  // along the dim
   };
   const FrameLayout& layout_;
   const Node node_;
@@ -64,7 +64,7 @@ class LineStep : public PreparedStep {
 
  private:
   bool sorts_;
-  InlineVector<std::int32_t, 3> values_;
+  InlineVector<std::int32_t, 4> values_;
   double piece_cost_ = 0;
 
   void add_place(const Coordinates& at) {
@@ -96,7 +96,7 @@ class LineStep : public PreparedStep {
       if (piece.lines[d] > piece.lines[dim]) dim = d;
     const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
     const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
-    // Sorting takes about 2 ns * n * log2(n) for a line of n elements, gather and scatter_add about 1 ns per element.
+    // Sorting takes about 2 ns * n * log2(n) for a line of n elements, gather and scatter about 1 ns per element.
     const double line =
         static_cast<double>(longest) * (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);
     const auto step = static_cast<std::int64_t>(

@@ -33,8 +33,9 @@ namespace tessera::runtime {
 
 /// The unit kinds of a program, each with the element types of the first operands: only their code is instantiated.
 struct StepNeeds {
-  DTypeSet types[unit_kinds]{};      ///< by UnitKind; 0: the program has no such unit
-  ReducedTypes cumulative, partial;  ///< by reduction: element types of cumulative operations, of partial values
+  DTypeSet types[unit_kinds]{};  ///< by UnitKind; 0: the program has no such unit
+  /// by reduction: element types of cumulative operations, of scatters that combine elements, of partial values
+  ReducedTypes cumulative, scattered, partial;
 
   constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
   constexpr void add(UnitKind kind, DType type) {
@@ -42,7 +43,7 @@ struct StepNeeds {
     own = static_cast<DTypeSet>(own | set_of(type));
   }
   static constexpr StepNeeds everything() {
-    StepNeeds all{.cumulative = all_cumulative_types, .partial = all_partial_types};
+    StepNeeds all{.cumulative = all_cumulative_types, .scattered = all_scattered_types, .partial = all_partial_types};
     for (DTypeSet& types : all.types) types = all_dtypes;
     for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold})
       all.types[static_cast<std::size_t>(kind)] = number_dtypes;
@@ -87,7 +88,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::sort)
     return &make_step<SortStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::along)
-    return &make_step<AlongStep<Needs[Kind]>>;
+    return &make_step<AlongStep<Needs[Kind], Needs.scattered>>;
   else if constexpr (Kind == UnitKind::attention)
     return &make_step<AttentionStep<Needs[Kind]>>;
   else

@@ -40,6 +40,9 @@ template <class Traced> struct ProgramCode : TracedUnits<Traced> {
       for (int id = 0; id < graph.size; ++id) {
         const DTypeSet type = set_of(graph[id].dtype);
         if (row_of(graph[id]).unit == UnitKind::cumulative) own.cumulative.add(row_of(graph[id]).reduction, type);
+        if (row_of(graph[id]).unit == UnitKind::along && row_of(graph[id]).scatters)
+          if (const ScatterRule rule = ScatterRule::of(graph[id]); !rule.replaces)
+            own.scattered.add(rule.reduction, type);
         // A linear operation on partial values gives partial values of the same element type.
         if (can_be_partial(graph, id)) own.partial.add(combined_by(graph[id]), type);
       }

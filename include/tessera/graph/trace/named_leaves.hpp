@@ -1,0 +1,93 @@
+#ifndef TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
+#define TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/trace/tree.hpp>
+
+namespace tessera::detail {
+
+/// The name of a leaf while a model is visited: field names and positions with dots between them.
+class LeafName {
+ public:
+  constexpr std::string_view view() const { return {text_.data(), text_.size()}; }
+
+  /// Calls f with a part added to the name.
+  template <class F> constexpr void inside(std::string_view part, F&& f) {
+    const std::size_t before = text_.size();
+    if (before > 0) text_.push_back('.');
+    for (const char c : part) text_.push_back(c);
+    f();
+    text_.resize(before);
+  }
+  template <class F> constexpr void inside(std::size_t position, F&& f) {
+    char digits[20]{};
+    std::size_t first = sizeof digits;
+    do digits[--first] = static_cast<char>('0' + position % 10);
+    while ((position /= 10) > 0);
+    inside(std::string_view(digits + first, sizeof digits - first), f);
+  }
+
+ private:
+  Growable<char> text_;
+};
+
+/// How the layers of a Stack are visited: each with its position, or the first one for all, with the position `*`.
+/// While a function is traced a Stack has one layer, with the tensors of all.
+enum class VisitLayers { each, together };
+
+/// Visits the leaves of a model: f(name, leaf, layers), where `layers` is how many layers of a Stack a leaf stands for.
+/// C++20 has no reflection, so a struct lists the names of its fields in order: `static constexpr std::array
+/// field_names`. All other parts are named by their positions.
+template <class F> class NameLeaves {
+ public:
+  constexpr NameLeaves(VisitLayers layers, F& f) : layers_(layers), f_(f) {}
+
+  template <class T> constexpr void visit(T& object) {
+    using U = std::remove_const_t<T>;
+    if constexpr (is_leaf_v<U>) {
+      f_(name_.view(), object, count_);
+    } else if constexpr (is_stack_v<U>) {
+      if (layers_ == VisitLayers::together && object.size() > 0) {
+        count_ = object.size();
+        name_.inside("*", [&] { visit(object[0]); });
+        count_ = 1;
+      } else {
+        for (int i = 0; i < object.size(); ++i) name_.inside(static_cast<std::size_t>(i), [&] { visit(object[i]); });
+      }
+    } else if constexpr (is_tuple_v<U>) {
+      std::size_t i = 0;
+      std::apply([&](auto&... items) { (name_.inside(i++, [&] { visit(items); }), ...); }, object);
+    } else if constexpr (is_array_v<U>) {
+      for (std::size_t i = 0; i < object.size(); ++i) name_.inside(i, [&] { visit(object[i]); });
+    } else if constexpr (!std::is_empty_v<U>) {
+      std::size_t i = 0;
+      for_each_field(object, [&](auto& field) {
+        if constexpr (requires { U::field_names[i]; })
+          if (i < U::field_names.size()) return name_.inside(U::field_names[i++], [&] { visit(field); });
+        name_.inside(i++, [&] { visit(field); });
+      });
+    }
+  }
+
+ private:
+  LeafName name_{};
+  VisitLayers layers_;
+  F& f_;
+  int count_ = 1;
+};
+
+template <class Model, class F> constexpr void for_each_named_leaf(Model& model, VisitLayers layers, F&& f) {
+  NameLeaves<std::remove_reference_t<F>>(layers, f).visit(model);
+}
+
+}  // namespace tessera::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,147 @@
+#ifndef TESSERA_NN_FREEZE_HPP
+#define TESSERA_NN_FREEZE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/base/name_pattern.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
+#include <tessera/ops/stop_gradient.hpp>
+
+namespace tessera::nn {
+
+/// A set of parameters by patterns of their names: `constexpr nn::Names frozen("tokens.*", "blocks.*.norm.gain");`
+/// `*` stands for any characters, dots too, `?` for one. Inside a traced function the layers of a Stack have one name,
+/// with `*` in the place of the position, so that "blocks.3.*" names nothing there.
+class Names {
+ public:
+  static constexpr std::size_t max_patterns = 16;
+
+  template <std::convertible_to<std::string_view>... Patterns>
+    requires(sizeof...(Patterns) > 0)
+  constexpr Names(const Patterns&... patterns) : patterns_{std::string_view(patterns)...}, count_(sizeof...(Patterns)) {
+    static_assert(sizeof...(Patterns) <= max_patterns, "tessera: a set of names has at most 16 patterns");
+  }
+  constexpr bool contain(std::string_view name) const {
+    for (std::size_t i = 0; i < count_; ++i)
+      if (matches_pattern(name, patterns_[i])) return true;
+    return false;
+  }
+  constexpr std::size_t size() const { return count_; }
+  constexpr std::string_view pattern(std::size_t i) const { return patterns_[i]; }
+
+ private:
+  std::array<std::string_view, max_patterns> patterns_;
+  std::size_t count_;
+};
+
+namespace detail {
+
+/// Calls f(name, leaf) for the floating-point tensors of a traced model; all layers of a Stack are one.
+template <class Model, class F> constexpr void for_each_traced_parameter(Model& model, F&& f) {
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::together,
+                                       [&](std::string_view name, auto& leaf, int) {
+                                         using Leaf = std::remove_cvref_t<decltype(leaf)>;
+                                         if constexpr (TensorOperand<Leaf>)
+                                           if constexpr (is_floating_v<typename Leaf::element>) f(name, leaf);
+                                       });
+}
+template <class Leaf> constexpr Value traced_value(const Leaf& leaf) {
+  const Value value = tessera::detail::value_behind(leaf);
+  if (value.module == nullptr)
+    fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile");
+  return here(value);
+}
+
+/// Calls f(part) for each part of the state of an optimizer that has the type of the model: its moments.
+template <class Model, class State, class F> constexpr void for_each_model_in(State& state, F& f) {
+  using S = std::remove_const_t<State>;
+  if constexpr (std::is_same_v<S, Model>) {
+    f(state);
+  } else if constexpr (tessera::detail::is_tuple_v<S>) {
+    std::apply([&](auto&... items) { (for_each_model_in<Model>(items, f), ...); }, state);
+  } else if constexpr (tessera::detail::is_array_v<S>) {
+    for (auto& item : state) for_each_model_in<Model>(item, f);
+  } else if constexpr (!tessera::detail::is_leaf_v<S> && !tessera::detail::is_stack_v<S> && !std::is_empty_v<S>) {
+    tessera::detail::for_each_field(state, [&](auto& field) { for_each_model_in<Model>(field, f); });
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: the model, with no gradient by the tensors that `frozen` names. Call it on the model
+/// inside of the loss; what only these gradients need is not computed, and they are zeros. keep_frozen keeps an
+/// optimizer from decaying the weights.
+///
+///     constexpr nn::Names frozen("tokens.*");
+///     const auto loss_of = [&](const auto& m, const auto& in, const auto& out) {
+///       return ts::cross_entropy(nn::freeze(m, frozen)(in), out);
+///     };
+///     const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, x, t);
+///     const auto [moved, moved_state] = ts::adamw(model, gradient, state, config);
+///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
+/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication.
+template <class Model> constexpr Model freeze(Model model, const Names& frozen) {
+  std::array<bool, Names::max_patterns> used{};
+  Value any;
+  detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
+    any = detail::traced_value(leaf);
+    for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || matches_pattern(name, frozen.pattern(i));
+    if (!frozen.contain(name)) return;
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    leaf = Leaf(stop_gradient(Sym<typename Leaf::element, Leaf::rank>(any)).value);
+  });
+  for (std::size_t i = 0; i < frozen.size(); ++i)
+    if (!used[i] && any.module != nullptr)
+      any.refuse(errc::option, "[freeze] names: a pattern names no floating-point tensor of the model; in a traced "
+                               "function the layers of a Stack are named together, as in blocks.*.mlp.up.weight");
+  return model;
+}
+
+/// Inside a traced function: `after`, with the tensors that `frozen` names as they are in `before`. Their updates are
+/// not computed.
+template <class Model> constexpr Model keep_frozen(const Names& frozen, const Model& before, Model after) {
+  Growable<Value> kept;
+  detail::for_each_traced_parameter(before, [&](std::string_view name, const auto& leaf) {
+    if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf));
+  });
+  std::size_t next = 0;
+  detail::for_each_traced_parameter(after, [&](std::string_view name, auto& leaf) {
+    if (frozen.contain(name)) leaf = std::remove_cvref_t<decltype(leaf)>(kept[next++]);
+  });
+  return after;
+}
+/// The same for a model and the state of its optimizer, std::tuple(model, state): the moments of frozen tensors stay.
+template <class Model, class State>
+constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model& after, const State& state_before,
+                           State state_after) {
+  Growable<Value> kept;
+  const auto collect = [&](const Model& moments) {
+    detail::for_each_traced_parameter(moments, [&](std::string_view name, const auto& leaf) {
+      if (frozen.contain(name)) kept.push_back(detail::traced_value(leaf));
+    });
+  };
+  detail::for_each_model_in<Model>(state_before, collect);
+  std::size_t next = 0;
+  const auto replace = [&](Model& moments) {
+    detail::for_each_traced_parameter(moments, [&](std::string_view name, auto& leaf) {
+      if (frozen.contain(name)) leaf = std::remove_cvref_t<decltype(leaf)>(kept[next++]);
+    });
+  };
+  detail::for_each_model_in<Model>(state_after, replace);
+  return std::tuple(keep_frozen(frozen, before, after), state_after);
+}
+
+}  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

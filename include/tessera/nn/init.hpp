@@ -1,0 +1,188 @@
+#ifndef TESSERA_NN_INIT_HPP
+#define TESSERA_NN_INIT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/extent.hpp>
+#include <tessera/tensor/random.hpp>
+
+/// Initial values of weights, with the names of torch.nn.init and jax.nn.initializers. Values are drawn directly into
+/// shards, and are bitwise equal on every mesh and spec. Weights are [in, out], and of convolutions [taps..., in, out],
+/// as in JAX: fan-in is the extent of the dim before the last times the number of taps, fan-out that of the last.
+///
+///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
+namespace tessera::init {
+
+// torch.nn.init.zeros_, ones_, normal_ and uniform_ are functions that there are already.
+using tessera::normal;
+using tessera::ones;
+using tessera::uniform;
+using tessera::zeros;
+
+/// The number of inputs, or of outputs, of one unit; `fan_avg` is their mean.
+enum class FanMode : std::uint8_t { fan_in, fan_out, fan_avg };
+
+/// The function after a weight, which decides by how much weights are scaled.
+enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
+
+/// torch.nn.init.calculate_gain: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + slope^2)) for
+/// leaky_relu, 3/4 for selu.
+inline double gain(Nonlinearity nonlinearity, double negative_slope = 0.01) {
+  switch (nonlinearity) {
+    case Nonlinearity::tanh:
+      return 5.0 / 3;
+    case Nonlinearity::relu:
+      return std::sqrt(2.0);
+    case Nonlinearity::leaky_relu:
+      return std::sqrt(2.0 / (1 + negative_slope * negative_slope));
+    case Nonlinearity::selu:
+      return 0.75;
+    case Nonlinearity::linear:
+    case Nonlinearity::sigmoid:
+      break;
+  }
+  return 1;
+}
+
+namespace detail {
+
+/// The fan of a weight of the given extents.
+template <std::size_t Rank> double fan(const Extent (&shape)[Rank], FanMode mode) {
+  static_assert(Rank >= 2, "tessera: an initialiser by fan is for weights of rank 2 or more: [..., in, out]");
+  double taps = 1;
+  for (std::size_t d = 0; d + 2 < Rank; ++d) taps *= static_cast<double>(shape[d].value);
+  const double in = taps * static_cast<double>(shape[Rank - 2].value);
+  const double out = taps * static_cast<double>(shape[Rank - 1].value);
+  const double made = mode == FanMode::fan_in ? in : mode == FanMode::fan_out ? out : (in + out) / 2;
+  return std::max(made, 1.0);  // of an empty weight, which has no elements to scale
+}
+
+/// Uniform with the given standard deviation and a mean of 0.
+template <Element T, std::size_t Rank>
+auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, double stddev,
+                Here at) {
+  const T limit = static_cast<T>(std::sqrt(3.0) * stddev);
+  return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
+}
+
+/// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
+template <Element T, std::size_t Rank, class F>
+auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, Here at,
+                const F& is_one) {
+  const StoragePtr storage = tessera::detail::allocate(op, dtype_v<T>, tessera::detail::shape_from(shape),
+                                                       static_cast<int>(Rank), mesh, spec, at);
+  tessera::detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [&](T* data, const Box& box) {
+    const Shape own = extents(box);
+    Shape index = box.begin;
+    for (std::int64_t n = volume(own); n > 0; --n) {
+      *data++ = is_one(index) ? T(1) : T(0);
+      for (std::size_t d = Rank; d-- > 0;) {
+        if (++index[d] < box.end[d]) break;
+        index[d] = box.begin[d];
+      }
+    }
+  });
+  return tensor_of<T, static_cast<int>(Rank)>(storage);
+}
+
+}  // namespace detail
+
+/// All elements equal to `value`, as torch.nn.init.constant_.
+template <Element T, std::size_t Rank>
+auto constant(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh,
+              const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return full<T>(shape, value, mesh, spec, at);
+}
+/// 1 on the diagonal of a matrix and 0 elsewhere, as torch.nn.init.eye_.
+template <Element T>
+auto eye(const Extent (&shape)[2], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::ones_where<T>("eye", shape, mesh, spec, at, [](const Shape& i) { return i[0] == i[1]; });
+}
+/// A convolution [taps..., in, out] that passes its input on, as torch.nn.init.dirac_: 1 at the middle tap where the
+/// input feature is the output feature, and 0 elsewhere.
+template <Element T, std::size_t Rank>
+auto dirac(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  static_assert(Rank >= 3, "tessera: init::dirac is for the weights of convolutions: [taps..., in, out]");
+  const Shape all = tessera::detail::shape_from(shape);
+  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [&](const Shape& i) {
+    for (std::size_t d = 0; d + 2 < Rank; ++d)
+      if (i[d] != all[d] / 2) return false;
+    return i[Rank - 2] == i[Rank - 1];
+  });
+}
+
+/// Options of kaiming_uniform and kaiming_normal, with PyTorch's names and defaults.
+struct Kaiming {
+  FanMode mode = FanMode::fan_in;
+  Nonlinearity nonlinearity = Nonlinearity::leaky_relu;
+  double a = 0;  ///< the negative slope of leaky_relu
+};
+/// Uniform, or normal, with standard deviation gain / sqrt(fan), as torch.nn.init.kaiming_uniform_ and kaiming_normal_.
+/// Errors: those of `uniform`. Source: He et al., 1502.01852.
+template <Element T, std::size_t Rank>
+auto kaiming_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                     const Kaiming& options = {}, Here at = Here::current()) {
+  const double fan = detail::fan(shape, options.mode);
+  return detail::uniform_of<T>(key, shape, mesh, spec, gain(options.nonlinearity, options.a) / std::sqrt(fan), at);
+}
+template <Element T, std::size_t Rank>
+auto kaiming_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    const Kaiming& options = {}, Here at = Here::current()) {
+  const double fan = detail::fan(shape, options.mode);
+  const double stddev = gain(options.nonlinearity, options.a) / std::sqrt(fan);
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+}
+
+/// Uniform, or normal, with variance gain^2 / fan_avg, as torch.nn.init.xavier_uniform_ and xavier_normal_. Source:
+/// Glorot, Bengio, AISTATS 2010.
+template <Element T, std::size_t Rank>
+auto xavier_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    double factor = 1, Here at = Here::current()) {
+  return detail::uniform_of<T>(key, shape, mesh, spec, factor / std::sqrt(detail::fan(shape, FanMode::fan_avg)), at);
+}
+template <Element T, std::size_t Rank>
+auto xavier_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   double factor = 1, Here at = Here::current()) {
+  const double stddev = factor / std::sqrt(detail::fan(shape, FanMode::fan_avg));
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+}
+
+/// Uniform with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode, "uniform").
+template <Element T, std::size_t Rank>
+auto variance_scaling_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                              double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
+  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
+  return detail::uniform_of<T>(key, shape, mesh, spec, std::sqrt(scale / detail::fan(shape, mode)), at);
+}
+/// jax.nn.initializers.lecun_uniform, he_uniform and glorot_uniform: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
+template <Element T, std::size_t Rank>
+auto lecun_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto he_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
+}
+
+}  // namespace tessera::init
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

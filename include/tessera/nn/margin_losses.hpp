@@ -1,0 +1,160 @@
+#ifndef TESSERA_NN_MARGIN_LOSSES_HPP
+#define TESSERA_NN_MARGIN_LOSSES_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/nn/losses.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/reduction/statistics.hpp>
+
+// Losses of embeddings and ranks: what is alike is moved together, what is not is moved apart up to a margin.
+
+namespace tessera {
+
+namespace detail {
+
+struct MarginRankingLoss : ElementLoss {
+  template <class X, class Y, class Labels, class Margin>
+  static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels>;
+  static constexpr Value of(Value x, Value y, Value label, Value margin) {
+    return at_least_zero(label * (y - x) + margin);
+  }
+};
+struct HingeEmbeddingLoss : ElementLoss {
+  template <class X, class Labels, class Margin> static constexpr bool fits = labels_loss_v<X, Labels>;
+  // A label that is neither 1 nor -1 counts as both, as in PyTorch.
+  static constexpr Value of(Value x, Value label, Value margin) {
+    const Value zero = x.number(0);
+    return build::select(build::equal(label, label.number(1)), zero, at_least_zero(margin - x)) +
+           build::select(build::equal(label, label.number(-1)), zero, x);
+  }
+};
+struct CosineEmbeddingLoss : RowLoss {
+  template <class X, class Y, class Labels, class Margin>
+  static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels, 1>;
+  static constexpr Value of(Value x, Value y, Value label, Value margin) {
+    const auto dot = [dim = x.rank() - 1](Value a, Value b) { return build::reduce(Op::sum, a * b, 1u << dim, false); };
+    const Value squares = (dot(x, x) + 1e-12) * (dot(y, y) + 1e-12);
+    const Value cosine = dot(x, y) / build::unary(Op::sqrt, squares), zero = cosine.number(0);
+    return build::select(build::equal(label, label.number(1)), 1.0 - cosine, zero) +
+           build::select(build::equal(label, label.number(-1)), at_least_zero(cosine - margin), zero);
+  }
+};
+/// The P-norms of the rows of x - y + eps, as torch.nn.functional.pairwise_distance.
+template <int P> constexpr Value distance_of_rows(Value x, Value y, Value eps) {
+  const Value off = x - y + eps;
+  const unsigned row = 1u << (x.rank() - 1);
+  const Value size = build::unary(Op::abs, off);
+  if (P == 1) return build::reduce(Op::sum, size, row, false);
+  if (P == 2) return flat_root(build::reduce(Op::sum, off * off, row, false));
+  const Value sum = build::reduce(Op::sum, build::apply<ops::PowOp>(size, size.number(P)), row, false);
+  return build::apply<ops::PowOp>(sum, sum.number(1.0 / P));
+}
+template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
+  static_assert(P >= 1, "tessera: the norm of a triplet_margin_loss is 1 or more");
+  static constexpr Value of(Value anchor, Value positive, Value negative, Value margin, Value eps) {
+    const Value near = distance_of_rows<P>(anchor, positive, eps);
+    Value far = distance_of_rows<P>(anchor, negative, eps);
+    if (Swap) far = build::binary(Op::minimum, far, distance_of_rows<P>(positive, negative, eps));
+    return at_least_zero(near - far + margin);
+  }
+};
+
+/// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
+struct UnitRowsTag {
+  template <class X> using result = Typed<loss_t<X>, X::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    const Value length = flat_root(build::row_sum(x * x, x.rank() - 1));
+    return x / build::binary(Op::maximum, length, x.number(1e-12));
+  }
+};
+template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<UnitRowsTag>(Source::from(at), x); }
+
+}  // namespace detail
+
+/// max(0, margin - label (x - y)) for labels 1, where x should be larger, and -1, as
+/// torch.nn.functional.margin_ranking_loss. Shapes: x, y and labels have equal shapes; labels are integers or of the
+/// element type of x. Reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
+                                   Here at = Here::current()) {
+  return call<detail::LossTag<detail::MarginRankingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
+}
+/// x where the label is 1, and max(0, margin - x) where it is -1, as torch.nn.functional.hinge_embedding_loss, for
+/// distances x. Shapes, reductions, errors and communication: as margin_ranking_loss.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Margin& margin = 1.0,
+                                    Here at = Here::current()) {
+  return call<detail::LossTag<detail::HingeEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, labels, margin);
+}
+/// 1 - cos(x, y) for rows with label 1, max(0, cos(x, y) - margin) for rows with label -1, and 0 for others, as
+/// torch.nn.functional.cosine_embedding_loss. Shapes: x and y [..., features], labels [...], integers or of the element
+/// type of x; one loss for each row. Reductions and errors: as huber. Communication: for split features all_reduces of
+/// three values for each row.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
+                                     Here at = Here::current()) {
+  return call<detail::LossTag<detail::CosineEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
+}
+
+/// Options of triplet_margin_loss, with PyTorch's names and defaults.
+struct TripletMargin {
+  int p = 2;          ///< the norm of the distances, 1 or more
+  bool swap = false;  ///< with the distance of the negative from the positive, where that is less
+};
+/// max(0, d(anchor, positive) - d(anchor, negative) + margin), as torch.nn.functional.triplet_margin_loss, where d is
+/// the norm of the difference plus eps. Shapes: all three [..., features]; one loss for each row. Reductions and
+/// errors: as huber. Communication: for split features all_reduces of two values for each row. Source: Balntas et al.,
+/// BMVC 2016.
+///
+///     ts::triplet_margin_loss<ts::LossReduction::mean, ts::TripletMargin{.p = 1}>(anchor, positive, negative, 0.5)
+template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorOperand Anchor,
+          TensorOperand Positive, TensorOperand Negative, NumberOperand Margin = double>
+constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positive, const Negative& negative,
+                                   const Margin& margin = 1.0, double eps = 1e-6, Here at = Here::current()) {
+  return call<detail::LossTag<detail::TripletMarginLoss<Options.p, Options.swap>, Anchor::rank, Reduction>>(
+      Source::from(at), anchor, positive, negative, margin, eps);
+}
+
+/// Cross entropy of the cosines of each query with all keys, over the temperature, where key i is that of query i and
+/// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
+/// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
+/// et al., 1807.03748.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+          NumberOperand Temperature = double>
+constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
+                        Here at = Here::current()) {
+  static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
+  const auto logits =
+      einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at) / temperature;  // [B, B]
+  return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
+}
+/// The same with negatives of its own for all queries: key i against negatives [count, features].
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+          TensorOperand Negatives, NumberOperand Temperature = double>
+constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
+                        const Temperature& temperature = 0.1, Here at = Here::current()) {
+  static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
+                "tessera: info_nce takes query and keys of [batch, features], and negatives of [count, features]");
+  const auto rows = detail::unit_rows(query, at);
+  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
+  const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
+  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
+  const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
+  return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

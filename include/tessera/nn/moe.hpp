@@ -1,0 +1,148 @@
+#ifndef TESSERA_NN_MOE_HPP
+#define TESSERA_NN_MOE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/nn/mixed.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/functional.hpp>
+#include <tessera/ops/indexing/cumulative.hpp>
+#include <tessera/ops/indexing/one_hot.hpp>
+#include <tessera/ops/indexing/sort.hpp>
+
+namespace tessera::nn {
+
+/// Gated MLPs, one for each expert: down(silu(gate(x)) up(x)). The experts are a dim of each tensor, so that a mesh
+/// axis can split them.
+template <Element T = float> struct Experts {
+  ShardedTensor<T, 3> gate, up;  ///< [experts, features, hidden]
+  ShardedTensor<T, 3> down;      ///< [experts, hidden, features]
+
+  static constexpr std::array field_names{"gate", "up", "down"};
+  /// The result of each expert for x [experts, tokens, features], or for the same x [tokens, features].
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const auto of = [&](const auto& weight) {
+      if constexpr (X::rank == 3)
+        return einsum<"enf,efh->enh">(x, detail::as_met_by<X>(weight, at), at);
+      else
+        return einsum<"nf,efh->enh">(x, detail::as_met_by<X>(weight, at), at);
+    };
+    return einsum<"enh,ehf->enf">(silu(of(gate), at) * of(up), detail::as_met_by<X>(down, at), at);
+  }
+};
+
+/// What becomes of the tokens of a mixture of experts.
+enum class Dispatch : std::uint8_t {
+  dense,     ///< each expert computes all tokens; no token is dropped
+  capacity,  ///< each expert computes at most `capacity` tokens, the first ones; for others it gives 0
+};
+
+/// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
+/// experts of softmax(router(x)) are chosen for each token, with their probabilities, divided by their sum, as weights.
+///
+///     const auto [y, balance, z] = moe(x);                          // x, y [batch, time, features]
+///     const auto loss = loss_of(y) + 0.01 * balance + 0.001 * z;
+/// `balance` is experts * sum over the experts of (chosen tokens / tokens) * mean probability, at its least `choices`
+/// where all experts are chosen equally often; its gradient is that of the probabilities. `z` is the mean of
+/// logsumexp(logits)^2. The router computes in f32. With Dispatch::capacity first choices come before second ones, and
+/// earlier tokens before later ones.
+///
+/// Errors: shape_mismatch for more choices than experts. Communication: with split experts each device computes its
+/// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
+/// over all devices. Sources: Shazeer et al., 1701.06538; capacity and balance: Switch, 2101.03961, with all choices
+/// counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906.
+template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
+  Linear<T, false> router;  ///< [features, experts]
+  Experts<T> experts;
+  Dim choices;   ///< of experts for each token
+  Dim capacity;  ///< tokens of an expert, for Dispatch::capacity; see expert_capacity
+
+  static constexpr std::array field_names{"router", "experts", "choices", "capacity"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    static_assert(X::rank == 3, "tessera: a mixture of experts takes x of [batch, time, features]");
+    const auto tokens = merge_dims<0, 1>(x, at);                         // [N, F]
+    const auto logits = matmul(cast<T>(tokens, at), router.weight, at);  // [N, E]
+    const auto probabilities = softmax<1>(logits, at);
+    const auto best = topk<1>(probabilities, choices, at);
+    const auto count = extent<1>(logits, at);
+    const auto chosen = one_hot<T>(best.indices, count, at);               // [N, K, E]
+    const auto weights = best.values / sum<1>(best.values, keepdims, at);  // [N, K]
+    const auto flat = mixed(tokens, chosen, weights, at);                  // [N, F]
+    const auto share = mean<0>(sum<1>(chosen, at), at);                    // [E]
+    const auto balance = sum(share * mean<0>(probabilities, at), at) * count;
+    const auto log_sum = logsumexp<1>(logits, at);
+    const auto y = cast<typename X::element>(split_dim<0>(flat, extent<1>(x, at), at), at);
+    return std::tuple(y, balance, mean(log_sum * log_sum, at));
+  }
+
+ private:
+  constexpr auto mixed(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
+    using X = std::remove_cvref_t<decltype(tokens)>;
+    using Element = typename X::element;
+    if constexpr (How == Dispatch::dense) {
+      const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
+      return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
+    } else {
+      // How many tokens chose the expert before, where first choices come before second ones.
+      const auto in_order = merge_dims<0, 1>(transpose<1, 0, 2>(chosen, at), at);  // [K N, E]
+      const auto before = cumsum<0, CumulativeOptions{.exclusive = true}>(in_order, at);
+      const auto place = split_dim<0>(sum<1>(before * in_order, at), extent<0>(tokens, at), at);  // [K, N]
+      // A place beyond the capacity is no class of one_hot, which gives zeros.
+      const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);  // [K, N, C]
+      const auto slots = transpose<1, 0, 2>(slot, at);                            // [N, K, C]
+      const auto dispatch = einsum<"nke,nkc->nec">(chosen, slots, at);
+      const auto combine = einsum<"nke,nkc->nec">(chosen * unsqueeze<2>(weights, at), slots, at);
+      const auto own = einsum<"nec,nf->ecf">(cast<Element>(dispatch, at), tokens, at);
+      return einsum<"nec,ecf->nf">(cast<Element>(combine, at), experts(own, at), at);
+    }
+  }
+};
+
+/// The tokens for which each expert has room: factor * tokens * choices / experts, rounded up.
+inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, std::int64_t choices,
+                                    double factor = 1.25) {
+  const double exact = factor * static_cast<double>(tokens) * static_cast<double>(choices);
+  return static_cast<std::int64_t>(std::ceil(exact / static_cast<double>(experts)));
+}
+
+/// A mixture of experts. `expert_axis`, if the mesh has it, splits the experts; the hidden features are split like
+/// those of an MLP. `capacity` is for Dispatch::capacity. Errors: `option` unless 1 <= choices <= experts.
+template <Element T = float, Dispatch How = Dispatch::dense>
+MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim choices, const ShardingStrategy& strategy,
+                Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02) {
+  if (choices.value() < 1 || choices.value() > experts.value)
+    fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts");
+  if (How == Dispatch::capacity && capacity.value() < 1)
+    fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity");
+  const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
+  const auto spec = [&](Role role) {
+    PartitionSpec made{of_experts};
+    for (const SpecEntry& entry : strategy.weight(role).entries) made.entries.push_back(entry);
+    return made;
+  };
+  const auto [first, second, third, fourth] = split<4>(key);
+  const T width = static_cast<T>(stddev);
+  return {linear<T, false>(first, features, experts, single(strategy.mesh), Role::column, stddev),
+          {normal<T>(second, {experts, features, hidden}, strategy.mesh, spec(Role::column), 0, width),
+           normal<T>(third, {experts, features, hidden}, strategy.mesh, spec(Role::column), 0, width),
+           normal<T>(fourth, {experts, hidden, features}, strategy.mesh, spec(Role::row), 0, width)},
+          choices,
+          capacity};
+}
+
+}  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,156 @@
+#ifndef TESSERA_NN_RECURRENT_HPP
+#define TESSERA_NN_RECURRENT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <tuple>
+#include <utility>
+
+#include <tessera/nn/recurrent_cells.hpp>
+#include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/data_movement/stack.hpp>
+
+namespace tessera::nn {
+
+/// The order in which a recurrent layer visits the steps. With `both`, one cell visits them forward and one in reverse,
+/// and the features of their outputs are concatenated.
+enum class Direction : std::uint8_t { forward, reverse, both };
+
+/// The initial state of a recurrent layer: zeros.
+struct ZeroState {};
+
+/// Cells that run over the steps of a sequence, as torch.nn.LSTM, GRU and RNN: each layer over the outputs of the one
+/// before.
+///
+///     const auto [outputs, last] = lstm(xs);            // xs [time, batch, features]
+///     const auto [more, end] = lstm(next_xs, last);     // continued
+/// outputs [time, batch, hidden], with both directions twice the hidden features, the forward ones first. The state is
+/// h [layers, batch, hidden], for an LSTM std::tuple(h, c); with both directions, layer l has the positions 2 l, of the
+/// forward cell, and 2 l + 1. It is the state after the last step of each cell, which for a reverse cell is step 0. xs
+/// of no steps give the initial state back.
+///
+/// The products of all steps with x are one product before the loop; the loop is a ts::scan, traced and planned once
+/// for each layer and direction. PyTorch's dropout between layers and its packed sequences have no counterpart. Errors:
+/// shape_mismatch. Communication: that of the cell in each step; time that is split is gathered.
+template <class Cell, int Layers = 1, Direction Order = Direction::forward> struct Recurrent {
+  static constexpr int directions = Order == Direction::both ? 2 : 1;
+
+  std::array<Cell, static_cast<std::size_t>(Layers* directions)> cells;
+
+  static constexpr std::array field_names{"cells"};
+  template <class Xs> constexpr auto operator()(const Xs& xs) const { return run<0>(xs, ZeroState{}); }
+  template <class Xs, class State> constexpr auto operator()(const Xs& xs, const State& initial) const {
+    return run<0>(xs, initial);
+  }
+
+ private:
+  static_assert(Layers >= 1, "tessera: a recurrent layer has at least 1 layer");
+
+  template <int Layer, class Xs, class State, class... Last>
+  constexpr auto run(const Xs& xs, const State& initial, const Last&... last) const {
+    static_assert(Xs::rank == 3, "tessera: a recurrent layer takes xs of [time, batch, features]");
+    if constexpr (Layer == Layers) {
+      return std::tuple(xs, joined(last...));
+    } else if constexpr (directions == 1) {
+      const auto one = visit<Layer>(xs, initial, Order == Direction::reverse);
+      return run<Layer + 1>(std::get<1>(one), initial, last..., std::get<0>(one));
+    } else {
+      const auto there = visit<2 * Layer>(xs, initial, false), back = visit<2 * Layer + 1>(xs, initial, true);
+      return run<Layer + 1>(concat<2>(std::get<1>(there), std::get<1>(back)), initial, last..., std::get<0>(there),
+                            std::get<0>(back));
+    }
+  }
+
+  /// The last state of one cell, and its outputs of all steps.
+  template <int Index, class Xs, class State>
+  constexpr auto visit(const Xs& xs, const State& initial, bool reverse) const {
+    const Cell& cell = cells[Index];
+    const auto of_xs = cell.ih(xs);  // [T, B, gates, H]
+    const auto first = [&] {
+      if constexpr (std::is_same_v<State, ZeroState>)
+        return Cell::template zero_state<Xs>(of_xs);
+      else
+        return each_tensor(initial, [](const auto& all) { return squeeze<0>(slice<0>(all, Index, 1)); });
+    }();
+    return scan(
+        [&](const auto& state, const auto& of_x) {
+          const auto next = cell.step(of_x, state);
+          return std::tuple(next, Cell::output(next));
+        },
+        first, of_xs, {.reverse = reverse});
+  }
+
+  /// f of a tensor, or of each tensor of a tuple.
+  template <class State, class F> static constexpr auto each_tensor(const State& state, const F& f) {
+    if constexpr (TensorOperand<State>)
+      return f(state);
+    else
+      return std::apply([&](const auto&... tensors) { return std::tuple(f(tensors)...); }, state);
+  }
+  template <std::size_t I, class... States> static constexpr auto joined_at(const States&... states) {
+    return joined(std::get<I>(states)...);
+  }
+  /// The states of all cells along a new first dim.
+  template <class State, class... More> static constexpr auto joined(const State& state, const More&... more) {
+    if constexpr (TensorOperand<State>) {
+      if constexpr (sizeof...(More) == 0)
+        return unsqueeze<0>(state);
+      else
+        return concat<0>(unsqueeze<0>(state), unsqueeze<0>(more)...);
+    } else {
+      return [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return std::tuple(joined_at<I>(state, more...)...);
+      }(std::make_index_sequence<std::tuple_size_v<State>>());
+    }
+  }
+};
+
+template <Element T = float, int Layers = 1, Direction Order = Direction::forward, bool Bias = true>
+using Lstm = Recurrent<LstmCell<T, Bias>, Layers, Order>;
+template <Element T = float, int Layers = 1, Direction Order = Direction::forward, bool Bias = true>
+using Gru = Recurrent<GruCell<T, Bias>, Layers, Order>;
+template <Element T = float, int Layers = 1, Direction Order = Direction::forward, bool Bias = true,
+          RnnFunction Function = RnnFunction::tanh>
+using Rnn = Recurrent<RnnCell<T, Bias, Function>, Layers, Order>;
+
+namespace detail {
+
+template <class Layer, class Make> Layer recurrent(Key key, Extent in, Extent hidden, const Make& make) {
+  Layer layer;
+  for (std::size_t i = 0; i < layer.cells.size(); ++i) {
+    const bool first = i < static_cast<std::size_t>(Layer::directions);
+    layer.cells[i] = make(fold_in(key, i), first ? in : Extent(hidden.value * Layer::directions));
+  }
+  return layer;
+}
+
+}  // namespace detail
+
+/// Layers of cells, initialised and sharded as lstm_cell, gru_cell and rnn_cell:
+///
+///     auto lstm = ts::nn::lstm<float, 2, ts::nn::Direction::both>(key, 64, 128, strategy);
+template <Element T = float, int Layers = 1, Direction Order = Direction::forward, bool Bias = true>
+Lstm<T, Layers, Order, Bias> lstm(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
+  return detail::recurrent<Lstm<T, Layers, Order, Bias>>(
+      key, in, hidden, [&](Key own, Extent from) { return lstm_cell<T, Bias>(own, from, hidden, strategy); });
+}
+template <Element T = float, int Layers = 1, Direction Order = Direction::forward, bool Bias = true>
+Gru<T, Layers, Order, Bias> gru(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
+  return detail::recurrent<Gru<T, Layers, Order, Bias>>(
+      key, in, hidden, [&](Key own, Extent from) { return gru_cell<T, Bias>(own, from, hidden, strategy); });
+}
+template <Element T = float, int Layers = 1, Direction Order = Direction::forward, bool Bias = true,
+          RnnFunction Function = RnnFunction::tanh>
+Rnn<T, Layers, Order, Bias, Function> rnn(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
+  return detail::recurrent<Rnn<T, Layers, Order, Bias, Function>>(
+      key, in, hidden, [&](Key own, Extent from) { return rnn_cell<T, Bias, Function>(own, from, hidden, strategy); });
+}
+
+}  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,103 @@
+#ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <utility>
+
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+
+// Shapes given by the extents of all dims.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int Dims> struct ReshapeTag {
+  static_assert(Rank >= 1, "tessera: reshape takes a tensor with dims; a scalar broadcasts");
+  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    const int lead = x.leading(Rank);
+    Value sizes[] = {as_size(given)...}, total = x.integer(1, DType::i64), product = total;
+    for (int d = 0; d < Rank; ++d) total = total * build::extent(x, lead + d);
+    for (const Value& size : sizes) product = product * size;
+    // With one size of -1, the product is that of the others, negative.
+    const Value others = build::binary(Op::maximum, -product, x.integer(1, DType::i64));
+    Factors f{};
+    unsigned ones = 0;
+    for (int d = 0; d < Dims; ++d) {
+      Value& size = sizes[d];
+      if (size.is_number(1) && (f.count > 0 || d + 1 < Dims)) {
+        ones |= 1u << (lead + d);
+        continue;
+      }
+      const Value extent = build::select(build::less(size, size.number(0)), total / others, size);
+      sizes[f.count] = extent;
+      f.order[f.count] = f.out_dim[f.count] = f.count;
+      ++f.count;
+    }
+    const int kept = f.count;
+    if constexpr (Rank > 1) x = MergeTag<Rank, 0, Rank - 1>::emit(context, x);
+    return build::insert_singletons(rearrange(x, 1, kept, f, sizes), ones, lead + Dims);
+  }
+};
+
+template <int Rank, int Dims> struct BroadcastToTag {
+  static_assert(Rank <= Dims, "tessera: a tensor can't be broadcast to fewer dims");
+  static_assert(Dims <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class X, class... Sizes> using result = Typed<typename X::type, Dims>;
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    if (x.rank() != Rank)
+      context.refuse(errc::unsupported,
+                     "[broadcast_to] leading dims: use it outside of a shard_map, and inside the block of a Stack");
+    Value like{};  // of these only the shape is used
+    int d = 0;
+    for (const Value& size : {as_size(given)...}) {
+      const int dim = d++;
+      if (size.is_number(1)) continue;
+      const Value counting = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+      const Value own = build::insert_singletons(counting, ((1u << Dims) - 1) & ~(1u << dim), Dims);
+      like = like.module == nullptr ? own : like + own;
+    }
+    x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
+    return like.module == nullptr ? x : build::broadcast(x, like);
+  }
+};
+
+template <template <int, int> class Tag, class X, std::size_t Dims>
+constexpr auto call_with_sizes(Source source, const X& x, const Dim (&sizes)[Dims]) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return call<Tag<X::rank, static_cast<int>(Dims)>>(source, x, sizes[I]...);
+  }(std::make_index_sequence<Dims>{});
+}
+
+}  // namespace detail
+
+/// x with its elements in row-major order in another shape (torch.reshape): `reshape(x, {n, -1})`. One extent may be
+/// -1, which follows from the others. Errors: shape_mismatch where the numbers of elements differ, and for an extent of
+/// 0. Communication: all dims are merged and split again, so a dim behind the first that is split may be gathered;
+/// split_dim and merge_dims name the dims that change, and keep the sharding of all others.
+template <TensorOperand X, std::size_t Dims>
+constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
+  return detail::call_with_sizes<detail::ReshapeTag>(Source::from(at), x, sizes);
+}
+
+/// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
+/// new, dims of static extent 1 are repeated, all others have the extent that is given. The gradient is summed over the
+/// copies. Errors: shape_mismatch where another dim differs. No communication.
+///
+///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
+template <TensorOperand X, std::size_t Dims>
+constexpr auto broadcast_to(const X& x, const Dim (&sizes)[Dims], Here at = Here::current()) {
+  return detail::call_with_sizes<detail::BroadcastToTag>(Source::from(at), x, sizes);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,143 @@
+#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICE_SCATTER_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_SLICE_SCATTER_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <type_traits>
+
+#include <tessera/ops/contraction/window_rows.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/elementwise.hpp>
+
+// Slices with steps, and tensors of which a slice, an index or a diagonal is replaced, at places that are known when
+// the program is planned. dynamic_slice.hpp has those of a place that is known only when it runs.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct StridedSliceTag {
+  static_assert(Rank < max_rank, "tessera: a slice with a step takes at most 7 dims");
+  template <class X, class... Sizes> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start, Value size, Value step) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value one = x.integer(1, DType::i64), by = as_size(step);
+    const Value run = build::slice(x, dim, as_size(start), (as_size(size) - one) * by + one);
+    return build::drop_singletons(build::windows(run, dim, one, by, one, true), 2u << dim);
+  }
+};
+
+template <class X, class Update> constexpr void check_update() {
+  static_assert(std::is_same_v<typename Update::type, typename X::type>,
+                "tessera: what replaces elements has their element type; use ts::cast");
+}
+
+template <int Rank, int D> struct SliceScatterTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class X, class Update, class... Sizes> struct result : X {
+    using Checks = decltype([] {
+      check_update<X, Update>();
+      static_assert(Update::rank == X::rank, "tessera: the update of a slice has the rank of what it updates");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value update, Value start, Value step) {
+    x = x.at(context.source);
+    update = update.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value first = as_size(start), by = as_size(step), one = x.integer(1, DType::i64),
+                extent = build::extent(x, dim), size = build::extent(update, dim);
+    const Value place = build::iota(x, dim, DType::i64) - first;
+    Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
+                                 build::less(place, size * by));
+    if (!by.is_number(1)) {
+      const Value at_step = build::binary(Op::equal, place - place / by * by, place.number(0));
+      inside = build::binary(Op::logical_and, inside, at_step);
+      update = apart(update, dim, by, build::binary(Op::maximum, (size - one) * by + one, x.integer(0, DType::i64)));
+    }
+    return build::select(inside, build::pad_to(update, dim, first, extent), x);
+  }
+
+ private:
+  /// The elements of the update `step` apart, with zeros between them. Each is exact in the type in which it is added.
+  static constexpr Value apart(Value update, int dim, Value step, Value extent) {
+    const DType type = update.dtype(), wide = type == DType::bool_ ? DType::i32 : summed_as(type);
+    const Value one = extent.number(1);
+    const Value runs = build::insert_singletons(build::cast(update, wide), 2u << dim, update.rank() + 1);
+    return build::cast(build::fold(runs, dim, step, one, extent, false), type);
+  }
+};
+
+template <int Rank> struct DiagonalScatterTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static_assert(Rank >= 2, "tessera: diagonal_scatter takes tensors of rank 2 or more");
+  template <class X, class Update> struct result : X {
+    using Checks = decltype([] {
+      check_update<X, Update>();
+      static_assert(Update::rank == X::rank - 1, "tessera: the diagonals of matrices have one dim less than these");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value update) {
+    x = x.at(context.source);
+    const int row = x.rank() - 2, column = x.rank() - 1;
+    const Value rows = build::extent(x, row), zero = x.integer(0, DType::i64);
+    const Value length = build::binary(Op::minimum, rows, build::extent(x, column));
+    const Value diagonal = build::pad_to(build::slice(update.at(context.source), row, zero, length), row, zero, rows);
+    const Value on = build::binary(Op::equal, build::iota(x, row, DType::i64), build::iota(x, column, DType::i64));
+    return build::select(on, build::insert_singletons(diagonal, 1u << column, x.rank()), x);
+  }
+};
+
+}  // namespace detail
+
+/// `size` elements along dim D from start on, `step` apart: x[start::step] is `slice<0>(x, start, size, step)` with
+/// size (extent - start + step - 1) / step. Without a step, as above. The gradient is 0 at the elements between.
+/// Errors: shape_mismatch when an element is outside of the dim, and for a size or a step below 1. Communication: a
+/// split dim is gathered; other dims stay split.
+template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size, SizeOperand Step>
+constexpr auto slice(const X& x, const Start& start, const Size& size, const Step& step, Here at = Here::current()) {
+  return call<detail::StridedSliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start),
+                                                                                   Dim(size), Dim(step));
+}
+
+/// The elements at one index of dim D, without that dim: x[i] (Tensor.select, lax.index_in_dim). Errors: shape_mismatch
+/// for an index outside of the dim. Communication: as slice of one index.
+template <int D, TensorOperand X, SizeOperand Index>
+constexpr auto select(const X& x, const Index& index, Here at = Here::current()) {
+  return squeeze<detail::checked_dim<D, X::rank>()>(slice<D>(x, index, 1, at), at);
+}
+
+/// x with the update in the elements along dim D from start on, `step` apart (torch.slice_scatter, x.at[a::s].set).
+/// Gradients: of x 0 where it is replaced, of the update the cotangent there. Errors: shape_mismatch where the update
+/// leaves the dim, or another dim differs. Communication: the update moves to its place as in pad; with a step a split
+/// dim of it is gathered; x stays split.
+///
+///     const auto next = ts::slice_scatter<1>(image, row, 3);   // [H, W], [H, 1]
+template <int D, TensorOperand X, TensorOperand Update, SizeOperand Start, SizeOperand Step = int>
+constexpr auto slice_scatter(const X& x, const Update& update, const Start& start, const Step& step = 1,
+                             Here at = Here::current()) {
+  return call<detail::SliceScatterTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, update,
+                                                                                   Dim(start), Dim(step));
+}
+/// x with the update at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
+/// slice_scatter.
+template <int D, TensorOperand X, TensorOperand Update, SizeOperand Index>
+constexpr auto select_scatter(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return slice_scatter<dim>(x, unsqueeze<dim>(update, at), index, 1, at);
+}
+
+/// Matrices with other main diagonals (torch.diagonal_scatter): x [..., n, m], diagonals [..., min(n, m)]. Gradients:
+/// of x 0 on the diagonal, of the diagonals the cotangent there. Errors: shape_mismatch for shorter diagonals, and
+/// where another dim differs. Communication: as pad of the diagonals; x stays split.
+template <TensorOperand X, TensorOperand Diagonals>
+constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
+  return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,315 @@
+// Losses of margins, likelihoods and sequences; layers_test.cpp has the others.
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
+#include "plain.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/nn/nn.hpp>
+
+namespace ts = tessera;
+using oracle::Array;
+using oracle::Float;
+using oracle::Int;
+using oracle::random_array;
+constexpr auto each_one = ts::LossReduction::each;
+constexpr auto summed = ts::LossReduction::sum;
+
+namespace {
+
+template <class... Args, class F> std::vector<Array> run(F, const std::vector<Array>& arguments) {
+  return oracle::run(oracle::trace<F, Args...>().view(), arguments);
+}
+/// The loss of each element, their mean and their sum: what a function of one loss returns.
+void expect_losses(const std::vector<Array>& got, const Array& want) {
+  double sum = 0;
+  for (const double v : want.data) sum += v;
+  oracle::expect_near(got.at(0), want, 1e-12, "each");
+  oracle::expect_near(got.at(1), Array::number(sum / static_cast<double>(want.data.size())), 1e-12, "mean");
+  oracle::expect_near(got.at(2), Array::number(sum), 1e-12, "sum");
+}
+
+// The formulas of the pages of torch.nn.SmoothL1Loss, GaussianNLLLoss, PoissonNLLLoss and torchvision's focal loss.
+TEST(ElementLosses, OfDistancesAndLikelihoods) {
+  const Array x = random_array({3, 4}, 1, -2, 2), y = random_array({3, 4}, 2, -2, 2);
+  const Array variance = random_array({3, 4}, 3, 0.1, 2), probabilities = random_array({3, 4}, 4, 0, 1);
+  const Array counts({3, 4}, {0, 1, 2, 3, 7, 0, 1, 1, 2, 5, 4, 0}), rates = random_array({3, 4}, 5, 0.1, 3);
+  Array smooth({3, 4}), gaussian({3, 4}), poisson({3, 4}), of_rates({3, 4}), focal({3, 4}), full({3, 4});
+  for (std::size_t i = 0; i < 12; ++i) {
+    const double d = std::fabs(x.data[i] - y.data[i]), t = counts.data[i], v = variance.data[i];
+    smooth.data[i] = d < 0.5 ? d * d : d - 0.25;
+    gaussian.data[i] = 0.5 * (std::log(v) + d * d / v) + 0.5 * std::log(2 * M_PI);
+    poisson.data[i] = std::exp(x.data[i]) - t * x.data[i];
+    full.data[i] = poisson.data[i] + (t > 1 ? t * std::log(t) - t + 0.5 * std::log(2 * M_PI * t) : 0);
+    of_rates.data[i] = rates.data[i] - t * std::log(rates.data[i] + 1e-8);
+    const double p = 1 / (1 + std::exp(-x.data[i])), q = probabilities.data[i];
+    const double ce = -q * std::log(p) - (1 - q) * std::log(1 - p), hit = p * q + (1 - p) * (1 - q);
+    focal.data[i] = (0.25 * q + 0.75 * (1 - q)) * ce * (1 - hit) * (1 - hit);
+  }
+  expect_losses(run<Float<2>, Float<2>>(
+                    [](const auto& a, const auto& b) {
+                      return std::tuple(ts::smooth_l1_loss<each_one>(a, b, 0.5), ts::smooth_l1_loss(a, b, 0.5),
+                                        ts::smooth_l1_loss<summed>(a, b, 0.5));
+                    },
+                    {x, y}),
+                smooth);
+  expect_losses(run<Float<2>, Float<2>, Float<2>>(
+                    [](const auto& a, const auto& b, const auto& v) {
+                      constexpr ts::GaussianNll options{.full = true};
+                      return std::tuple(ts::gaussian_nll_loss<each_one>(a, b, v, options),
+                                        ts::gaussian_nll_loss(a, b, v, options),
+                                        ts::gaussian_nll_loss<summed>(a, b, v, options));
+                    },
+                    {x, y, variance}),
+                gaussian);
+  expect_losses(run<Float<2>, Float<2>>(
+                    [](const auto& a, const auto& b) {
+                      return std::tuple(ts::sigmoid_focal_loss<each_one>(a, b), ts::sigmoid_focal_loss(a, b),
+                                        ts::sigmoid_focal_loss<summed>(a, b));
+                    },
+                    {x, probabilities}),
+                focal);
+  const auto got = run<Float<2>, Float<2>, Float<2>>(
+      [](const auto& a, const auto& t, const auto& r) {
+        constexpr ts::PoissonNll of_rate{.log_input = false}, and_constant{.full = true};
+        return std::tuple(ts::poisson_nll_loss<each_one>(a, t), ts::poisson_nll_loss<each_one, of_rate>(r, t),
+                          ts::poisson_nll_loss<each_one, and_constant>(a, t));
+      },
+      {x, counts, rates});
+  oracle::expect_near(got.at(0), poisson, 1e-12);
+  oracle::expect_near(got.at(1), of_rates, 1e-12);
+  oracle::expect_near(got.at(2), full, 1e-12);
+
+  // A beta of 0 is l1_loss; a variance below eps counts as eps; a variance may be a number.
+  const auto edges = run<Float<2>, Float<2>>(
+      [](const auto& a, const auto& b) {
+        return std::tuple(ts::smooth_l1_loss(a, b, 0.0), ts::l1_loss(a, b),
+                          ts::gaussian_nll_loss(a, b, ts::zeros_like(a), ts::GaussianNll{.eps = 0.25}),
+                          ts::gaussian_nll_loss(a, b, 0.25));
+      },
+      {x, y});
+  oracle::expect_near(edges[0], edges[1], 1e-12);
+  oracle::expect_near(edges[2], edges[3], 1e-12);
+  constexpr auto negative = [](const auto& a) { return ts::smooth_l1_loss(a, a, -1.0); };
+  tessera_test::expect_error(
+      ts::errc::option, [&] { run<Float<1>>(negative, {Array(ts::Shape{1})}); }, "beta");
+
+  oracle::check_gradient<Float<2>, Float<2>, Float<2>, Float<2>, Float<2>>(
+      [](const auto& a, const auto& b, const auto& v, const auto& q, const auto& r) {
+        return ts::smooth_l1_loss<each_one>(a, b, 0.5) + ts::gaussian_nll_loss<each_one>(a, b, v) +
+               ts::sigmoid_focal_loss<each_one>(a, q) +
+               ts::poisson_nll_loss<each_one, ts::PoissonNll{.log_input = false, .full = true}>(r, q * 4.0);
+      },
+      {x, y, variance, random_array({3, 4}, 6, 0.3, 0.9), rates}, oracle::first_order);
+}
+
+// The formulas of the pages of torch.nn.MarginRankingLoss, HingeEmbeddingLoss, CosineEmbeddingLoss, TripletMarginLoss.
+TEST(MarginLosses, AreThePublishedFormulas) {
+  const Array x = random_array({4, 3}, 1), y = random_array({4, 3}, 2), z = random_array({4, 3}, 3);
+  const Array signs({4, 3}, {1, -1, 1, 1, -1, -1, 1, -1, 1, 0, 1, -1}), rows({4}, {1, -1, -1, 1});
+  Array ranking({4, 3}), hinge({4, 3}), cosine({4}), triplet({4}), cubes({4});
+  for (std::size_t i = 0; i < 12; ++i) {
+    const double s = signs.data[i], a = x.data[i];
+    ranking.data[i] = std::max(0.0, -s * (a - y.data[i]) + 0.1);
+    hinge.data[i] = (s != -1 ? a : 0) + (s != 1 ? std::max(0.0, 0.7 - a) : 0);
+  }
+  for (std::size_t n = 0; n < 4; ++n) {
+    const plain::Row a = plain::row(x, n), b = plain::row(y, n), c = plain::row(z, n);
+    double dot = 0, aa = 1e-12, bb = 1e-12;
+    for (std::size_t i = 0; i < 3; ++i) dot += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
+    const double cos = dot / std::sqrt(aa * bb);
+    cosine.data[n] = rows.data[n] == 1 ? 1 - cos : std::max(0.0, cos - 0.2);
+    const auto distance = [](const plain::Row& from, const plain::Row& to, double p) {
+      double sum = 0;
+      for (std::size_t i = 0; i < 3; ++i) sum += std::pow(std::fabs(from[i] - to[i] + 1e-6), p);
+      return std::pow(sum, 1 / p);
+    };
+    triplet.data[n] = std::max(0.0, distance(a, b, 2) - distance(a, c, 2) + 0.5);
+    cubes.data[n] = std::max(0.0, distance(a, b, 3) - std::min(distance(a, c, 3), distance(b, c, 3)) + 1);
+  }
+  expect_losses(run<Float<2>, Float<2>, Float<2>>(
+                    [](const auto& a, const auto& b, const auto& s) {
+                      return std::tuple(ts::margin_ranking_loss<each_one>(a, b, s, 0.1),
+                                        ts::margin_ranking_loss(a, b, s, 0.1),
+                                        ts::margin_ranking_loss<summed>(a, b, s, 0.1));
+                    },
+                    {x, y, signs}),
+                ranking);
+  expect_losses(run<Float<2>, Int<2>>(
+                    [](const auto& a, const auto& s) {
+                      return std::tuple(ts::hinge_embedding_loss<each_one>(a, s, 0.7),
+                                        ts::hinge_embedding_loss(a, s, 0.7),
+                                        ts::hinge_embedding_loss<summed>(a, s, 0.7));
+                    },
+                    {x, signs}),
+                hinge);
+  expect_losses(run<Float<2>, Float<2>, Int<1>>(
+                    [](const auto& a, const auto& b, const auto& s) {
+                      return std::tuple(ts::cosine_embedding_loss<each_one>(a, b, s, 0.2),
+                                        ts::cosine_embedding_loss(a, b, s, 0.2),
+                                        ts::cosine_embedding_loss<summed>(a, b, s, 0.2));
+                    },
+                    {x, y, rows}),
+                cosine);
+  expect_losses(run<Float<2>, Float<2>, Float<2>>(
+                    [](const auto& a, const auto& b, const auto& c) {
+                      return std::tuple(ts::triplet_margin_loss<each_one>(a, b, c, 0.5),
+                                        ts::triplet_margin_loss(a, b, c, 0.5),
+                                        ts::triplet_margin_loss<summed>(a, b, c, 0.5));
+                    },
+                    {x, y, z}),
+                triplet);
+  constexpr auto swapped = [](const auto& a, const auto& b, const auto& c) {
+    return ts::triplet_margin_loss<each_one, ts::TripletMargin{.p = 3, .swap = true}>(a, b, c);
+  };
+  oracle::expect_near((run<Float<2>, Float<2>, Float<2>>(swapped, {x, y, z}).at(0)), cubes, 1e-12);
+
+  oracle::check_gradient<Float<2>, Float<2>, Float<2>, Float<2>, Int<1>>(
+      [](const auto& a, const auto& b, const auto& c, const auto& s, const auto& r) {
+        return ts::sum<1>(ts::margin_ranking_loss<each_one>(a, b, s, 0.1) +
+                          ts::hinge_embedding_loss<each_one>(a, s, 0.7)) +
+               ts::cosine_embedding_loss<each_one>(a, b, r, 0.2) + ts::triplet_margin_loss<each_one>(a, b, c, 0.5) +
+               ts::triplet_margin_loss<each_one, ts::TripletMargin{.p = 1}>(a, b, c);
+      },
+      {x, y, z, signs, rows}, oracle::first_order);
+}
+
+TEST(InfoNce, IsTheCrossEntropyOfCosines) {
+  const Array q = random_array({4, 3}, 1), k = random_array({4, 3}, 2), others = random_array({5, 3}, 3);
+  const auto cosine = [](const plain::Row& a, const plain::Row& b) {
+    double dot = 0, aa = 0, bb = 0;
+    for (std::size_t i = 0; i < 3; ++i) dot += a[i] * b[i], aa += a[i] * a[i], bb += b[i] * b[i];
+    return dot / std::sqrt(aa * bb);
+  };
+  Array in_batch({4}), given({4});
+  for (std::size_t i = 0; i < 4; ++i) {
+    const double own = cosine(plain::row(q, i), plain::row(k, i)) / 0.2;
+    double all = 0, negatives = std::exp(own);
+    for (std::size_t j = 0; j < 4; ++j) all += std::exp(cosine(plain::row(q, i), plain::row(k, j)) / 0.2);
+    for (std::size_t j = 0; j < 5; ++j) negatives += std::exp(cosine(plain::row(q, i), plain::row(others, j)) / 0.2);
+    in_batch.data[i] = std::log(all) - own;
+    given.data[i] = std::log(negatives) - own;
+  }
+  constexpr auto pairs = [](const auto& a, const auto& b) {
+    return std::tuple(ts::info_nce<each_one>(a, b, 0.2), ts::info_nce(a, b, 0.2), ts::info_nce<summed>(a, b, 0.2));
+  };
+  constexpr auto apart = [](const auto& a, const auto& b, const auto& n) {
+    return std::tuple(ts::info_nce<each_one>(a, b, n, 0.2), ts::info_nce(a, b, n, 0.2),
+                      ts::info_nce<summed>(a, b, n, 0.2));
+  };
+  expect_losses(run<Float<2>, Float<2>>(pairs, {q, k}), in_batch);
+  expect_losses(run<Float<2>, Float<2>, Float<2>>(apart, {q, k, others}), given);
+  oracle::check_gradient<Float<2>, Float<2>, Float<2>>(
+      [](const auto& a, const auto& b, const auto& n) {
+        return ts::info_nce<each_one>(a, b) + ts::info_nce<each_one>(a, b, n);
+      },
+      {q, k, others}, oracle::first_order);
+}
+
+/// -log of the probability of all paths that give the labels, one path after the other.
+double ctc_by_paths(const Array& log_probs, std::int64_t n, std::int64_t steps, const std::vector<int>& labels,
+                    int blank) {
+  const std::int64_t classes = log_probs.shape[2];
+  double total_probability = 0;
+  std::vector<int> path;
+  const std::function<void(double)> extend = [&](double log_of_path) {
+    if (static_cast<std::int64_t>(path.size()) == steps) {
+      std::vector<int> read;
+      int last = -1;
+      for (const int c : path) {
+        if (c != last && c != blank) read.push_back(c);
+        last = c;
+      }
+      if (read == labels) total_probability += std::exp(log_of_path);
+      return;
+    }
+    const auto t = static_cast<std::int64_t>(path.size());
+    for (int c = 0; c < classes; ++c) {
+      path.push_back(c);
+      extend(log_of_path + log_probs.at({t, n, c}));
+      path.pop_back();
+    }
+  };
+  extend(0);
+  return -std::log(total_probability);
+}
+
+constexpr ts::Ctc options{.blank = 2};
+
+TEST(Ctc, IsTheProbabilityOfAllPaths) {
+  constexpr int steps = 5, batch = 6, classes = 4;
+  Array log_probs = random_array({steps, batch, classes}, 1, -2, 2);
+  for (std::size_t r = 0; r < steps * batch; ++r) {
+    double sum = 0;
+    for (std::size_t c = 0; c < classes; ++c) sum += std::exp(log_probs.data[r * classes + c]);
+    for (std::size_t c = 0; c < classes; ++c) log_probs.data[r * classes + c] -= std::log(sum);
+  }
+  // Equal labels next to each other, an empty target, one that only just fits, inputs of all lengths.
+  const std::vector<std::vector<int>> labels = {{0, 1, 3}, {1, 1, 0}, {3}, {}, {0, 0, 0}, {1}};
+  const std::vector<double> inputs = {5, 4, 3, 5, 5, 1};
+  Array targets({batch, 3}, 2.0), lengths({batch});
+  for (std::size_t n = 0; n < batch; ++n) {
+    lengths.data[n] = static_cast<double>(labels[n].size());
+    for (std::size_t i = 0; i < labels[n].size(); ++i) targets.data[n * 3 + i] = labels[n][i];
+  }
+  Array want({batch});
+  double mean = 0, sum = 0;
+  for (std::int64_t n = 0; n < batch; ++n) {
+    const auto k = static_cast<std::size_t>(n);
+    want.data[k] = ctc_by_paths(log_probs, n, static_cast<std::int64_t>(inputs[k]), labels[k], 2);
+    sum += want.data[k];
+    mean += want.data[k] / std::max(lengths.data[k], 1.0) / batch;
+  }
+  constexpr auto losses = [](const auto& x, const auto& t, const auto& in, const auto& out) {
+    return std::tuple(ts::ctc_loss<each_one>(x, t, in, out, options), ts::ctc_loss(x, t, in, out, options),
+                      ts::ctc_loss<summed>(x, t, in, out, options));
+  };
+  const auto got = run<Float<3>, Int<2>, Int<1>, Int<1>>(losses, {log_probs, targets, Array({batch}, inputs), lengths});
+  oracle::expect_near(got.at(0), want, 1e-9);
+  oracle::expect_near(got.at(1), Array::number(mean), 1e-9);
+  oracle::expect_near(got.at(2), Array::number(sum), 1e-9);
+
+  oracle::check_gradient<Float<3>, Int<2>, Int<1>, Int<1>>(
+      [](const auto& x, const auto& t, const auto& in, const auto& out) {
+        return ts::ctc_loss<each_one>(ts::log_softmax<2>(x), t, in, out, options);
+      },
+      {random_array({steps, batch, classes}, 9), targets, Array({batch}, inputs), lengths}, oracle::first_order);
+}
+
+// As of torch.nn.CTCLoss: infinite where a target does not fit, and 0 with zero_infinity; no steps give an empty
+// target.
+TEST(Ctc, OfTargetsThatDoNotFit) {
+  const Array log_probs({2, 3, 2}, std::log(0.5)), targets({3, 2}, {1, 1, 1, 1, 1, 1}), inputs({3}, {2, 0, 0});
+  const Array lengths({3}, {2, 0, 1});
+  constexpr auto losses = [](const auto& x, const auto& t, const auto& in, const auto& out) {
+    constexpr ts::Ctc zero{.zero_infinity = true};
+    return std::tuple(ts::ctc_loss<each_one>(x, t, in, out), ts::ctc_loss<each_one>(x, t, in, out, zero));
+  };
+  const auto got = run<Float<3>, Int<2>, Int<1>, Int<1>>(losses, {log_probs, targets, inputs, lengths});
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(got.at(0).data, (std::vector<double>{infinity, 0, infinity}));
+  EXPECT_EQ(got.at(1).data, (std::vector<double>{0, 0, 0}));
+
+  // A class of probability 0 that a path needs, and one that it does not need.
+  const Array masked({1, 2, 3}, {std::log(0.5), -infinity, std::log(0.5), std::log(0.5), std::log(0.5), -infinity});
+  constexpr auto one = [](const auto& x, const auto& t, const auto& in, const auto& out) {
+    const auto loss = [](const auto& of, const auto& a, const auto& b, const auto& c) {
+      return ts::ctc_loss<summed>(of, a, b, c, ts::Ctc{.zero_infinity = true});
+    };
+    return std::tuple(ts::ctc_loss<each_one>(x, t, in, out), ts::grad(loss)(x, t, in, out));
+  };
+  const auto of_masked = run<Float<3>, Int<2>, Int<1>, Int<1>>(
+      one, {masked, Array({2, 1}, {1, 1}), Array({2}, {1, 1}), Array({2}, {1, 1})});
+  EXPECT_EQ(of_masked.at(0).data[0], infinity);
+  EXPECT_NEAR(of_masked.at(0).data[1], std::log(2.0), 1e-12);
+  EXPECT_EQ(of_masked.at(1).data, (std::vector<double>{0, 0, 0, 0, -1, 0}));
+}
+
+}  // namespace

@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <tuple>
+#include <vector>
+
+#include "../../support/traced.hpp"
+#include "../base/expect_error.hpp"
+#include "plain.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/nn/nn.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/host.hpp>
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+using oracle::Array;
+using oracle::random_array;
+
+namespace {
+
+constexpr int experts = 4, features = 3, hidden = 5;
+
+Array slice_of(const Array& all, int e) {
+  const std::int64_t rows = all.shape[1], columns = all.shape[2];
+  const auto first = all.data.begin() + e * rows * columns;
+  return Array({rows, columns}, std::vector<double>(first, first + rows * columns));
+}
+
+/// One token after the other: (y, balance, z). A capacity of 0: none.
+std::vector<Array> by_token(const std::vector<Array>& p, const Array& x, int choices, int capacity) {
+  const std::size_t tokens = plain::row_count(x);
+  const Array logits = plain::linear(x, p[0], nullptr);
+  std::vector<std::vector<int>> order(tokens);
+  std::vector<plain::Row> probability(tokens);
+  std::vector<double> chosen(experts, 0), mean(experts, 0);
+  double z = 0;
+  for (std::size_t n = 0; n < tokens; ++n) {
+    const plain::Row row = plain::row(logits, n);
+    double sum = 0;
+    for (const double v : row) sum += std::exp(v);
+    for (const double v : row) probability[n].push_back(std::exp(v) / sum);
+    z += std::log(sum) * std::log(sum) / static_cast<double>(tokens);
+    order[n].resize(experts);
+    std::iota(order[n].begin(), order[n].end(), 0);
+    std::stable_sort(order[n].begin(), order[n].end(), [&](int a, int b) {
+      return probability[n][static_cast<std::size_t>(a)] > probability[n][static_cast<std::size_t>(b)];
+    });
+    for (std::size_t e = 0; e < experts; ++e) mean[e] += probability[n][e] / static_cast<double>(tokens);
+  }
+  Array y(x.shape);
+  std::vector<int> used(experts, 0);
+  for (int k = 0; k < choices; ++k)
+    for (std::size_t n = 0; n < tokens; ++n) {
+      const int e = order[n][static_cast<std::size_t>(k)];
+      chosen[static_cast<std::size_t>(e)] += 1 / static_cast<double>(tokens);
+      if (++used[static_cast<std::size_t>(e)] > capacity && capacity > 0) continue;
+      double sum = 0;
+      for (int c = 0; c < choices; ++c)
+        sum += probability[n][static_cast<std::size_t>(order[n][static_cast<std::size_t>(c)])];
+      const Array token({1, features}, plain::row(x, n));
+      const Array gate = plain::map(plain::linear(token, slice_of(p[1], e), nullptr), plain::silu);
+      const Array up = plain::linear(token, slice_of(p[2], e), nullptr);
+      const Array out =
+          plain::linear(plain::zip(gate, up, [](double a, double b) { return a * b; }), slice_of(p[3], e), nullptr);
+      for (std::size_t i = 0; i < features; ++i)
+        y.data[n * features + i] += probability[n][static_cast<std::size_t>(e)] / sum * out.data[i];
+    }
+  double balance = 0;
+  for (std::size_t e = 0; e < experts; ++e) balance += chosen[e] * mean[e] * experts;
+  return {y, Array::number(balance), Array::number(z)};
+}
+
+struct Apply {
+  constexpr auto operator()(const auto& layer, const auto& x) const { return layer(x); }
+};
+
+TEST(MoE, IsTheSumOfTheChosenExpertsOfEachToken) {
+  const std::vector<Array> parameters = {
+      random_array({features, experts}, 1, -3, 3), random_array({experts, features, hidden}, 2),
+      random_array({experts, features, hidden}, 3), random_array({experts, hidden, features}, 4)};
+  const Array x = random_array({2, 6, features}, 5);
+  const auto dense = oracle::trace<Apply, nn::MoE<>, ts::ShardedTensor<float, 3>>();
+  const auto limited = oracle::trace<Apply, nn::MoE<float, nn::Dispatch::capacity>, ts::ShardedTensor<float, 3>>();
+  for (const int choices : {1, 2, 4})
+    for (const int capacity : {0, 1, 3, 12}) {
+      std::vector<Array> arguments = parameters;
+      for (const Array& last : {Array::number(choices), Array::number(capacity), x}) arguments.push_back(last);
+      const auto got = oracle::run((capacity == 0 ? dense : limited).view(), arguments);
+      const auto want = by_token(parameters, x, choices, capacity);
+      for (std::size_t k = 0; k < 3; ++k)
+        oracle::expect_near(got.at(k), want[k], 1e-12,
+                            std::to_string(choices) + " of capacity " + std::to_string(capacity));
+    }
+}
+
+// Experts on an axis of their own: each device computes its experts, and the results are summed.
+TEST(MoE, SplitsTheExperts) {
+  constexpr auto train = ts::compile([](auto moe, auto x) {
+    const auto loss = [](const auto& m, const auto& in) {
+      const auto [y, balance, z] = m(in);
+      return std::tuple(ts::mean(y * y) + 0.01 * balance + 0.001 * z, y);
+    };
+    const auto [value, gradient] = ts::value_and_grad(loss)(moe, x);
+    return std::tuple(std::get<1>(value), gradient);
+  });
+  const auto run = [&](const nn::ShardingStrategy& strategy) {
+    using Limited = nn::Dispatch;
+    const auto moe = nn::moe<float, Limited::capacity>(ts::Key(1), 8, 16, 4, 2, strategy,
+                                                       nn::expert_capacity(24, 4, 2, 1.0), "expert", 0.5);
+    const auto x = ts::normal<float>(ts::Key(2), {4, 6, 8}, strategy.mesh, strategy.batch);
+    const auto [y, gradient] = train(moe, x);
+    std::vector<float> all = ts::to_host(y);
+    nn::for_each_named_parameter(gradient, [&](const std::string&, const auto& g) {
+      for (const float v : ts::to_host(g)) all.push_back(v);
+    });
+    return all;
+  };
+  EXPECT_EQ(nn::expert_capacity(24, 4, 2, 1.0), 12);
+  EXPECT_EQ(nn::expert_capacity(10, 4, 1), 4);
+  const ts::Mesh mesh({{"data", 2}, {"expert", 2}});
+  const std::vector<float> want = run(nn::single(ts::Mesh({{"data", 1}})));
+  for (const auto& strategy : {nn::single(mesh), nn::data_parallel(mesh), nn::fsdp(mesh)}) {
+    const std::vector<float> got = run(strategy);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], 1e-5 + 1e-4 * std::fabs(want[i])) << i;
+  }
+  const auto moe = nn::moe(ts::Key(1), 8, 16, 4, 2, nn::fsdp(mesh));
+  EXPECT_EQ(ts::sharded_type_text(moe.experts.gate), "f32[4,8,16]{expert,data*,-}");
+  EXPECT_EQ(ts::sharded_type_text(moe.experts.down), "f32[4,16,8]{expert,data*,-}");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { nn::moe(ts::Key(1), 8, 16, 4, 5, nn::fsdp(mesh)); }, "5 of 4 experts");
+  tessera_test::expect_error(
+      ts::errc::option, [&] { nn::moe<float, nn::Dispatch::capacity>(ts::Key(1), 8, 16, 4, 1, nn::fsdp(mesh)); },
+      "capacity");
+}
+
+}  // namespace

@@ -1,0 +1,249 @@
+// Names, freezing, tying, summaries and initial values of parameters.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../../support/traced.hpp"
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/base/name_pattern.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/nn/nn.hpp>
+#include <tessera/optim/optim.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/host.hpp>
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+using tessera_test::expect_error;
+
+namespace {
+
+static_assert(ts::matches_pattern("blocks.3.mlp.up.weight", "blocks.*.weight"));
+static_assert(ts::matches_pattern("blocks.3.mlp.up.weight", "*up*"));
+static_assert(ts::matches_pattern("a.b", "?.b") && ts::matches_pattern("", "*") && ts::matches_pattern("ab", "a*b"));
+static_assert(!ts::matches_pattern("blocks.3.mlp.up.weight", "blocks") && !ts::matches_pattern("ab", "a?b"));
+static_assert(!ts::matches_pattern("weight.b", "*weight") && ts::matches_pattern("weight.weight", "*weight"));
+static_assert(nn::Names("tokens.*", "norm.gain").contain("norm.gain"));
+static_assert(!nn::Names("tokens.*", "norm.gain").contain("norm.bias"));
+
+/// The table of the tokens is also the output matrix.
+struct Tied {
+  nn::Embedding<> tokens;
+  ts::Stack<nn::Mlp<>> blocks;
+  nn::LayerNorm<> norm;
+  static constexpr std::array field_names{"tokens", "blocks", "norm"};
+  constexpr auto operator()(const auto& x) const { return tokens.attend(norm(blocks(tokens(x)))); }
+};
+struct Untied {
+  nn::Embedding<> tokens;
+  ts::Stack<nn::Mlp<>> blocks;
+  nn::LayerNorm<> norm;
+  nn::Linear<float, false> head;
+  constexpr auto operator()(const auto& x) const { return head(norm(blocks(tokens(x)))); }
+};
+
+Tied make_tied(const nn::ShardingStrategy& strategy) {
+  return {nn::embedding(ts::Key(1), 10, 4, strategy, 0.5),
+          ts::Stack<nn::Mlp<>>(2,
+                               [&](int i) {
+                                 return nn::mlp(ts::fold_in(ts::Key(2), static_cast<std::uint64_t>(i)), 4, 8, strategy,
+                                                2, 0.5);
+                               }),
+          nn::layer_norm(4, strategy)};
+}
+auto tokens_on(const nn::ShardingStrategy& strategy) {
+  return ts::shard(std::vector<std::int32_t>{0, 3, 9, 1, 2, 2, 7, 8}, {4, 2}, strategy.mesh, strategy.batch);
+}
+
+constexpr auto loss_of = [](const auto& model, const auto& x) { return ts::cross_entropy(model(x), x); };
+
+// docs/nn.md, "Weights that are tied": one tensor with two uses. Its gradient is the sum of those of two tensors.
+TEST(Tying, AddsTheGradientsOfBothUses) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const Tied tied = make_tied(strategy);
+  const auto turned = ts::transpose<1, 0>(tied.tokens.table);
+  const Untied untied{tied.tokens, tied.blocks, tied.norm, {ts::eval(turned)}};
+  constexpr auto gradient = ts::compile([](auto model, auto x) { return ts::value_and_grad(loss_of)(model, x); });
+  const auto [loss, of_tied] = gradient(tied, tokens_on(strategy));
+  const auto [same_loss, of_untied] = gradient(untied, tokens_on(strategy));
+  EXPECT_NEAR(ts::item(loss), ts::item(same_loss), 1e-6);
+  const std::vector<float> got = ts::to_host(of_tied.tokens.table), in = ts::to_host(of_untied.tokens.table);
+  const std::vector<float> out = ts::to_host(of_untied.head.weight);  // [4, 10]
+  for (std::size_t c = 0; c < 10; ++c)
+    for (std::size_t f = 0; f < 4; ++f) EXPECT_NEAR(got[c * 4 + f], in[c * 4 + f] + out[f * 10 + c], 1e-6) << c;
+  EXPECT_EQ(nn::parameter_count(tied) + 40, nn::parameter_count(untied)) << "the table counts once";
+}
+
+TEST(Parameters, NameEveryLeaf) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const Tied model = make_tied(strategy);
+  const std::vector<nn::NamedParameter> leaves = nn::named_parameters(model);
+  ASSERT_EQ(leaves.size(), 1 + 2 * 4 + 3u);
+  EXPECT_EQ(leaves[1].name, "blocks.0.up.weight");
+  EXPECT_EQ(leaves[1].sharding, "{data*,model}");
+  EXPECT_EQ(leaves[1].shape, (ts::Shape{4, 8}));
+  EXPECT_EQ(leaves[1].elements, 32);
+  EXPECT_EQ(leaves[1].bytes, 128);
+  EXPECT_EQ(leaves[1].device_bytes, 32);
+  EXPECT_EQ(leaves[8].name, "blocks.1.down.bias");
+  EXPECT_EQ(leaves[11].name, "norm.epsilon");
+  EXPECT_FALSE(leaves[11].is_tensor);
+  EXPECT_EQ(leaves[11].value, 1e-5);
+  std::vector<std::string> names;
+  const auto state = ts::optim::init_state(ts::optim::AdamW{}, model.norm);
+  nn::for_each_named_leaf(state, [&](const std::string& name, const auto&) { names.push_back(name); });
+  ASSERT_EQ(names.size(), 2 * 3 + 1u) << "moments, and the number of steps";
+  EXPECT_EQ(names[0].substr(names[0].find('.')), ".gain");
+}
+
+TEST(Summary, IsATableOfTheParameters) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const Tied model = make_tied(strategy);
+  const std::string table = R"(name                  type          sharding       elements  bytes  bytes a device
+tokens.table          f32[10,4]     {model,data*}        40    160              40
+blocks.*.up.weight    2 x f32[4,8]  {data*,model}        64    256              64
+blocks.*.up.bias      2 x f32[8]    {model}              16     64              32
+blocks.*.down.weight  2 x f32[8,4]  {model,data*}        64    256              64
+blocks.*.down.bias    2 x f32[4]    {-}                   8     32              32
+norm.gain             f32[4]        {-}                   4     16              16
+norm.bias             f32[4]        {-}                   4     16              16
+norm.epsilon          Scalar        1e-05
+total                                                   200    800             264
+)";
+  const std::string got = ts::summary(model);
+  EXPECT_EQ(got, table);
+  constexpr auto forward = ts::compile([](auto m, auto x) { return m(x); });
+  const ts::Plan plan = forward.plan(model, tokens_on(strategy));
+  EXPECT_GT(plan.flops(), 8 * (2 * 2 * 64 + 2 * 40) - 1);
+  EXPECT_EQ(ts::summary(model, plan), got + "flops of a call: " + ts::detail::grouped(plan.flops()) + "\n");
+}
+
+struct Train {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& x) const {
+    constexpr nn::Names frozen("tokens.*", "blocks.*.up.*");
+    const auto loss = [&](const auto& m, const auto& in) { return loss_of(nn::freeze(m, frozen), in); };
+    const auto [value, gradient] = ts::value_and_grad(loss)(model, x);
+    const auto [moved, moved_state] = ts::adamw(model, gradient, state, config);
+    const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
+    return std::tuple(value, gradient, next, next_state);
+  }
+};
+
+TEST(Freezing, LeavesTheNamedTensorsAsTheyAre) {
+  for (const nn::ShardingStrategy& strategy :
+       {nn::single(ts::Mesh{}), nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}))}) {
+    Tied model = make_tied(strategy);
+    const Tied first = model;
+    const ts::optim::AdamW config{.learning_rate = 0.05, .weight_decay = 0.5};
+    auto state = ts::optim::init_state(config, model);
+    constexpr auto step = ts::compile(Train{});
+    constexpr auto all = ts::compile([](auto m, auto x) { return ts::grad(loss_of)(m, x); });
+    const auto unfrozen = all(model, tokens_on(strategy));
+    float start = 0, end = 0;
+    for (int i = 0; i < 5; ++i) {
+      auto [loss, gradient, next, next_state] = step(model, state, config, tokens_on(strategy));
+      (i == 0 ? start : end) = ts::item(loss);
+      for (const float v : ts::to_host(gradient.tokens.table)) EXPECT_EQ(v, 0);
+      for (const float v : ts::to_host(gradient.blocks[1].up.weight)) EXPECT_EQ(v, 0);
+      if (i == 0) {
+        const std::vector<float> got = ts::to_host(gradient.blocks[0].down.weight),
+                                 want = ts::to_host(unfrozen.blocks[0].down.weight);
+        for (std::size_t k = 0; k < got.size(); ++k) EXPECT_NEAR(got[k], want[k], 1e-6) << "others have their gradient";
+      }
+      model = std::move(next);
+      state = std::move(next_state);
+    }
+    EXPECT_LT(end, start);
+    EXPECT_EQ(ts::to_host(model.tokens.table), ts::to_host(first.tokens.table)) << "no decay either";
+    EXPECT_EQ(ts::to_host(model.blocks[1].up.weight), ts::to_host(first.blocks[1].up.weight));
+    EXPECT_NE(ts::to_host(model.blocks[1].down.weight), ts::to_host(first.blocks[1].down.weight));
+    EXPECT_NE(ts::to_host(model.norm.gain), ts::to_host(first.norm.gain));
+    for (const float v : ts::to_host(state.mean.blocks[0].up.weight)) EXPECT_EQ(v, 0);
+    EXPECT_EQ(state.step.value(), 5);
+    // What only frozen tensors need is not computed.
+    EXPECT_LT(step.plan(model, state, config, tokens_on(strategy)).flops(),
+              ts::compile([](auto m, auto s, auto c, auto x) {
+                const auto [value, gradient] = ts::value_and_grad(loss_of)(m, x);
+                return std::tuple(value, gradient, ts::adamw(m, gradient, s, c));
+              })
+                  .plan(model, state, config, tokens_on(strategy))
+                  .flops());
+  }
+  constexpr auto unknown = [](const auto& m, const auto& x) { return loss_of(nn::freeze(m, nn::Names("token.*")), x); };
+  expect_error(
+      ts::errc::option,
+      [&] { oracle::trace<std::remove_cvref_t<decltype(unknown)>, Tied, ts::ShardedTensor<std::int32_t, 2>>(); },
+      "names no floating-point tensor");
+}
+
+/// Elements of an initialiser's tensor on one device, after a check that a split mesh has the same, bit for bit.
+template <class Make> std::vector<float> drawn(const Make& make) {
+  const std::vector<float> want = ts::to_host(make(ts::Mesh{}, ts::PartitionSpec{}));
+  const ts::Mesh mesh({{"x", 3}, {"y", 2}});
+  EXPECT_EQ(ts::to_host(make(mesh, ts::PartitionSpec{"x", "y"})), want);
+  EXPECT_EQ(ts::to_host(make(mesh, ts::PartitionSpec{ts::none, {"y", "x"}})), want);
+  return want;
+}
+double deviation(const std::vector<float>& values) {
+  double square = 0;
+  for (const float v : values) square += double{v} * v;
+  return std::sqrt(square / static_cast<double>(values.size()));
+}
+double largest(const std::vector<float>& values) {
+  double most = 0;
+  for (const float v : values) most = std::max(most, std::fabs(double{v}));
+  return most;
+}
+
+// The formulas of the pages of torch.nn.init and jax.nn.initializers; 64 inputs, 256 outputs.
+TEST(Initialisers, HaveThePublishedDeviations) {
+  namespace init = ts::init;
+  const ts::Key key(7);
+  EXPECT_EQ(init::gain(init::Nonlinearity::tanh), 5.0 / 3);
+  EXPECT_EQ(init::gain(init::Nonlinearity::relu), std::sqrt(2.0));
+  EXPECT_EQ(init::gain(init::Nonlinearity::leaky_relu, 1), 1);
+  const auto uniform = drawn([&](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    return init::kaiming_uniform<float>(key, {64, 256}, mesh, spec);
+  });
+  EXPECT_NEAR(largest(uniform), std::sqrt(6.0 / 64), 1e-3);
+  EXPECT_NEAR(deviation(uniform), std::sqrt(2.0 / 64), 2e-3);
+  const auto normal = drawn([&](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    return init::kaiming_normal<float>(key, {64, 256}, mesh, spec,
+                                       {.mode = init::FanMode::fan_out, .nonlinearity = init::Nonlinearity::tanh});
+  });
+  EXPECT_NEAR(deviation(normal), 5.0 / 3 / std::sqrt(256.0), 2e-3);
+  const auto check = [&](const std::vector<float>& values, double limit) {
+    EXPECT_NEAR(largest(values), limit, 5e-3 * limit);
+    EXPECT_LE(largest(values), limit * (1 + 1e-6));
+  };
+  check(ts::to_host(init::xavier_uniform<float>(key, {64, 256}, ts::Mesh{}, {}, 2)), 2 * std::sqrt(6.0 / 320));
+  check(ts::to_host(init::glorot_uniform<float>(key, {64, 256}, ts::Mesh{})), std::sqrt(6.0 / 320));
+  check(ts::to_host(init::lecun_uniform<float>(key, {64, 256}, ts::Mesh{})), std::sqrt(3.0 / 64));
+  check(ts::to_host(init::he_uniform<float>(key, {3, 3, 16, 32}, ts::Mesh{})), std::sqrt(6.0 / 144));
+  EXPECT_NEAR(deviation(ts::to_host(init::xavier_normal<float>(key, {64, 256}, ts::Mesh{}))), std::sqrt(2.0 / 320),
+              2e-3);
+  expect_error(
+      ts::errc::option,
+      [&] {
+        init::variance_scaling_uniform<float>(key, {2, 2}, ts::Mesh{}, {}, 0);
+      },
+      "scale");
+
+  EXPECT_EQ(drawn([](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+              return init::eye<float>({2, 3}, mesh, spec);
+            }),
+            (std::vector<float>{1, 0, 0, 0, 1, 0}));
+  const auto taps = drawn([](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    return init::dirac<float>({3, 2, 3}, mesh, spec);
+  });
+  EXPECT_EQ(taps, (std::vector<float>{0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(ts::to_host(init::constant<float>({2}, 0.5f, ts::Mesh{})), (std::vector<float>{0.5, 0.5}));
+}
+
+}  // namespace
