@@ -11,10 +11,10 @@
 
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
+#include <tessera/base/philox.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/isa.hpp>
-#include <tessera/kernels/philox.hpp>
 #include <tessera/kernels/simd/xsimd.hpp>
 #include <tessera/kernels/strided.hpp>
 

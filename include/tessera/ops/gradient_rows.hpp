@@ -7,6 +7,7 @@
 
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/transform/gradient.hpp>
+#include <tessera/graph/transform/simplify.hpp>
 #include <tessera/ops/source_rows.hpp>
 
 TESSERA_PLANNING_BEGIN

@@ -34,6 +34,7 @@
 #include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/unique.hpp>
+#include <tessera/ops/keys.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/random_draws.hpp>
 #include <tessera/ops/reduction/distances.hpp>

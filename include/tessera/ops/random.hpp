@@ -50,7 +50,8 @@ template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
   static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the training step, not a ts::Key");
+                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
+                            "compiled function is a ts::Scalar inside");
   if constexpr (is_operand)
     return (key);
   else

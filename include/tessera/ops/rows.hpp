@@ -16,6 +16,7 @@
 #include <tessera/ops/indexing/indexed_rows.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
+#include <tessera/ops/key_rows.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
 
@@ -27,7 +28,7 @@ namespace ops {
 using Operations =
     JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                 DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
-                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations>::type;
+                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, KeyOperations>::type;
 
 namespace detail {
 

@@ -10,21 +10,32 @@
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 #include <tessera/tensor/evaluate.hpp>
+#include <tessera/tensor/key.hpp>
 #include <tessera/tensor/program/program.hpp>
 #include <tessera/tensor/program/recent_calls.hpp>
 
 namespace tessera {
 
 namespace detail {
-/// An expression that is passed to a compiled function is evaluated before the call. A floating-point argument becomes
-/// a Scalar; an integer could be a Dim or a Scalar, so the caller has to write which.
+/// A floating-point argument of a compiled function becomes a Scalar, and so does a Key; an integer could be a Dim or a
+/// Scalar, so the caller has to write which.
+template <class A>
+inline constexpr bool becomes_scalar_v =
+    std::is_floating_point_v<std::remove_cvref_t<A>> || std::is_same_v<std::remove_cvref_t<A>, Key>;
+template <class A> constexpr decltype(auto) as_scalar_argument(A&& argument) {
+  if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
+    return Scalar(static_cast<double>(argument));
+  else if constexpr (becomes_scalar_v<A>)
+    return Scalar(static_cast<std::int64_t>(argument.seed));
+  else
+    return std::forward<A>(argument);
+}
+/// An expression that is passed to a compiled function is evaluated before the call.
 template <class A> decltype(auto) as_argument(A&& argument) {
   if constexpr (ExprOperand<std::remove_cvref_t<A>>)
     return eval(argument);
-  else if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
-    return Scalar(static_cast<double>(argument));
   else
-    return std::forward<A>(argument);
+    return as_scalar_argument(std::forward<A>(argument));
 }
 template <class A> using argument_t = std::remove_cvref_t<decltype(as_argument(std::declval<A>()))>;
 }  // namespace detail
@@ -44,8 +55,8 @@ template <class F> class Compiled {
       // Instantiated here because the compiler's list of nested instantiations is shortest here.
       (void)(sizeof(detail::ExplainField<typename detail::FaultyField<detail::argument_t<Args>>::type>) + ...);
       return detail::NoResult{};
-    } else if constexpr ((std::is_floating_point_v<std::remove_cvref_t<Args>> || ...)) {
-      return (*this)(as_scalar(std::forward<Args>(args))...);
+    } else if constexpr ((detail::becomes_scalar_v<Args> || ...)) {
+      return (*this)(detail::as_scalar_argument(std::forward<Args>(args))...);
     } else if constexpr ((detail::holds_sym_v<std::remove_cvref_t<Args>> || ...)) {
       return detail::call_in_trace<F>(args...);
     } else {
@@ -139,12 +150,6 @@ template <class F> class Compiled {
   /// line of ts::compile.
   static constexpr std::string_view in_a_call = ", in a call of the function compiled";
 
-  template <class A> static constexpr decltype(auto) as_scalar(A&& argument) {
-    if constexpr (std::is_floating_point_v<std::remove_cvref_t<A>>)
-      return Scalar(static_cast<double>(argument));
-    else
-      return std::forward<A>(argument);
-  }
   template <class A> static constexpr bool moved_in = !std::is_reference_v<A> && !std::is_const_v<A> && !ExprOperand<A>;
   /// Whether all arguments of a call are tensors, Dims or Scalars, and none is donated.
   template <class... Args>

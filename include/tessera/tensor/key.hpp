@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include <tessera/kernels/philox.hpp>
+#include <tessera/base/philox.hpp>
 
 namespace tessera {
 
@@ -29,8 +29,8 @@ constexpr Key fold_in(Key key, std::uint64_t n) { return Key(kernels::fold_in(ke
 /// N independent keys, which are also independent of those that fold_in gives.
 template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
   std::array<Key, N> keys;
-  // Without this step split(key)[1] would equal fold_in(key, 1). The constant is "split" in ASCII.
-  const Key stream = fold_in(key, 0x73706c6974ull);
+  // Without this step split(key)[1] would equal fold_in(key, 1).
+  const Key stream = fold_in(key, kernels::split_stream);
   for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i);
   return keys;
 }

@@ -107,4 +107,21 @@ TEST(Checkpoint, UsesLessMemoryAndGivesEqualBits) {
   }
 }
 
+// Keys inside a traced function are those that the same calls give outside.
+TEST(Keys, AreDerivedInsideAsOutside) {
+  constexpr auto noise = ts::compile([](const auto& x, const auto& key) { return ts::normal_like(x, key); });
+  constexpr auto derived = ts::compile([](const auto& x, const auto& key, const auto& step) {
+    const auto [a, b] = ts::split<2>(ts::fold_in(key, step));
+    return std::tuple(ts::normal_like(x, ts::fold_in(key, 3)), ts::normal_like(x, a), ts::normal_like(x, b));
+  });
+  const ts::Key key{0xfedcba9876543210ull};
+  const ts::ShardedTensor<float, 1> x = ts::normal<float>(key, {64}, ts::Mesh(), {});
+  const auto [third, a, b] = derived(x, key, ts::Dim(5));
+  const auto [outer_a, outer_b] = ts::split<2>(ts::fold_in(key, 5));
+  EXPECT_EQ(ts::to_host(third), ts::to_host(noise(x, ts::fold_in(key, 3))));
+  EXPECT_EQ(ts::to_host(a), ts::to_host(noise(x, outer_a)));
+  EXPECT_EQ(ts::to_host(b), ts::to_host(noise(x, outer_b)));
+  EXPECT_NE(ts::to_host(a), ts::to_host(b));
+}
+
 }  // namespace

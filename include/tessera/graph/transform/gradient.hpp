@@ -26,7 +26,8 @@ class Gradient {
     Replay replay{};  ///< of checkpoints
   };
 
-  constexpr Gradient(Sweep& sweep, int id) : sweep_(sweep), id_(id) {}
+  constexpr Gradient(Sweep& sweep, int id)
+      : sweep_(sweep), id_(id), region_(sweep.module->graph(sweep.graph)[id].region) {}
 
   /// The values of operand i and of the result; in a checkpoint, computed again.
   constexpr Value x(int i) const { return again(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
@@ -71,6 +72,7 @@ class Gradient {
  private:
   Sweep& sweep_;
   int id_;
+  std::uint8_t region_;
 
   /// For a cotangent that is constant along a summed dim: multiplies it by the extent instead of broadcasting and
   /// summing.
@@ -83,10 +85,7 @@ class Gradient {
     return cotangent;
   }
 
-  constexpr Value again(int id) const {
-    const Value own = value(id);
-    return node().region == 0 ? own : sweep_.replay(own, node().region);
-  }
+  constexpr Value again(int id) const { return region_ == 0 ? value(id) : sweep_.replay(value(id), region_); }
   constexpr Value value(int id) const {
     return {sweep_.module, sweep_.graph, id, sweep_.module->graph(sweep_.graph)[id_].source};
   }
@@ -98,11 +97,11 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
   for (int id = static_cast<int>(sweep.cotangents.size()) - 1; id >= 0; --id) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
-    if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && !node.is_repeat()) continue;
-    if (const std::int32_t cotangent = sweep.cotangents[static_cast<std::size_t>(id)];
-        node.region != 0 && cotangent >= 0)
-      sweep.replay.enter(*sweep.module, sweep.graph, id, cotangent);
-    if (const GradientRule rule = gradient_of(sweep.module->graph(sweep.graph)[id].op)) {
+    const std::int32_t cotangent = sweep.cotangents[static_cast<std::size_t>(id)];
+    if (cotangent < 0 && !node.is_repeat()) continue;
+    const GradientRule rule = gradient_of(node.op);
+    if (node.region != 0 && cotangent >= 0) sweep.replay.enter(*sweep.module, sweep.graph, id, cotangent);
+    if (rule != nullptr) {
       Gradient gradient(sweep, id);
       rule(gradient);
     }

@@ -1,5 +1,5 @@
-#ifndef TESSERA_KERNELS_PHILOX_HPP
-#define TESSERA_KERNELS_PHILOX_HPP
+#ifndef TESSERA_BASE_PHILOX_HPP
+#define TESSERA_BASE_PHILOX_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -37,6 +37,9 @@ constexpr std::uint64_t fold_in(std::uint64_t key, std::uint64_t n) {
                                        {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
   return std::uint64_t{block[1]} << 32 | block[0];
 }
+
+/// What split folds into a key first, so that its keys differ from those of fold_in: "split" in ASCII.
+inline constexpr std::uint64_t split_stream = 0x73706c6974ull;
 
 }  // namespace tessera::kernels
 
