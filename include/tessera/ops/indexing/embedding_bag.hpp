@@ -17,7 +17,8 @@ enum class BagMode : std::uint8_t { sum, mean, max };
 namespace detail {
 
 template <BagMode Mode> struct EmbeddingBagTag {
-  template <class Table, class Indices, class Offsets, class... Weights> struct result : Typed<typename Table::type, 2> {
+  template <class Table, class Indices, class Offsets, class... Weights>
+  struct result : Typed<typename Table::type, 2> {
     using Checks = decltype([] {
       check_index_vector<Indices>();
       check_index_vector<Offsets>();
@@ -63,10 +64,11 @@ template <BagMode Mode> struct EmbeddingBagTag {
 }  // namespace detail
 
 /// The sums, means or maxima of the rows of a table [N, H] in bags of indices (F.embedding_bag): bag b has the indices
-/// [K] from offsets[b] up to the next offset; the first offset is 0, and offsets [B] ascend. The result is [B, H], 0 for
-/// an empty bag: `embedding_bag<ts::BagMode::mean>(table, indices, offsets)`. Weights [K] multiply the rows of a sum.
-/// Gradients: as embedding; rows that equal a maximum share its cotangent. Errors: dim_range for an index outside of the
-/// table or a first offset above 0. Communication: of split indices the positions are gathered, and sums are all-reduced.
+/// [K] from offsets[b] up to the next offset; the first offset is 0, and offsets [B] ascend. The result is [B, H], 0
+/// for an empty bag: `embedding_bag<ts::BagMode::mean>(table, indices, offsets)`. Weights [K] multiply the rows of a
+/// sum. Gradients: as embedding; rows that equal a maximum share its cotangent. Errors: dim_range for an index outside
+/// of the table or a first offset above 0. Communication: of split indices the positions are gathered, and sums are
+/// all-reduced.
 template <BagMode Mode = BagMode::sum, TensorOperand Table, TensorOperand Indices, TensorOperand Offsets>
 constexpr auto embedding_bag(const Table& table, const Indices& indices, const Offsets& offsets,
                              Here at = Here::current()) {
