@@ -39,7 +39,8 @@ struct Ticks {
 /// A loss curve as SVG: a light line with every step, and a strong line with their moving average.
 class LossChart {
  public:
-  LossChart(std::string title, std::string subtitle) : title_(std::move(title)), subtitle_(std::move(subtitle)) {}
+  LossChart(std::string title, std::string subtitle, std::string unit = "cross-entropy, nats a character")
+      : title_(std::move(title)), subtitle_(std::move(subtitle)), unit_(std::move(unit)) {}
 
   std::string svg(const std::vector<double>& losses) const {
     std::vector<double> finite;
@@ -69,7 +70,7 @@ class LossChart {
     double y(double value) const { return bottom - (bottom - top) * (value - loss.first) / (loss.last() - loss.first); }
   };
 
-  std::string title_, subtitle_;
+  std::string title_, subtitle_, unit_;
 
   template <class... Args> static std::string format(const char* pattern, Args... args) {
     char text[512];
@@ -125,7 +126,7 @@ class LossChart {
     return out;
   }
 
-  static void add_axes(std::string& out, const Frame& frame) {
+  void add_axes(std::string& out, const Frame& frame) const {
     for (int i = 0; i < frame.loss.count; ++i) {
       const double y = frame.y(frame.loss[i]);
       out += format("<line class=\"%s\" x1=\"%g\" y1=\"%.1f\" x2=\"%g\" y2=\"%.1f\"/>\n", i == 0 ? "axis" : "grid",
@@ -141,9 +142,9 @@ class LossChart {
     }
     out += format("<text class=\"name\" x=\"%g\" y=\"%g\" text-anchor=\"middle\">training step</text>\n",
                   (left + right) / 2, bottom + 50);
-    out += format("<text class=\"name\" transform=\"translate(24 %g) rotate(-90)\" text-anchor=\"middle\">"
-                  "cross-entropy, nats a character</text>\n",
-                  (top + bottom) / 2);
+    out += format("<text class=\"name\" transform=\"translate(24 %g) rotate(-90)\" text-anchor=\"middle\">",
+                  (top + bottom) / 2) +
+           escaped(unit_) + "</text>\n";
   }
 
   /// Steps are counted from 1. Of a long run each stretch of a few steps is drawn as its smallest and largest

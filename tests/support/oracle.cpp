@@ -170,6 +170,7 @@ class Interpreter {
         return y;
       }
       case Op::alike:
+      case Op::barrier:
         return *x[0];
       case Op::broadcast: {
         Array y(x[1]->shape);

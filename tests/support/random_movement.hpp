@@ -247,17 +247,18 @@ class RandomMovement : public RandomElementwise {
     tessera::Constraint{x.value.module->add_spec(options_.spec(x.value.rank()))}.write(made);
     push(x.value.make(made, {x.value.id}), x.shape);
   }
+  /// A value sharded as another one; where none has its shape, a barrier that waits for another one.
   void alike() {
     const Item x = bounded(any());
-    for (int attempt = 0; attempt < 8; ++attempt) {
-      const Item like = any();
-      if (!(like.shape == x.shape) || like.value.node().singletons != x.value.node().singletons) continue;
-      const Node made{.op = Op::alike,
-                      .dtype = x.value.dtype(),
-                      .rank = x.value.node().rank,
-                      .singletons = x.value.node().singletons};
-      return push(x.value.make(made, {x.value.id, like.value.id}), x.shape);
-    }
+    Node made{.dtype = x.value.dtype(), .rank = x.value.node().rank, .singletons = x.value.node().singletons};
+    Item like = any();
+    made.op = Op::barrier;
+    for (int attempt = 0; attempt < 8 && made.op == Op::barrier; ++attempt, like = any())
+      if (like.shape == x.shape && like.value.node().singletons == x.value.node().singletons) {
+        made.op = Op::alike;
+        break;
+      }
+    push(x.value.make(made, {x.value.id, like.value.id}), x.shape);
   }
 };
 

@@ -10,9 +10,29 @@
 
 namespace oracle {
 
+namespace {
+
+/// The sum of (x + k)^-s over k, for x above 0; of s = 1 less the logarithm: minus digamma. With the first terms of
+/// Euler and Maclaurin's formula behind the 400th.
+double sum_of_powers(double s, double x) {
+  double sum = 0;
+  for (int k = 0; k < 400; ++k, x += 1) sum += std::pow(x, -s);
+  const double rest = s == 1 ? -std::log(x) : std::pow(x, 1 - s) / (s - 1);
+  return sum + rest + std::pow(x, -s) / 2 + s * std::pow(x, -s - 1) / 12;
+}
+double polygamma(double n, double x) {
+  n = std::trunc(n);
+  return (std::fmod(n, 2) == 0 ? -1 : 1) * std::tgamma(n + 1) * sum_of_powers(n + 1, x);
+}
+
+}  // namespace
+
 double apply(Op op, DType to, DType from, double a, double b, double c) {
   if (op == tessera::ops::op_v<tessera::ops::ErfOp>) return std::erf(a);
   if (op == tessera::ops::op_v<tessera::ops::Atan2Op>) return std::atan2(a, b);
+  if (op == tessera::ops::op_v<tessera::ops::PolygammaOp>) return polygamma(a, b);
+  if (op == tessera::ops::op_v<tessera::ops::HypotOp>) return std::hypot(a, b);
+  if (op == tessera::ops::op_v<tessera::ops::LogAddExpOp>) return std::log(std::exp(a) + std::exp(b));
   if (op == tessera::ops::op_v<tessera::ops::FmodOp>) return b == 0 && !is_floating(to) ? a : std::fmod(a, b);
   const auto whole = [](double number) { return static_cast<std::int64_t>(number); };
   const bool outside = b < 0 || b >= static_cast<double>(8 * tessera::size_of(to));
@@ -26,7 +46,22 @@ double apply(Op op, DType to, DType from, double a, double b, double c) {
   static const std::map<Op, double (*)(double)> functions = {
       {tessera::ops::op_v<tessera::ops::SoftplusOp>,
        [](double x) { return std::log1p(std::exp(-std::fabs(x))) + std::fmax(x, 0); }},
-      {tessera::ops::op_v<tessera::ops::StopGradientOp>, [](double x) { return x; }},
+      {tessera::ops::op_v<tessera::ops::ErfcOp>, std::erfc},
+      {tessera::ops::op_v<tessera::ops::ErfinvOp>,
+       [](double x) {  // bisection
+         double low = -6, high = 6;
+         for (int i = 0; i < 60; ++i) (std::erf((low + high) / 2) < x ? low : high) = (low + high) / 2;
+         return low;
+       }},
+      {tessera::ops::op_v<tessera::ops::LgammaOp>, [](double x) { return std::log(std::fabs(std::tgamma(x))); }},
+      {tessera::ops::op_v<tessera::ops::DigammaOp>, [](double x) { return polygamma(0, x); }},
+      {tessera::ops::op_v<tessera::ops::I0Op>, [](double x) { return std::cyl_bessel_i(0, std::fabs(x)); }},
+      {tessera::ops::op_v<tessera::ops::I1Op>,
+       [](double x) { return std::copysign(std::cyl_bessel_i(1, std::fabs(x)), x); }},
+      {tessera::ops::op_v<tessera::ops::I0eOp>,
+       [](double x) { return std::exp(-std::fabs(x)) * std::cyl_bessel_i(0, std::fabs(x)); }},
+      {tessera::ops::op_v<tessera::ops::I1eOp>,
+       [](double x) { return std::exp(-std::fabs(x)) * std::copysign(std::cyl_bessel_i(1, std::fabs(x)), x); }},
       {tessera::ops::op_v<tessera::ops::SinOp>, std::sin},
       {tessera::ops::op_v<tessera::ops::CosOp>, std::cos},
       {tessera::ops::op_v<tessera::ops::TanOp>, std::tan},

@@ -14,7 +14,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/name_pattern.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
-#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/stop_gradient.hpp>
 
 namespace tessera::nn {
 
@@ -47,12 +47,12 @@ namespace detail {
 
 /// Calls f(name, leaf) for the floating-point tensors of a traced model; all layers of a Stack are one.
 template <class Model, class F> constexpr void for_each_traced_parameter(Model& model, F&& f) {
-  tessera::detail::for_each_named_leaf(
-      model, tessera::detail::VisitLayers::together, [&](std::string_view name, auto& leaf, int) {
-        using Leaf = std::remove_cvref_t<decltype(leaf)>;
-        if constexpr (TensorOperand<Leaf>)
-          if constexpr (is_floating_v<typename Leaf::element>) f(name, leaf);
-      });
+  tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::together,
+                                       [&](std::string_view name, auto& leaf, int) {
+                                         using Leaf = std::remove_cvref_t<decltype(leaf)>;
+                                         if constexpr (TensorOperand<Leaf>)
+                                           if constexpr (is_floating_v<typename Leaf::element>) f(name, leaf);
+                                       });
 }
 template <class Leaf> constexpr Value traced_value(const Leaf& leaf) {
   const Value value = tessera::detail::value_behind(leaf);

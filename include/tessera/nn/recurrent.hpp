@@ -12,7 +12,6 @@
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
-#include <tessera/ops/reduction/reduction.hpp>
 
 namespace tessera::nn {
 
@@ -72,7 +71,7 @@ template <class Cell, int Layers = 1, Direction Order = Direction::forward> stru
     const auto of_xs = cell.ih(xs);  // [T, B, gates, H]
     const auto first = [&] {
       if constexpr (std::is_same_v<State, ZeroState>)
-        return Cell::template zero_state<Xs>(sum<0>(of_xs));
+        return Cell::template zero_state<Xs>(of_xs);
       else
         return each_tensor(initial, [](const auto& all) { return squeeze<0>(slice<0>(all, Index, 1)); });
     }();

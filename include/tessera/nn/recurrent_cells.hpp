@@ -18,6 +18,7 @@
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/random.hpp>
 
@@ -61,9 +62,13 @@ template <Element T> struct Gates<T, false> {
 
 namespace detail {
 
-/// h and other tensors of a state with the extents [batch, hidden] of one gate.
+/// Zeros with the extents [batch, hidden] of one gate. The sum is not computed: only its shape is used.
 template <Element T> constexpr auto zeros_of_a_gate(const auto& gates) {
-  return cast<T>(zeros_like(std::get<0>(unbind<1, -2>(gates))));
+  using G = std::remove_cvref_t<decltype(gates)>;
+  if constexpr (G::rank == 4)
+    return cast<T>(zeros_like(sum<0, 2>(gates)));
+  else
+    return cast<T>(zeros_like(sum<1>(gates)));
 }
 
 }  // namespace detail

@@ -10,6 +10,7 @@
 #include <tessera/ops/elementwise/integer.hpp>
 #include <tessera/ops/elementwise/rounding.hpp>
 #include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/elementwise/special.hpp>
 #include <tessera/ops/elementwise/trigonometric.hpp>
 #include <tessera/ops/rows.hpp>
 

@@ -5,11 +5,13 @@
 // Every operation, and the tensor that they take.
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/convolution.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/custom_gradient.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
@@ -39,6 +41,8 @@
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/stop_gradient.hpp>
+#include <tessera/ops/vmap.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -11,6 +11,7 @@
 #include <tessera/ops/control_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
+#include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/indexing/indexed_rows.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
@@ -25,7 +26,8 @@ namespace ops {
 /// All operations of the library.
 using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
-                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations>::type;
+                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
+                               GradientOperations>::type;
 
 namespace detail {
 

@@ -197,6 +197,104 @@ template <class Operation, class T> void expect_special_pairs(double (*exact)(do
     }
 }
 
+// Against libm and libstdc++ in long double.
+TEST(LaneMath, SpecialFunctions) {
+  expect_accurate<ops::ErfcOp>([](auto x) { return std::erfc(x); }, 0.6, 3.5);
+  const auto lgamma = [](const auto& x) { return apply<ops::op_v<ops::LgammaOp>>(x); };
+  expect_accurate_floats(
+      lgamma, [](auto x) { return std::lgamma(x); }, 0.6);
+  expect_accurate_doubles(
+      lgamma, [](auto x) { return x < 0 && x == std::floor(x) ? HUGE_VALL : std::lgamma(x); }, 5);
+  // Of points of which the exact result is known: x = erf(y), and sums of reciprocals.
+  const auto near = [](double got, long double want, double ulps_of_it) {
+    EXPECT_LE(std::fabs(got - want), ulps_of_it * 0x1p-53L * std::fabs(want)) << static_cast<double>(want);
+  };
+  for (long double y = 0.01L; y < 5.5L; y += 0.0137L) {
+    const double x = static_cast<double>(std::erf(y));
+    if (x == 1) break;
+    long double want = y;  // then by Newton's method the inverse at the rounded x
+    for (int step = 0; step < 3; ++step) {
+      const long double miss = y > 1 ? std::erfc(want) - (1.0L - x) : x - std::erf(want);
+      want += miss * std::sqrt(std::numbers::pi_v<long double>) / 2 * std::exp(want * want);
+    }
+    double wide[width];
+    store(wide, apply<ops::op_v<ops::ErfinvOp>>(splat<double>(x)));
+    near(wide[0], want, 14);
+    store(wide, apply<ops::op_v<ops::ErfinvOp>>(splat<double>(-x)));
+    near(wide[0], -want, 14);
+  }
+  const auto double_of = []<class Operation>(Operation, double x) {
+    double wide[width];
+    store(wide, apply<ops::op_v<Operation>>(splat<double>(x)));
+    return wide[0];
+  };
+  long double harmonic = -0.577215664901532860606512090082402431L;
+  for (int n = 1; n < 200; ++n) {
+    near(double_of(ops::DigammaOp{}, n), harmonic, 8);
+    harmonic += 1.0L / n;
+  }
+  for (double x = 0.01; x < 700; x *= 1.03)
+    for (const double sign : {-1.0, 1.0}) {
+      const long double zeroth = std::cyl_bessel_i(0.0L, static_cast<long double>(x));
+      const long double one = std::cyl_bessel_i(1.0L, static_cast<long double>(x));
+      const long double scale = std::exp(-static_cast<long double>(x));
+      near(double_of(ops::I0Op{}, sign * x), zeroth, 40);
+      near(double_of(ops::I1Op{}, sign * x), sign * one, 40);
+      near(double_of(ops::I0eOp{}, sign * x), scale * zeroth, 40);
+      near(double_of(ops::I1eOp{}, sign * x), sign * scale * one, 40);
+    }
+  // Special cases of torch.special and scipy.special, and their published digits.
+  const double infinity = HUGE_VAL, pi = std::numbers::pi, gamma = std::numbers::egamma;
+  const double points[] = {0, -0.0, 1, -1, -0.5, infinity, -infinity, NAN};
+  const auto expect_special = [&](auto function, std::vector<double> want) {
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      const double got = function(points[i]);
+      EXPECT_TRUE(std::isnan(want[i]) ? std::isnan(got) : got == want[i] || std::fabs(got - want[i]) < 1e-14)
+          << got << " at " << points[i] << ", not " << want[i];
+    }
+  };
+  const auto of = [&]<class Operation>(Operation operation, std::vector<double> want) {
+    SCOPED_TRACE(Operation::name);
+    expect_special([&](double x) { return double_of(operation, x); }, want);
+  };
+  const auto polygamma = [](double n) {
+    return [n](double x) {
+      double wide[width];
+      store(wide, apply<ops::op_v<ops::PolygammaOp>>(splat<double>(n), splat<double>(x)));
+      return wide[0];
+    };
+  };
+  const double half = 0.47693627620446987, one = 0.5651591039924850, a_half = 0.2578943053908963;
+  of(ops::ErfinvOp{}, {0, -0.0, infinity, -infinity, -half, NAN, NAN, NAN});
+  of(ops::LgammaOp{}, {infinity, infinity, 0, infinity, std::log(2 * std::sqrt(pi)), infinity, infinity, NAN});
+  of(ops::DigammaOp{}, {-infinity, infinity, -gamma, NAN, 0.03648997397857652, infinity, NAN, NAN});
+  expect_special(polygamma(0), {-infinity, infinity, -gamma, NAN, 0.03648997397857652, infinity, NAN, NAN});
+  expect_special(polygamma(1), {infinity, infinity, pi * pi / 6, infinity, pi * pi / 2 + 4, 0, NAN, NAN});
+  expect_special(polygamma(2),
+                 {-infinity, -infinity, -2.4041138063191886, -infinity, -0.8287966442343199, 0, NAN, NAN});
+  expect_special(polygamma(-1), {NAN, NAN, NAN});
+  for (double x = -8.25; x < 40; x += 0.5)  // each is the slope of the one before
+    for (int n = 0; n < 4; ++n) {
+      const double slope = (polygamma(n)(x + 1e-4) - polygamma(n)(x - 1e-4)) / 2e-4, made = polygamma(n + 1)(x);
+      EXPECT_NEAR(made, slope, 1e-4 * std::fabs(made) + 1e-9) << n << " at " << x;
+    }
+  of(ops::I0eOp{}, {1, 1, 0.46575960759364043, 0.46575960759364043, 0.6450352704491501, 0, 0, NAN});
+  of(ops::I1Op{}, {0, -0.0, one, -one, -a_half, infinity, -infinity, NAN});
+  const auto sum = [](double x, double y) {
+    double wide[width];
+    store(wide, apply<ops::op_v<ops::LogAddExpOp>>(splat<double>(x), splat<double>(y)));
+    return wide[0];
+  };
+  for (const double x : {0.0, 1000.0, -1000.0, infinity, -infinity}) EXPECT_EQ(sum(x, x), x + std::numbers::ln2) << x;
+  EXPECT_EQ(sum(infinity, -infinity), infinity);
+  EXPECT_EQ(sum(-infinity, 3), 3);
+  EXPECT_EQ(sum(1000, -1000), 1000);
+  EXPECT_NEAR(sum(2, 0), 2.1269280110429727, 1e-15);
+  EXPECT_TRUE(std::isnan(sum(NAN, infinity)) && std::isnan(sum(1, NAN)));
+  expect_special_pairs<ops::HypotOp, float>(std::hypot, 1);
+  expect_special_pairs<ops::HypotOp, double>(std::hypot, 1);
+}
+
 // ISO C F.10.1.4: all pairs of zeros, infinities and NaN, and sizes that overflow or fade as a quotient.
 TEST(LaneMath, Atan2) {
   expect_special_pairs<ops::Atan2Op, float>(std::atan2, 2.5);

@@ -171,11 +171,11 @@ TEST(Freezing, LeavesTheNamedTensorsAsTheyAre) {
               ts::compile([](auto m, auto s, auto c, auto x) {
                 const auto [value, gradient] = ts::value_and_grad(loss_of)(m, x);
                 return std::tuple(value, gradient, ts::adamw(m, gradient, s, c));
-              }).plan(model, state, config, tokens_on(strategy)).flops());
+              })
+                  .plan(model, state, config, tokens_on(strategy))
+                  .flops());
   }
-  constexpr auto unknown = [](const auto& m, const auto& x) {
-    return loss_of(nn::freeze(m, nn::Names("token.*")), x);
-  };
+  constexpr auto unknown = [](const auto& m, const auto& x) { return loss_of(nn::freeze(m, nn::Names("token.*")), x); };
   expect_error(
       ts::errc::option,
       [&] { oracle::trace<std::remove_cvref_t<decltype(unknown)>, Tied, ts::ShardedTensor<std::int32_t, 2>>(); },
@@ -226,9 +226,14 @@ TEST(Initialisers, HaveThePublishedDeviations) {
   check(ts::to_host(init::glorot_uniform<float>(key, {64, 256}, ts::Mesh{})), std::sqrt(6.0 / 320));
   check(ts::to_host(init::lecun_uniform<float>(key, {64, 256}, ts::Mesh{})), std::sqrt(3.0 / 64));
   check(ts::to_host(init::he_uniform<float>(key, {3, 3, 16, 32}, ts::Mesh{})), std::sqrt(6.0 / 144));
-  EXPECT_NEAR(deviation(ts::to_host(init::xavier_normal<float>(key, {64, 256}, ts::Mesh{}))), std::sqrt(2.0 / 320), 2e-3);
+  EXPECT_NEAR(deviation(ts::to_host(init::xavier_normal<float>(key, {64, 256}, ts::Mesh{}))), std::sqrt(2.0 / 320),
+              2e-3);
   expect_error(
-      ts::errc::option, [&] { init::variance_scaling_uniform<float>(key, {2, 2}, ts::Mesh{}, {}, 0); }, "scale");
+      ts::errc::option,
+      [&] {
+        init::variance_scaling_uniform<float>(key, {2, 2}, ts::Mesh{}, {}, 0);
+      },
+      "scale");
 
   EXPECT_EQ(drawn([](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
               return init::eye<float>({2, 3}, mesh, spec);

@@ -36,6 +36,9 @@ TEST(Elementwise, GradientOfEveryRow) {
   smooth_positive([](const auto& x) { return ts::acosh(x + 1.25); });
   first([](const auto& x) { return ts::floor(x) * x + ts::ceil(x * 3) * x + ts::trunc(x * 2) * x + ts::round(x) * x; });
   smooth([](const auto& x) { return ts::softplus(x, 1.5); });
+  smooth([](const auto& x) { return ts::erfc(x) + ts::erfinv(x / 3) * ts::sinc(x); });
+  smooth_positive([](const auto& x) { return ts::lgamma(x) + ts::digamma(x + 1) * ts::polygamma(1, x + 1); });
+  smooth([](const auto& x) { return ts::i0(x) + ts::i1(2 * x) + ts::i0e(x) * ts::i1e(x); });
   first([](const auto& x) { return ts::relu(x); });
   smooth([](const auto& x) { return ts::gelu(x); });
   smooth([](const auto& x) { return ts::silu(x); });
@@ -49,6 +52,9 @@ TEST(Elementwise, GradientOfEveryRow) {
   two([](const auto& x, const auto& y) { return ts::pow(y, x); }, second_order);
   two([](const auto& x, const auto& y) { return ts::atan2(x, y); }, second_order);
   two([](const auto& x, const auto& y) { return ts::fmod(3 * x, y) * ts::remainder(5 * x, y); }, first_order);
+  two([](const auto& x, const auto& y) { return ts::logaddexp(x, y) * ts::hypot(x, y) + ts::xlogy(x, y); },
+      second_order);
+  two([](const auto& x, const auto& y) { return ts::copysign(y, x) * x + ts::heaviside(x, y) * x; }, first_order);
   two([](const auto& x, const auto& y) { return ts::minimum(x, y) * y; }, first_order);
   two([](const auto& x, const auto& y) { return ts::maximum(x, y) * x; }, first_order);
 
@@ -73,25 +79,11 @@ TEST(Elementwise, GradientOfEveryRow) {
   check_gradient<Float<1>, M>([](const auto& x, const auto& y) { return ts::broadcast_like(x, y) * y; },
                               {random_array({3}, 4), any()}, second_order, &covered);
 
-  covered.insert(ts::ops::op_v<ts::ops::StopGradientOp>);  // has none: see StopsTheGradient
   const auto expect_covered = [&]<class... Operation>(ts::ops::OperationList<Operation...>) {
     for (const ts::OpRow* row : {&ts::ops::row_v<Operation>...})
       EXPECT_TRUE(covered.contains(static_cast<Op>(ts::operation_id(row->name)))) << row->name;
   };
   expect_covered(ts::ops::ElementwiseOperations{});
-}
-
-// jax.lax.stop_gradient: a constant to gradients of any order, and nothing at all to a program that runs.
-TEST(Elementwise, StopsTheGradient) {
-  constexpr auto f = [](const auto& x) { return ts::stop_gradient(ts::exp(x)) * x + ts::stop_gradient(x * x); };
-  const Array x({2}, {0.5, -1});
-  const Program first = trace<FirstGradient<std::remove_cvref_t<decltype(f)>>, std::tuple<Float<1>>, Float<1>>();
-  expect_near(run(first.view(), {x, Array({2}, 1)}).at(1), Array({2}, {std::exp(0.5), std::exp(-1)}), 1e-12);
-  using Second = SecondGradient<std::remove_cvref_t<decltype(f)>>;
-  const Program second = trace<Second, std::tuple<Float<1>>, std::tuple<Float<1>>, Float<1>>();
-  expect_near(run(second.view(), {x, Array({2}, 1), Array({2}, 1)}).at(1), Array({2}, 0.0), 1e-12);
-  const Program whole = trace<std::remove_cvref_t<decltype(f)>, Int<1>>();
-  EXPECT_EQ(whole.count(ts::ops::op_v<ts::ops::StopGradientOp>), 0);
 }
 
 TEST(Elementwise, GradientsSumOverWhatBroadcastingRepeats) {
@@ -285,6 +277,47 @@ TEST(Elementwise, Remainders) {
   expect_alike(
       run(trace<decltype(bools), Float<1>, Float<1>>().view(), {Array({2}, {1, -1}), Array({2}, {1, 1})})[0].data,
       {4, 3});
+}
+
+// Special cases of torch.special, scipy.special and NumPy.
+TEST(Elementwise, SpecialFunctions) {
+  const auto f = [](const auto& x) {
+    return std::tuple(ts::sinc(x), ts::signbit(x), ts::nan_to_num(x), ts::heaviside(x, 0.25),
+                      ts::nan_to_num(x, 7, 8, 9));
+  };
+  const double least = -3.4028234663852886e38, gamma = 0.57721566490153286;
+  const auto of =
+      run(trace<decltype(f), Float<1>>().view(), {Array({8}, {0, -0.0, 1, -1, -0.5, INFINITY, -INFINITY, NAN})});
+  expect_alike(of[0].data, {1, 1, 0, 0, 2 / M_PI, NAN, NAN, NAN});
+  expect_alike(of[1].data, {0, 1, 0, 1, 1, 0, 1, 0});
+  expect_alike(of[2].data, {0, 0, 1, -1, -0.5, -least, least, 0});
+  expect_alike(of[3].data, {0.25, 0.25, 1, 0, 0, 1, 0, NAN});
+  expect_alike(of[4].data, {0, 0, 1, -1, -0.5, 8, 9, 7});
+
+  const auto g = [](const auto& a, const auto& b) { return std::tuple(ts::xlogy(a, b), ts::copysign(a, b)); };
+  const Array a({6}, {0, 0, 2, INFINITY, -INFINITY, -3}), b({6}, {0, NAN, 0, INFINITY, -INFINITY, -0.0});
+  const auto pairs = run(trace<decltype(g), Float<1>, Float<1>>().view(), {a, b});
+  expect_alike(pairs[0].data, {0, NAN, -INFINITY, INFINITY, NAN, INFINITY});
+  expect_alike(pairs[1].data, {0, 0, 2, INFINITY, -INFINITY, -3});
+
+  const auto xlogy = slopes([](const auto& u, const auto& v) { return ts::xlogy(u, v); }, Array({4}, {0, 0, 2, 0}),
+                            Array({4}, {0, 2, 4, -1}));
+  expect_alike(xlogy.first, {0, std::log(2), std::log(4), 0});
+  expect_alike(xlogy.second, {0, 0, 0.5, 0});
+  const auto sums = slopes([](const auto& u, const auto& v) { return ts::logaddexp(u, v) + ts::hypot(u, v); },
+                           Array({2}, {INFINITY, 0}), Array({2}, {INFINITY, 0}));
+  EXPECT_EQ(sums.first[1], 0.5);
+  expect_alike(slopes([](const auto& u, const auto& v) { return ts::logaddexp(u, v); },
+                      Array({2}, {-INFINITY, INFINITY}), Array({2}, {-INFINITY, 3}))
+                   .first,
+               {0.5, 1});
+  // Integers give f32, but for those that only replace.
+  const auto whole = [](const auto& i) { return std::tuple(ts::digamma(i), ts::copysign(i, -1), ts::nan_to_num(i)); };
+  const auto integers = run(trace<decltype(whole), Int<1>>().view(), {Array({2}, {1, 2})});
+  expect_alike(integers[0].data, {-gamma, 1 - gamma});
+  expect_alike(integers[1].data, {-1, -2});
+  expect_alike(integers[2].data, {1, 2});
+  check_gradient<M, M>([](const auto& u, const auto& v) { return ts::logaddexp(u, v); }, {any(), any()}, second_order);
 }
 
 TEST(Elementwise, Classes) {

@@ -159,13 +159,14 @@ TEST(Repeat, TilesRollsAndFlips) {
 
 TEST(Stack, PutsTogetherAndTakesApart) {
   const auto stacked = [](const auto& a, const auto& b) {
-    return std::tuple(ts::stack<0>(a, b), ts::stack<-1>(a, b, a));
+    return std::tuple(ts::stack<0>(a, b), ts::stack<-1>(a, b, a), ts::stack<0>(a, b, b, a, a, b));
   };
   const auto made = results_of<Float<1>, Float<1>>(stacked, {Array({2}, {1, 2}), Array({2}, {3, 4})});
   EXPECT_EQ(made[0].shape, (Shape{2, 2}));
   EXPECT_EQ(made[0].data, (std::vector<double>{1, 2, 3, 4}));
   EXPECT_EQ(made[1].shape, (Shape{2, 3}));
   EXPECT_EQ(made[1].data, (std::vector<double>{1, 3, 1, 2, 4, 2}));
+  EXPECT_EQ(made[2].data, (std::vector<double>{1, 2, 3, 4, 3, 4, 1, 2, 1, 2, 3, 4}));
   const auto parts = [](const auto& m) {
     return std::tuple(ts::chunk<2, 1>(m), ts::split<-1, 1, 2>(m), ts::unbind<2>(m));
   };

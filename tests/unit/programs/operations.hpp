@@ -148,6 +148,12 @@ constexpr auto exponentials(const auto& x) {
   return std::tuple(ts::expm1(x), ts::log1p(within), ts::exp2(x), ts::log2(within), ts::log10(within), ts::sinh(x),
                     ts::cosh(x), ts::asinh(x), ts::acosh(ts::exp(within)), ts::softplus(x));
 }
+constexpr auto specials(const auto& x) {
+  const auto within = ts::sigmoid(x);
+  return std::tuple(ts::erfc(x), ts::erfinv(within * 0.75), ts::lgamma(within + 0.25), ts::digamma(within + 0.25),
+                    ts::polygamma(1, within + 0.25), ts::i0(x), ts::i1(x), ts::i0e(x), ts::i1e(x),
+                    ts::logaddexp(x, within), ts::hypot(x, within));
+}
 constexpr auto angles(const auto& x) {
   const auto within = ts::sigmoid(x);
   return std::tuple(ts::sin(x), ts::cos(x), ts::tan(x * 0.5), ts::asin(within), ts::acos(within), ts::atan(x),
@@ -193,7 +199,7 @@ template <class T> struct Everything {
                    reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
     if constexpr (ts::is_floating_v<T>)
       return std::tuple(
-          all, exponentials(x), angles(x),
+          all, exponentials(x), angles(x), specials(x),
           std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
     else if constexpr (!is_bool<T>)
       return std::tuple(all, bits(x, y));
@@ -260,6 +266,12 @@ template <class T> void check_everything(int cases = 60) {
           return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, angles(x));
         },
         31);
+  if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
+    tests.evaluate(
+        [](auto x, auto, auto, auto, auto, auto, auto, auto) {
+          return std::apply([](auto first, auto... rest) { return (first + ... + rest); }, specials(x));
+        },
+        33);
   if constexpr (stands_for_others<T>)
     tests.evaluate(
         [](auto x, auto y, auto, auto, auto, auto, auto, auto) {

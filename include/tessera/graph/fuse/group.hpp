@@ -82,7 +82,7 @@ class UnitWriter {
 
   /// Whether a node reads the elements of operand i, not only its shape.
   constexpr bool reads(int id, int i) const {
-    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(at_[id].shape_only, i);
+    return graph_.operands[graph_.nodes[id].first + i] >= 0 && !has_operand(row_of(graph_.nodes[id]).shape_only, i);
   }
   constexpr std::int32_t operand_count() const { return static_cast<std::int32_t>(made_.operands.size()); }
   constexpr std::int32_t member_count() const { return static_cast<std::int32_t>(made_.members.size()); }

@@ -65,7 +65,7 @@ class NodeReads {
       const Node& node = graph_.nodes[id];
       const OpRow& row = row_of(node);
       state.kind = row.kind;
-      state.shape_only = row.shape_only;
+      state.shape_only = static_cast<std::uint8_t>(row.shape_only & ~row.after);
       const std::int32_t* const operands = graph_.operands + node.first;
       const bool is_source = row.host_source != HostSource::no;
       bool host = node.rank == 0 && (is_source || row.kind == OpKind::elementwise);

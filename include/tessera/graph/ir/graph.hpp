@@ -102,13 +102,30 @@ struct OpenBody {
   Growable<std::int32_t> captured, inside;
 };
 
+/// Which values of a checkpointed function are stored for its gradient; it recomputes all others.
+struct CheckpointPolicy {
+  enum class Kind : std::uint8_t { nothing, everything, dots, names };
+  static constexpr int max_names = 8;
+
+  Kind kind = Kind::nothing;
+  Name names[max_names]{};  ///< of Kind::names: those of ts::checkpoint_name
+
+  constexpr bool has(const Name& name) const {
+    for (const Name& own : names)
+      if (!own.empty() && own == name) return true;
+    return false;
+  }
+};
+
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
 struct Module {
   std::vector<Graph> graphs = std::vector<Graph>(1);
-  Growable<OpenBody> open;        ///< the bodies that are being traced, the innermost last
-  int current = 0;                ///< the graph to which the trace adds nodes: the innermost body, or the program
-  Growable<PartitionSpec> specs;  ///< of the constraint nodes
-  Refusal refusal{};              ///< the first
+  Growable<OpenBody> open;             ///< the bodies that are being traced, the innermost last
+  int current = 0;                     ///< the graph to which the trace adds nodes: the innermost body, or the program
+  Growable<PartitionSpec> specs;       ///< of the constraint nodes
+  Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
+  int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
+  Refusal refusal{};                   ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
   int operations = 0;  ///< counted by an outline

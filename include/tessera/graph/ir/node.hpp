@@ -25,6 +25,7 @@ struct Node {
   DType dtype = DType::f32;
   std::uint8_t rank = 0;
   std::uint8_t singletons = 0;  ///< bit d: dim d has extent 1 in every call
+  std::uint8_t region = 0;      ///< the checkpoint that its gradient recomputes it in, see Module::regions; 0: none
   std::uint16_t arity = 0;      ///< number of operands
   bool derived = false;         ///< made by a gradient rule, not by the user's code
   std::int32_t first = 0;       ///< index of the first operand in the graph's operand list; an absent operand is -1

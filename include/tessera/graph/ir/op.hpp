@@ -92,6 +92,12 @@ enum class Op : std::uint32_t {
   attention_grad = operation_id("attention_grad"),  ///< the cotangent of queries, keys or values
   constraint = operation_id("constraint"),          ///< the operand, sharded as a spec says
   alike = operation_id("alike"),                    ///< the first operand, sharded as the second
+  // The operand, unchanged. The first three are removed when a program is simplified.
+  variable = operation_id("variable"),                ///< what a gradient differentiates with respect to
+  name = operation_id("name"),                        ///< with a name for the policy of a checkpoint
+  custom_gradient = operation_id("custom_gradient"),  ///< with a gradient that the user gave
+  /// the first operand, never shared with it, and computed after the second: what is recomputed reads it
+  barrier = operation_id("barrier"),
   /// runs its body once for each layer, on carried values and slices of stacked values
   repeat = operation_id("repeat"),
   project = operation_id("project"),  ///< one output of an operation with several

@@ -8,6 +8,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/transform/replay.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -22,18 +23,19 @@ class Gradient {
     int graph;
     Growable<std::int32_t> cotangents;
     Growable<std::uint8_t> wanted;
+    Replay replay{};  ///< of checkpoints
   };
 
   constexpr Gradient(Sweep& sweep, int id) : sweep_(sweep), id_(id) {}
 
-  /// The values of operand i and of the result.
-  constexpr Value x(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
-  constexpr Value y() const { return value(id_); }
+  /// The values of operand i and of the result; in a checkpoint, computed again.
+  constexpr Value x(int i) const { return again(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
+  constexpr Value y() const { return again(id_); }
   /// The cotangent of the result. It may have fewer dims than the result, or singleton dims, and is then to be
   /// broadcast.
   constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
   /// The cotangent, broadcast to the shape of the result.
-  constexpr Value full_g() const { return build::broadcast(g(), y()); }
+  constexpr Value full_g() const { return build::broadcast(g(), value(id_)); }
   constexpr int id() const { return id_; }
   constexpr const Node& node() const { return sweep_.module->graph(sweep_.graph)[id_]; }
   constexpr Module& module() const { return *sweep_.module; }
@@ -46,7 +48,7 @@ class Gradient {
   /// Adds `cotangent` to that of operand i, summed over the dims along which the operand was broadcast.
   constexpr void add(int operand, Value cotangent) {
     if (!needs(operand)) return;
-    const Value target = x(operand);
+    const Value target = value(sweep_.module->graph(sweep_.graph).operand(id_, operand));
     if (row_of(node()).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
     cotangent = build::sum_to(cotangent, target);
     std::int32_t& slot = sweep_.cotangents[static_cast<std::size_t>(target.id)];
@@ -77,10 +79,14 @@ class Gradient {
     unsigned lost = build::extending_dims(result, result.rank) & ~build::extending_dims(target.node(), result.rank) &
                     ~build::extending_dims(own, result.rank);
     for (int d = 0; lost != 0; ++d, lost >>= 1)
-      if ((lost & 1) != 0) cotangent = cotangent * build::cast(build::extent(y(), d), cotangent.dtype());
+      if ((lost & 1) != 0) cotangent = cotangent * build::cast(build::extent(value(id_), d), cotangent.dtype());
     return cotangent;
   }
 
+  constexpr Value again(int id) const {
+    const Value own = value(id);
+    return node().region == 0 ? own : sweep_.replay(own, node().region);
+  }
   constexpr Value value(int id) const {
     return {sweep_.module, sweep_.graph, id, sweep_.module->graph(sweep_.graph)[id_].source};
   }
@@ -93,7 +99,10 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
     if (sweep.cotangents[static_cast<std::size_t>(id)] < 0 && !node.is_repeat()) continue;
-    if (const GradientRule rule = gradient_of(node.op)) {
+    if (const std::int32_t cotangent = sweep.cotangents[static_cast<std::size_t>(id)];
+        node.region != 0 && cotangent >= 0)
+      sweep.replay.enter(*sweep.module, sweep.graph, id, cotangent);
+    if (const GradientRule rule = gradient_of(sweep.module->graph(sweep.graph)[id].op)) {
       Gradient gradient(sweep, id);
       rule(gradient);
     }
@@ -122,20 +131,32 @@ constexpr Gradient::Sweep make_sweep(Module& module, int graph, const Growable<s
   return sweep;
 }
 
-/// Reverse-mode differentiation, graph to graph: appends the gradient of the scalar `loss`, and returns for each source
-/// the node of its gradient, in the shape of the source. The gradient is 0 for a source that the loss does not depend
-/// on.
-constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::int32_t>& sources) {
-  Gradient::Sweep sweep = make_sweep(*loss.module, loss.graph, sources);
-  sweep.cotangents[static_cast<std::size_t>(loss.id)] = loss.number(1).id;
+/// Reverse-mode differentiation, graph to graph: appends the products of `cotangents` with the Jacobians of `results`,
+/// and returns for each source the node of its gradient, in the shape of the source. The gradient is 0 for a source on
+/// which the results do not depend. All are values of the graph of `context`.
+constexpr Growable<std::int32_t> differentiate(Value context, const Growable<std::int32_t>& results,
+                                               const Growable<std::int32_t>& cotangents,
+                                               const Growable<std::int32_t>& sources) {
+  Gradient::Sweep sweep = make_sweep(*context.module, context.graph, sources);
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(results[k])];
+    slot = slot < 0 ? cotangents[k] : (context.with(slot) + context.with(cotangents[k])).id;
+  }
   run_sweep(sweep);
   Growable<std::int32_t> gradients;
   for (std::int32_t id : sources) {
     const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
-    const Value source = loss.with(id);
-    gradients.push_back(build::broadcast(found >= 0 ? loss.with(found) : source.number(0), source).id);
+    const Value source = context.with(id);
+    gradients.push_back(build::broadcast(found >= 0 ? context.with(found) : source.number(0), source).id);
   }
   return gradients;
+}
+/// The gradient of a scalar.
+constexpr Growable<std::int32_t> differentiate(Value loss, const Growable<std::int32_t>& sources) {
+  Growable<std::int32_t> losses, ones;
+  losses.push_back(loss.id);
+  ones.push_back(loss.number(1).id);
+  return differentiate(loss, losses, ones, sources);
 }
 
 }  // namespace tessera

@@ -54,7 +54,7 @@ constexpr bool recomputed(const Graph& graph, int id) {
 class RepeatGradient {
  public:
   constexpr explicit RepeatGradient(Gradient& r)
-      : r_(r), module_(r.module()), body_(r.node().index()), shape_(Repeat::of(r.node())),
+      : r_(r), module_(r.module()), body_(r.y().node().index()), shape_(Repeat::of(r.node())),
         forward_size_(module_.graph(body_).size()) {}
 
   constexpr void run() {

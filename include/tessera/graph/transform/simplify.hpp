@@ -93,7 +93,7 @@ constexpr Graph rebuild(const GraphView& graph, bool& left_dead) {
       result = fold_constants(made, row, node, operands);
     else if (row.simplifies)
       result = simplify_rule_of(node.op)(made, node, operands);
-    left_dead = left_dead || result >= 0;
+    left_dead = left_dead || (result >= 0 && !(node.arity == 1 && result == operands[0]));
     if (result < 0) result = made.add(node, operands, node.arity);
     to[id] = result;
   }

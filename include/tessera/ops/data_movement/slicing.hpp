@@ -62,6 +62,12 @@ template <int Rank, int D> struct PadTag {
   }
 };
 
+/// The line that made an operand, for a function whose own line is not known.
+template <TensorOperand X> constexpr Source line_of(const X& x) {
+  const Value made = trace_of(x);
+  return made.module != nullptr ? made.node().source : Source{};
+}
+
 }  // namespace detail
 
 /// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
@@ -90,9 +96,8 @@ template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperan
           TensorOperand... Rest>
 constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
-  const Value first = trace_of(a);
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(
-      first.module != nullptr ? first.node().source : Source{}, a, b, c, e, f, rest...);
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(detail::line_of(a), a, b, c, e, f,
+                                                                             rest...);
 }
 
 /// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.

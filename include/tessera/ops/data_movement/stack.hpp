@@ -47,7 +47,7 @@ template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
 }  // namespace detail
 
 /// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
-/// matrix with the rows a and b. Errors: shape_mismatch when a dim differs. Communication: as concat.
+/// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
 template <int D, TensorOperand A, TensorOperand B>
 constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
@@ -59,6 +59,13 @@ constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current
 template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
 constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
+constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
+  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
+                                                                                rest...);
 }
 
 /// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the

@@ -87,6 +87,57 @@ struct LerpTag : ThreeOperands {
   }
 };
 
+/// Whether the sign of a number is negative: 1 / x tells it of zeros. NaN has none.
+constexpr Value is_negative(Value x) {
+  const Value zero = x.number(0), below = build::less(x, zero);
+  if (!is_floating(x.dtype())) return below;
+  return build::binary(Op::logical_or, below,
+                       build::binary(Op::logical_and, build::equal(x, zero), build::less(1.0 / x, zero)));
+}
+struct SignbitTag : Unary<ops::AbsOp> {
+  template <class X> struct result : Unary<ops::AbsOp>::result<X> {
+    using type = bool;
+  };
+  static constexpr Value emit(Value context, Value x) { return is_negative(x.at(context.source)); }
+};
+struct CopysignTag : Binary<ops::DivOp> {
+  static constexpr Value emit(Value context, Value x, Value y) {
+    const Value size = build::unary(Op::abs, x.at(context.source));
+    return build::select(is_negative(y), -size, size);
+  }
+};
+struct HeavisideTag : Binary<ops::MaximumOp> {
+  static constexpr Value emit(Value context, Value x, Value at_zero) {
+    x = x.at(context.source);
+    const Value zero = x.number(0);
+    const Value step =
+        build::select(build::less(x, zero), zero, build::select(build::greater(x, zero), x.number(1), x));
+    return build::select(build::equal(x, zero), at_zero, step);
+  }
+};
+/// NaN and infinities replaced: by 0 and by the numbers of largest size when none are given.
+struct NanToNumTag {
+  template <class X, class...> using result = X;
+  template <class...> static constexpr void convert(Value& x, std::same_as<Value> auto&... numbers) {
+    ((numbers = build::cast(numbers, x.dtype())), ...);
+  }
+  static constexpr double largest(DType type) {
+    return type == DType::f64 ? std::numeric_limits<double>::max() : type == DType::bf16 ? 0x1.fep127 : 0x1.fffffep127;
+  }
+  static constexpr Value emit(Value context, Value x) { return emit(context, x, x.number(0)); }
+  static constexpr Value emit(Value context, Value x, Value nan) {
+    return emit(context, x, nan, x.number(largest(x.dtype())), x.number(-largest(x.dtype())));
+  }
+  static constexpr Value emit(Value context, Value x, Value nan, Value high, Value low) {
+    if (!is_floating(x.dtype())) return x;
+    x = x.at(context.source);
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Value below = build::select(build::equal(x, x.number(-infinity)), low, x);
+    const Value finite = build::select(build::equal(x, x.number(infinity)), high, below);
+    return build::select(build::binary(Op::not_equal, x, x), nan, finite);
+  }
+};
+
 }  // namespace detail
 
 /// 1 / x; an infinity of the sign of x where it is 0. Of integers f32, as in PyTorch. Gradient: -1 / x^2.
@@ -119,6 +170,37 @@ template <Operand X, Operand Low, Operand High>
   requires(TensorOperand<X> || TensorOperand<Low> || TensorOperand<High>)
 constexpr auto clamp(const X& x, const Low& low, const High& high, Here at = Here::current()) {
   return call<detail::ClampTag>(Source::from(at), x, low, high);
+}
+/// Whether x is negative, -0 included: a bool tensor. False of NaN, of which PyTorch gives the sign bit. No gradient.
+template <TensorOperand X> constexpr auto signbit(const X& x, Here at = Here::current()) {
+  return call<detail::SignbitTag>(Source::from(at), x);
+}
+/// |a| with the sign of b, also that of -0; NaN counts as positive. Of integers f32, as in PyTorch. Exact. Gradient of
+/// a: 1 where both have the same sign, otherwise -1; 0 where a is 0. Of b: 0. Errors: shape_mismatch.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto copysign(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::CopysignTag>(Source::from(at), a, b);
+}
+/// 0 where x is negative, 1 where it is positive, `at_zero` where it is 0, and NaN where it is NaN, as NumPy has it.
+/// Operands are broadcast and promoted. The gradient is that of `at_zero` where x is 0. Errors: shape_mismatch.
+template <TensorOperand X, Operand V>
+constexpr auto heaviside(const X& x, const V& at_zero, Here at = Here::current()) {
+  return call<detail::HeavisideTag>(Source::from(at), x, at_zero);
+}
+/// x with numbers in place of NaN and infinities: 0, and the largest and lowest finite numbers of the element type, or
+/// the given ones. Integers are given as they are. The gradient is 0 where elements are replaced. No communication.
+template <TensorOperand X> constexpr auto nan_to_num(const X& x, Here at = Here::current()) {
+  return call<detail::NanToNumTag>(Source::from(at), x);
+}
+template <TensorOperand X, NumberOperand N>
+constexpr auto nan_to_num(const X& x, const N& nan, Here at = Here::current()) {
+  return call<detail::NanToNumTag>(Source::from(at), x, nan);
+}
+template <TensorOperand X, NumberOperand N, NumberOperand High, NumberOperand Low>
+constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const Low& negative,
+                          Here at = Here::current()) {
+  return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
 }
 /// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
 /// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.

@@ -11,13 +11,14 @@
 #include <tessera/ops/elementwise/integer.hpp>
 #include <tessera/ops/elementwise/rounding.hpp>
 #include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/elementwise/special.hpp>
 #include <tessera/ops/elementwise/trigonometric.hpp>
 
 namespace tessera::ops {
 
-using ElementwiseOperations =
-    JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations, ActivationOperations,
-                IntegerOperations, RoundingOperations, SelectOperations, TrigonometricOperations>::type;
+using ElementwiseOperations = JoinedLists<ArithmeticOperations, ComparisonOperations, ExponentialOperations,
+                                          ActivationOperations, IntegerOperations, RoundingOperations, SelectOperations,
+                                          SpecialOperations, TrigonometricOperations>::type;
 
 namespace detail {
 template <Op Id, class Operation> struct OperationAt {

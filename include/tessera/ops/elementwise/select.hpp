@@ -168,17 +168,7 @@ struct BroadcastOp {
   static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
 };
 
-/// The identity, without a gradient. Programs that run don't contain it: it is dropped after differentiation.
-struct StopGradientOp : ElementwiseOperation<1> {
-  static constexpr std::string_view name = "stop_gradient";
-  static constexpr Linearity linear = Linearity::first;
-  static constexpr std::uint8_t flops = 0;
-  static constexpr bool of_integers = true;
-  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
-  static constexpr int simplify(Graph&, const Node&, const std::int32_t* operands) { return operands[0]; }
-};
-
-using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp, StopGradientOp>;
+using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
 
 }  // namespace tessera::ops
 
@@ -218,12 +208,6 @@ template <TensorOperand C, Operand A, Operand B>
   requires(TensorOperand<A> || TensorOperand<B>)
 constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
   return call<detail::SelectTag>(Source::from(at), condition, yes, no);
-}
-
-/// x, held constant by gradients: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs is not
-/// computed. No communication.
-template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
-  return call<detail::Unary<ops::StopGradientOp>>(Source::from(at), x);
 }
 
 /// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type

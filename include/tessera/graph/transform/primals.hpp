@@ -1,0 +1,84 @@
+#ifndef TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
+#define TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
+#include <tessera/graph/trace/trace.hpp>
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// A value that differs from all others, even from an equal one: a gradient with respect to it does not follow other
+/// uses of the value.
+constexpr Value as_variable(const Value& value) {
+  const Node& node = value.node();
+  return value.make(stored_as(storage_of(node), {.op = Op::variable,
+                                                 .dtype = node.dtype,
+                                                 .rank = node.rank,
+                                                 .singletons = node.singletons,
+                                                 .value = static_cast<double>(++value.module->variables)}),
+                    {value.id});
+}
+
+/// Visits the floating tensors of structures.
+template <class Visit> struct VisitFloating {
+  Visit visit;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
+      const Value value = here(value_behind(leaf));
+      if (value.module != nullptr && is_floating(value.dtype())) visit(leaf, value);
+    }
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class T, class Visit> constexpr void for_each_floating(T& object, const Visit& visit) {
+  VisitFloating<Visit> visitor{visit};
+  for_each_leaf(object, visitor);
+}
+
+/// The floating tensors of a structure, in order.
+struct Floating {
+  Growable<std::int32_t> ids;
+  Value context{};  ///< one of them; null: there is none
+  constexpr void add(const Value& value) {
+    ids.push_back(value.id);
+    context = value;
+  }
+};
+template <class T> constexpr Floating floating_of(const T& object) {
+  Floating found;
+  for_each_floating(object, [&](const auto&, const Value& value) { found.add(value); });
+  return found;
+}
+/// Replaces the floating tensors of a structure by variables, and lists these.
+template <class T> constexpr Floating make_variables(T& object) {
+  Floating made;
+  for_each_floating(object, [&](auto& leaf, const Value& value) {
+    const Value own = as_variable(value);
+    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    made.add(own);
+  });
+  return made;
+}
+/// Replaces the floating tensors of a structure by others. All other leaves (Dims, Scalars, integer tensors) stay.
+template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
+  std::size_t next = 0;
+  for_each_floating(
+      object, [&](auto& leaf, const Value&) { leaf = std::remove_cvref_t<decltype(leaf)>(context.with(ids[next++])); });
+}
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,143 @@
+#ifndef TESSERA_GRAPH_TRANSFORM_REPLAY_HPP
+#define TESSERA_GRAPH_TRANSFORM_REPLAY_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+
+#include <tessera/base/growable.hpp>
+#include <tessera/base/planning.hpp>
+#include <tessera/graph/ir/row.hpp>
+#include <tessera/graph/ir/value.hpp>
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Adds a copy of a node on other operands. The copy of a repeat has a body of its own, since a gradient changes it.
+constexpr int copy_node(Module& module, int graph, int id, const Growable<std::int32_t>& operands) {
+  Node made = module.graph(graph)[id];
+  made.region = 0;
+  if (made.is_repeat()) {
+    const int body = module.add_graph();
+    module.graph(body) = module.graph(made.index());
+    made.value = static_cast<double>(body);
+  }
+  return module.graph(graph).add(made, operands.data(), static_cast<int>(operands.size()));
+}
+
+/// The names of a checkpoint's values: see ts::checkpoint_name.
+constexpr Name name_of_value(const Node& node) {
+  Name name;
+  for (std::size_t i = 0; i <= Name::max_length; ++i) name.text[i] = static_cast<char>(node.labels[i]);
+  return name;
+}
+
+/// Whether the policy of a checkpoint stores a value of it.
+constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
+  using enum CheckpointPolicy::Kind;
+  switch (policy.kind) {
+    case everything:
+      return true;
+    case dots:
+      return row_of(node).unit == UnitKind::contraction;
+    case names:
+      return node.op == Op::name && policy.has(name_of_value(node));
+    default:
+      return false;
+  }
+}
+
+/// `roots` with the node `from` replaced by `to`: appends copies of the nodes between that depend on `from`.
+constexpr Growable<std::int32_t> substitute(Module& module, int graph, int from, int to,
+                                            const Growable<std::int32_t>& roots) {
+  int last = from;
+  for (std::int32_t id : roots) last = id > last ? id : last;
+  Growable<std::int32_t> moved(static_cast<std::size_t>(last + 1), -1), operands;
+  moved[static_cast<std::size_t>(from)] = to;
+  for (int id = from + 1; id <= last; ++id) {
+    const int arity = module.graph(graph)[id].arity;
+    bool depends = false;
+    operands.clear();
+    for (int i = 0; i < arity; ++i) {
+      const int operand = module.graph(graph).operand(id, i);
+      const int other = operand < 0 ? -1 : moved[static_cast<std::size_t>(operand)];
+      depends = depends || other >= 0;
+      operands.push_back(other >= 0 ? other : operand);
+    }
+    if (depends) moved[static_cast<std::size_t>(id)] = copy_node(module, graph, id, operands);
+  }
+  Growable<std::int32_t> made;
+  for (std::int32_t id : roots) {
+    const std::int32_t other = moved[static_cast<std::size_t>(id)];
+    made.push_back(other >= 0 ? other : id);
+  }
+  return made;
+}
+
+}  // namespace detail
+
+/// What a sweep computes again: the nodes of checkpoints that their policies do not store. They are copied when the
+/// sweep meets the first node of a checkpoint. The copies read barriers, so that they stay different from the originals
+/// and are computed only when the first cotangent of the checkpoint is there.
+class Replay {
+ public:
+  /// Copies the nodes of the checkpoint of node `id`, of which it is the last one with a cotangent.
+  constexpr void enter(Module& module, int graph, int id, std::int32_t cotangent) {
+    const std::uint8_t region = module.graph(graph)[id].region;
+    while (regions_.size() <= region) regions_.push_back({});
+    Region& own = regions_[region];
+    if (!own.to.empty()) return;
+    const CheckpointPolicy policy = module.regions[static_cast<std::size_t>(region - 1)];
+    if (policy.kind == CheckpointPolicy::Kind::everything) return;
+    own.to.assign(static_cast<std::size_t>(id + 1), -1);
+    own.after = cotangent;
+    Growable<std::int32_t> operands;
+    for (int at = 0; at <= id; ++at) {
+      const Node node = module.graph(graph)[at];
+      if (node.region != region || node.is_argument() || detail::is_saved(policy, node)) continue;
+      operands.clear();
+      for (int i = 0; i < node.arity; ++i) {
+        const int operand = module.graph(graph).operand(at, i);
+        operands.push_back(operand < 0 ? -1 : behind(own, {&module, graph, operand, node.source}));
+      }
+      own.to[static_cast<std::size_t>(at)] = detail::copy_node(module, graph, at, operands);
+    }
+  }
+
+  /// The copy of a value, as a node of the checkpoint `region` reads it.
+  constexpr Value operator()(const Value& value, std::uint8_t region) {
+    if (regions_.size() <= region || regions_[region].to.empty()) return value;
+    return value.with(behind(regions_[region], value));
+  }
+
+ private:
+  struct Region {
+    Growable<std::int32_t> to;  ///< by node: its copy, or its barrier; -1: none yet
+    std::int32_t after = -1;    ///< the cotangent for which the barriers wait
+  };
+  Growable<Region> regions_;
+
+  constexpr std::int32_t behind(Region& own, const Value& value) {
+    const auto at = static_cast<std::size_t>(value.id);
+    if (value.id < 0 || at >= own.to.size()) return value.id;
+    if (own.to[at] >= 0) return own.to[at];
+    const Node node = value.node();
+    // A repeat has several results, so its projections have barriers; a Stack's parameters need none.
+    if (node.is_repeat() || is_in_layers(node) || is_host_number(value)) return own.to[at] = value.id;
+    return own.to[at] =
+               value
+                   .make({.op = Op::barrier, .dtype = node.dtype, .rank = node.rank, .singletons = node.singletons},
+                         {value.id, own.after})
+                   .id;
+  }
+};
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,97 @@
+#ifndef TESSERA_OPS_CHECKPOINT_HPP
+#define TESSERA_OPS_CHECKPOINT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <tuple>
+
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/gradient_rows.hpp>
+
+namespace tessera {
+
+// What a checkpointed function keeps for its gradient, as jax.checkpoint_policies.
+inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothing};
+inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
+/// Results of products: einsum, matmul, convolutions.
+inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// The values that ts::checkpoint_name gives one of these names: up to 8.
+template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
+  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");
+  return {CheckpointPolicy::Kind::names, {Name(names)...}};
+}
+
+namespace detail {
+
+template <FixedString Text> struct CheckpointNameTag {
+  static_assert(Text.view().size() <= Name::max_length, "tessera: the name of a value has at most 15 characters");
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    const Node& node = x.node();
+    return x.at(context.source)
+        .make({.op = Op::name,
+               .dtype = node.dtype,
+               .rank = node.rank,
+               .singletons = node.singletons,
+               .labels = pack_axis(Name(Text.view()))},
+              {x.id});
+  }
+};
+
+/// Marks the nodes that a traced function adds to a graph as those of one checkpoint.
+class OpenCheckpoint {
+ public:
+  constexpr OpenCheckpoint(const Value& context, const CheckpointPolicy& policy)
+      : context_(context), first_(context.module->graph(context.module->current).size()) {
+    if (context.module->regions.size() >= 255)
+      context.refuse(errc::capacity, "[checkpoint] number: a program has at most 255 calls of checkpointed functions; "
+                                     "write repeated layers as a ts::Stack");
+    context.module->regions.push_back(policy);
+    region_ = static_cast<std::uint8_t>(context.module->regions.size());
+  }
+  constexpr void close() {
+    Module& module = *context_.module;
+    Growable<Node>& nodes = module.graph(module.current).nodes;
+    for (auto id = static_cast<std::size_t>(first_); id < nodes.size(); ++id) nodes.data()[id].region = region_;
+  }
+
+ private:
+  Value context_;
+  int first_;
+  std::uint8_t region_ = 0;
+};
+
+}  // namespace detail
+
+/// x with a name for the policy ts::save_only_names of a checkpoint around it.
+template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
+  return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
+}
+
+/// Inside a traced function: f, whose gradient computes f's values again instead of keeping them in memory, as
+/// jax.checkpoint and torch.utils.checkpoint. Kept are f's arguments, and the values that the policy names.
+///
+///     const auto block = ts::checkpoint([&](const auto& x) { return layer(x); }, ts::dots_saveable);
+///
+/// Values are those of f, bit for bit; so are random numbers. In the block of a ts::Stack, the backward pass keeps the
+/// input of each layer. A checkpoint inside a checkpoint has the policy of the outer one. Errors: capacity for more
+/// than 255 calls in one program. Communication: that of f, again in the gradient. Source: Chen et al., 1604.06174.
+template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy = nothing_saveable) {
+  return [f, policy](const auto&... given) {
+    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
+    const Value context = detail::trace_in(arguments);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[checkpoint] outside of a traced function: call it inside a function of ts::compile");
+    detail::OpenCheckpoint region(context, policy);
+    auto result = detail::settle(std::apply(f, arguments));
+    region.close();
+    return result;
+  };
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,113 @@
+#ifndef TESSERA_OPS_VMAP_HPP
+#define TESSERA_OPS_VMAP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+
+namespace tessera {
+
+/// For ts::vmap: an argument that all examples share.
+inline constexpr int not_mapped = -100;
+
+namespace detail {
+
+/// Which dim of a tensor becomes dim d when dim `from` moves to `to`.
+constexpr int dim_before_move(int d, int from, int to) {
+  if (d == to) return from;
+  const int other = d - (d > to ? 1 : 0);
+  return other + (other >= from ? 1 : 0);
+}
+
+/// Moves a dim of a tensor, or of each tensor of a tuple, pair or array.
+template <int From, int To, class X> constexpr auto move_dim(const X& x) {
+  if constexpr (is_tuple_v<X> || is_array_v<X>) {
+    return map_items(x, [](const auto& item) { return move_dim<From, To>(item); });
+  } else if constexpr (TensorOperand<X>) {
+    constexpr int from = From < 0 ? From + X::rank : From, to = To < 0 ? To + X::rank : To;
+    constexpr bool fits = from >= 0 && from < X::rank && to >= 0 && to < X::rank;
+    static_assert(fits, "tessera: an axis of ts::vmap is not a dim of the tensor");
+    if constexpr (from == to || !fits)
+      return as_sym(x);
+    else
+      return [&]<std::size_t... D>(std::index_sequence<D...>) {
+        return transpose<dim_before_move(static_cast<int>(D), from, to)...>(x);
+      }(std::make_index_sequence<static_cast<std::size_t>(X::rank)>());
+  } else {
+    constexpr bool is_first = From == To;
+    static_assert(is_first, "tessera: the tensors of a struct are mapped along dim 0 by ts::vmap");
+    return x;
+  }
+}
+
+/// The arguments of one example: slices of those that are mapped, the others whole.
+template <std::size_t I, int... In, class Slices, class... Xs>
+constexpr const auto& example_argument(const Slices& slices, const std::tuple<Xs...>& all) {
+  constexpr int axes[] = {In...};
+  if constexpr (axes[I] == not_mapped) {
+    return std::get<I>(all);
+  } else {
+    constexpr std::size_t before = [] {
+      std::size_t count = 0;
+      for (std::size_t k = 0; k < I; ++k) count += axes[k] != not_mapped ? 1 : 0;
+      return count;
+    }();
+    return std::get<before>(slices);
+  }
+}
+template <class> inline constexpr int first_dim = 0;
+template <int In, class X> constexpr auto mapped_argument(const X& x) {
+  if constexpr (In == not_mapped)
+    return std::tuple();
+  else
+    return std::tuple<decltype(move_dim<In, 0>(x))>(move_dim<In, 0>(x));
+}
+
+}  // namespace detail
+
+/// The dims along which ts::vmap maps the arguments: `ts::in_axes<0, ts::not_mapped>`.
+template <int... Axes> struct InAxes {};
+template <int... Axes> inline constexpr InAxes<Axes...> in_axes{};
+
+/// Inside a traced function: f of each example, as jax.vmap. `In` has for each argument the dim that counts examples,
+/// or ts::not_mapped; `Out` is that dim in the results. f may capture values, and vmaps may be nested. Gradients of
+/// each example:
+///
+///     const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+///                                ts::in_axes<ts::not_mapped, 0>)(model, xs);
+///
+/// Examples run one after the other, as in ts::map: memory and compile time are those of one example. Operations that
+/// take a leading dim are faster on the whole batch. Arguments and results are tensors, and tuples, pairs and arrays of
+/// these; of a struct, a ts::Stack is returned. Sharding: the mapped dim is gathered if it is split; others stay split.
+template <int Out = 0, class F, int... In> constexpr auto vmap(const F& f, InAxes<In...>, Here at = Here::current()) {
+  return [f, at](const auto&... xs) {
+    constexpr bool is_count = sizeof...(In) == sizeof...(xs), is_mapped = ((In != not_mapped) || ...);
+    static_assert(is_count, "tessera: ts::in_axes of ts::vmap has an axis for each argument");
+    static_assert(is_mapped, "tessera: ts::vmap maps at least one argument");
+    if constexpr (is_count && is_mapped) {
+      const auto all = std::tuple<decltype(detail::settle(xs))...>(detail::settle(xs)...);
+      const auto mapped = std::tuple_cat(detail::mapped_argument<In>(detail::settle(xs))...);
+      const auto one = [&](const auto& slices) {
+        return [&]<std::size_t... I>(std::index_sequence<I...>) {
+          return f(detail::example_argument<I, In...>(slices, all)...);
+        }(std::index_sequence_for<decltype(xs)...>());
+      };
+      return detail::move_dim<0, Out>(map(one, mapped, at));
+    }
+  };
+}
+/// All arguments mapped along their first dim.
+template <int Out = 0, class F> constexpr auto vmap(const F& f, Here at = Here::current()) {
+  return [f, at]<class... Xs>(const Xs&... xs) { return vmap<Out>(f, in_axes<detail::first_dim<Xs>...>, at)(xs...); };
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

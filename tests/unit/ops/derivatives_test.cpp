@@ -1,0 +1,307 @@
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "../../support/gradients.hpp"
+
+namespace ts = tessera;
+using namespace oracle;
+
+namespace {
+
+constexpr auto layer = [](const auto& x, const auto& w) { return ts::tanh(ts::matmul(x, w)) * 2.0; };
+const Array x = random_array({3, 4}, 1), w = random_array({4, 2}, 2), v = random_array({3, 4}, 3),
+            u = random_array({4, 2}, 4), c = random_array({3, 2}, 5);
+
+/// The derivative of f at `at` along `along`, by central differences.
+template <class F> Array along(const F& f, const std::vector<Array>& at, const std::vector<Array>& direction) {
+  const auto moved = [&](double h) {
+    std::vector<Array> arguments = at;
+    for (std::size_t k = 0; k < direction.size(); ++k)
+      for (std::size_t i = 0; i < direction[k].data.size(); ++i) arguments[k].data[i] += h * direction[k].data[i];
+    return f(arguments);
+  };
+  Array up = moved(1e-5);
+  const Array down = moved(-1e-5);
+  for (std::size_t i = 0; i < up.data.size(); ++i) up.data[i] = (up.data[i] - down.data[i]) / 2e-5;
+  return up;
+}
+double inner(const Array& a, const Array& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.data.size(); ++i) sum += a.data[i] * b.data[i];
+  return sum;
+}
+
+TEST(Derivatives, VjpAndJvpOfTwoArgumentsAreTransposes) {
+  constexpr auto both = [](const auto& a, const auto& b, const auto& da, const auto& db, const auto& cotangent) {
+    const auto [y, pullback] = ts::vjp(layer, a, b);
+    const auto [ga, gb] = pullback(cotangent);
+    const auto [same, tangent] = ts::jvp(layer, std::tuple(a, b), std::tuple(da, db));
+    const auto [again, push] = ts::linearize(layer, a, b);
+    const auto [gc, gd] = pullback(cotangent * 2.0);
+    return std::tuple(y, ga, gb, same, tangent, push(da, db), gc, again);
+  };
+  const Program program = trace<decltype(both), Float<2>, Float<2>, Float<2>, Float<2>, Float<2>>();
+  const auto out = run(program.view(), {x, w, v, u, c});
+  const Program forward = trace<decltype(layer), Float<2>, Float<2>>();
+  const auto f = [&](const std::vector<Array>& at) { return run(forward.view(), at).at(0); };
+  expect_near(out[0], f({x, w}), 1e-12);
+  expect_near(out[3], out[0], 1e-12);
+  expect_near(out[4], along(f, {x, w}, {v, u}), 1e-8);
+  expect_near(out[5], out[4], 1e-12);
+  EXPECT_NEAR(inner(out[1], v) + inner(out[2], u), inner(c, out[4]), 1e-12);
+  EXPECT_NEAR(inner(out[6], v), 2 * inner(out[1], v), 1e-12);
+  expect_near(out[7], out[0], 1e-12);
+}
+
+// The cotangent on which a jvp is built, and what only it needs, are not in the program.
+TEST(Derivatives, AJvpHasOnlyWhatItNeeds) {
+  constexpr auto tangent = [](const auto& a, const auto& b, const auto& da) {
+    return std::get<1>(ts::jvp([&](const auto& in) { return ts::matmul(in, b); }, a, da));
+  };
+  const Program linear = trace<decltype(tangent), Float<2>, Float<2>, Float<2>>();
+  EXPECT_EQ(linear.count(Op::einsum), 1);
+  EXPECT_EQ(linear.count(Op::variable), 0);
+  constexpr auto deep = [](const auto& a, const auto& b, const auto& da) {
+    return ts::jvp([&](const auto& in) { return ts::matmul(ts::tanh(ts::matmul(in, b)), b); }, a, da);
+  };
+  const Program two = trace<decltype(deep), Float<2>, Float<2>, Float<2>>();
+  EXPECT_EQ(two.count(Op::einsum), 4);  // two of f and two of its derivative
+  EXPECT_EQ(two.count(Op::tanh), 1);
+}
+
+// An equal value that is not the argument is a constant, as in JAX.
+TEST(Derivatives, OnlyTheArgumentVaries) {
+  constexpr auto f = [](const auto& a) {
+    const auto captured = ts::grad([&](const auto& own) { return ts::sum(own * a); })(a);
+    const auto rest = ts::grad([](const auto& own, const auto& other) { return ts::sum(own * other); })(a, a);
+    const auto stopped = ts::grad([](const auto& own) { return ts::sum(own * ts::stop_gradient(own)); })(a);
+    const auto of_expression = ts::grad([&](const auto& own) { return ts::sum(own * own * a); })(a * 2.0);
+    return std::tuple(captured, rest, stopped, of_expression);
+  };
+  const auto out = run(trace<decltype(f), Float<1>>().view(), {Array({2}, {3, 5})});
+  for (int k = 0; k < 3; ++k) expect_near(out[static_cast<std::size_t>(k)], Array({2}, {3, 5}), 1e-12);
+  expect_near(out[3], Array({2}, {36, 100}), 1e-12);
+}
+
+// sum(x^3) + the product of two elements: the Hessian is known.
+TEST(Derivatives, HessiansAreThoseOfTheClosedForm) {
+  constexpr auto f = [](const auto& a) {
+    const auto cubes = [](const auto& own) {
+      return ts::sum(own * own * own) + ts::sum(ts::slice<0>(own, 0, 1) * ts::slice<0>(own, 1, 1));
+    };
+    const auto squares = [](const auto& own) { return own * own * ts::sum(own); };
+    return std::tuple(ts::hvp(cubes, a, a * 2.0), ts::hessian(cubes)(a), ts::jacrev(squares)(a));
+  };
+  const auto out = run(trace<decltype(f), Float<1>>().view(), {Array({3}, {1, 2, 3})});
+  expect_near(out[1], Array({3, 3}, {6, 1, 0, 1, 12, 0, 0, 0, 18}), 1e-12);
+  expect_near(out[0], Array({3}, {16, 50, 108}), 1e-12);
+  expect_near(out[2], Array({3, 3}, {13, 1, 1, 4, 28, 4, 9, 9, 45}), 1e-12);
+}
+
+// Loops and branches: tangents against differences, second derivatives against differences of the first.
+struct Block {
+  ts::ShardedTensor<float, 2> weight;
+  constexpr auto operator()(const auto& in) const { return ts::tanh(ts::matmul(in, weight)) + in; }
+};
+constexpr auto looped = [](const auto& h0, const auto& xs, const auto& weight) {
+  const auto [last, all] = ts::scan(
+      [&](const auto& h, const auto& in) {
+        const auto next = ts::tanh(ts::matmul(h, weight) + in);
+        return std::tuple(next, next * next);
+      },
+      h0, xs);
+  const auto y = ts::sum<0>(all) + last;
+  return ts::cond(
+      ts::sum(y) > 100.0, [&] { return y * 0.0; }, [&] { return y * y; });
+};
+TEST(Derivatives, GoThroughLoopsAndBranches) {
+  constexpr auto f = [](const auto& h0, const auto& xs, const auto& weight, const auto& d0, const auto& d1,
+                        const auto& d2) {
+    const auto [y, t] = ts::jvp(looped, std::tuple(h0, xs, weight), std::tuple(d0, d1, d2));
+    const auto loss = [&](const auto& own) { return ts::sum(looped(h0, xs, own)); };
+    return std::tuple(y, t, ts::grad(loss)(weight), ts::hvp(loss, weight, d2));
+  };
+  const Program program = trace<decltype(f), Float<2>, Float<3>, Float<2>, Float<2>, Float<3>, Float<2>>();
+  const std::vector<Array> at{random_array({2, 3}, 1), random_array({4, 2, 3}, 2), random_array({3, 3}, 3)},
+      direction{random_array({2, 3}, 4), random_array({4, 2, 3}, 5), random_array({3, 3}, 6)};
+  const auto all = [&](std::vector<Array> arguments) {
+    arguments.insert(arguments.end(), direction.begin(), direction.end());
+    return run(program.view(), arguments);
+  };
+  const auto out = all(at);
+  expect_near(out[1], along([&](const auto& a) { return all(a)[0]; }, at, direction), 1e-8);
+  const std::vector<Array> only_weight{Array({2, 3}, 0), Array({4, 2, 3}, 0), direction[2]};
+  expect_near(out[3], along([&](const auto& a) { return all(a)[2]; }, at, only_weight), 1e-8);
+}
+
+TEST(Derivatives, GoThroughStacks) {
+  constexpr auto f = [](const auto& blocks, const auto& in, const auto& d) {
+    const auto run_all = [&](const auto& own) { return blocks(own); };
+    const auto [y, t] = ts::jvp(run_all, in, d);
+    const auto [same, pullback] = ts::vjp([](const auto& model, const auto& own) { return model(own); }, blocks, in);
+    const auto [of_blocks, of_in] = pullback(d);
+    return std::tuple(y, t, of_in, of_blocks);
+  };
+  const Program program = trace<decltype(f), ts::Stack<Block>, Float<2>, Float<2>>();
+  const Array weights = random_array({3, 4, 4}, 7), in = random_array({2, 4}, 8), d = random_array({2, 4}, 9);
+  const auto out = run(program.view(), {weights, in, d});
+  const auto y = [&](const auto& a) { return run(program.view(), {a[0], a[1], d})[0]; };
+  expect_near(out[1], along(y, {weights, in}, {Array({3, 4, 4}, 0), d}), 1e-8);
+  const auto loss = [&](const std::vector<Array>& a) { return inner(y(a), d); };
+  expect_near(out[3], finite_difference(loss, {weights, in}, 0), 1e-8);
+  expect_near(out[2], finite_difference(loss, {weights, in}, 1), 1e-8);
+}
+
+TEST(Derivatives, ACustomGradientReplacesTheOwnOne) {
+  constexpr auto f = [](const auto& a, const auto& b) {
+    const auto scaled = ts::custom_vjp([](const auto& p, const auto& q) { return ts::exp(p) * q; },
+                                       [](const auto& p, const auto& q) {
+                                         const auto e = ts::exp(p);
+                                         return std::tuple(e * q, std::tuple(e, q));
+                                       },
+                                       [](const auto& kept, const auto& g) {
+                                         const auto& [e, q] = kept;
+                                         return std::tuple(ts::minimum(g, 1.5) * e * q * 10.0, g * e);
+                                       });
+    const auto loss = [&](const auto& p, const auto& q) { return ts::sum(scaled(p * 2.0, q) * 3.0); };
+    const auto of_a = ts::grad(loss)(a, b);
+    const auto of_b = ts::grad([&](const auto& q) { return loss(a, q); })(b);
+    const auto second =
+        ts::grad([&](const auto& q) { return ts::sum(ts::grad(loss)(a, q)); })(b);  // backward has a gradient
+    const auto in_scan = ts::grad([&](const auto& p) {
+      return ts::sum(ts::fori_loop(
+          0, 2, [&](const auto&, const auto& h) { return scaled(h, b); }, p));
+    })(a);
+    return std::tuple(scaled(a, b), of_a, of_b, second, in_scan);
+  };
+  const Program program = trace<decltype(f), Float<1>, Float<1>>();
+  const auto out = run(program.view(), {Array({1}, 0.25), Array({1}, 0.5)});
+  const double e = std::exp(0.5), e1 = std::exp(0.25), h = e1 * 0.5;
+  expect_near(out[0], Array({1}, h), 1e-12);
+  expect_near(out[1], Array({1}, 1.5 * e * 0.5 * 10 * 2), 1e-12);
+  expect_near(out[2], Array({1}, 3 * e), 1e-12);
+  expect_near(out[3], Array({1}, 1.5 * e * 10 * 2), 1e-12);
+  const double outer = std::min(1.0, 1.5) * std::exp(h) * 0.5 * 10;
+  expect_near(out[4], Array({1}, std::min(outer, 1.5) * h * 10), 1e-12);
+  EXPECT_EQ(program.count(Op::custom_gradient), 0);
+}
+
+// As jax.grad and torch's backward: no NaN where a factor is infinite or where nothing is left.
+TEST(Derivatives, HaveValuesAtEdges) {
+  constexpr auto f = [](const auto& a, const ts::Scalar& rate) {
+    const auto dropped = ts::grad([&](const auto& own) { return ts::sum(ts::dropout(own, rate, 3)); })(a);
+    const auto largest = ts::grad([](const auto& own) { return ts::max(own); })(a);
+    const auto kinks = ts::grad([](const auto& own) { return ts::sum(ts::relu(own) + ts::abs(own)); })(a * 0.0);
+    return std::tuple(dropped, largest, kinks);
+  };
+  const auto out = run(trace<decltype(f), Float<1>, ts::Scalar>().view(), {Array({3}, {2, 5, 5}), Array::number(1)});
+  expect_near(out[0], Array({3}, {0, 0, 0}), 1e-12);
+  expect_near(out[1], Array({3}, {0, 0.5, 0.5}), 1e-12);
+  expect_near(out[2], Array({3}, {0, 0, 0}), 1e-12);
+}
+
+TEST(Derivatives, StructuresMustMatch) {
+  constexpr auto cotangent = [](const auto& a) {
+    return std::get<1>(ts::vjp([](const auto& b) { return b * b; }, a))(1.0);
+  };
+  constexpr auto wrong = [](const auto& a) {
+    return std::get<1>(ts::vjp([](const auto& b) { return b * b; }, a))(std::tuple(a, a));
+  };
+  constexpr auto tangent = [](const auto& a) {
+    return std::get<1>(ts::jvp([](const auto& b) { return b * b; }, a, ts::sum(a)));
+  };
+  const auto out = run(trace<decltype(cotangent), Float<1>>().view(), {Array({2}, {3, 4})});
+  expect_near(out[0], Array({2}, {6, 8}), 1e-12);
+  const auto refused = [](auto f, const char* text) {
+    try {
+      trace<decltype(f), Float<1>>();
+      FAIL();
+    } catch (const ts::error& error) {
+      EXPECT_EQ(error.id(), ts::errc::structure);
+      EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
+    }
+  };
+  refused(wrong, "[vjp] cotangent");
+  refused(tangent, "[jvp] tangents");
+}
+
+// A checkpoint recomputes what its policy does not store, in graphs of all kinds; values and derivatives are equal.
+template <class Wrap> constexpr auto two_layers(const auto& in, const auto& weight, Wrap wrap) {
+  const auto block = [](const auto& h, const auto& own) { return ts::tanh(ts::matmul(ts::exp(h * 0.5), own)); };
+  const auto first = wrap(block)(in, weight);
+  return ts::sum(wrap(block)(first, weight) * first);
+}
+constexpr auto unchanged = [](const auto& f) { return f; };
+constexpr auto checkpointed = [](const auto& f) { return ts::checkpoint(f); };
+TEST(Checkpoints, RecomputeAndKeepDerivatives) {
+  constexpr auto plain = [](const auto& a, const auto& b, const auto& d) {
+    const auto f = [](const auto& p, const auto& q) { return two_layers(p, q, unchanged); };
+    return std::tuple(ts::value_and_grad(f)(b, a), ts::hvp(f, std::tuple(a, b), std::tuple(d, b)));
+  };
+  constexpr auto again = [](const auto& a, const auto& b, const auto& d) {
+    const auto f = [](const auto& p, const auto& q) { return two_layers(p, q, checkpointed); };
+    return std::tuple(ts::value_and_grad(f)(b, a), ts::hvp(f, std::tuple(a, b), std::tuple(d, b)));
+  };
+  const std::vector<Array> arguments{random_array({3, 3}, 1), random_array({3, 3}, 2), random_array({3, 3}, 3)};
+  const auto want = run(trace<decltype(plain), Float<2>, Float<2>, Float<2>>().view(), arguments);
+  const Program program = trace<decltype(again), Float<2>, Float<2>, Float<2>>();
+  const auto got = run(program.view(), arguments);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size(); ++k) expect_near(got[k], want[k], 1e-12, std::to_string(k));
+  EXPECT_GT(program.count(Op::barrier), 0);
+}
+
+// The backward pass of a Stack with a checkpoint in its block keeps the input of each layer, and nothing else.
+template <bool Checkpoint> struct Deep {
+  ts::ShardedTensor<float, 2> weight;
+  constexpr auto operator()(const auto& in) const {
+    const auto block = [](const auto& h, const auto& own) {
+      return ts::tanh(ts::matmul(ts::tanh(ts::matmul(h, own)), own)) + h;
+    };
+    if constexpr (Checkpoint)
+      return ts::checkpoint(block)(in, weight);
+    else
+      return block(in, weight);
+  }
+};
+constexpr auto of_stack = [](const auto& blocks, const auto& in) {
+  return ts::value_and_grad([](const auto& model, const auto& own) { return ts::sum(model(own) * own); })(blocks, in);
+};
+TEST(Checkpoints, AStackKeepsTheInputsOfItsLayers) {
+  const Program plain = trace<decltype(of_stack), ts::Stack<Deep<false>>, Float<2>>(),
+                again = trace<decltype(of_stack), ts::Stack<Deep<true>>, Float<2>>();
+  const std::vector<Array> arguments{random_array({3, 4, 4}, 7), random_array({2, 4}, 8)};
+  const auto want = run(plain.view(), arguments), got = run(again.view(), arguments);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size(); ++k) expect_near(got[k], want[k], 1e-12, std::to_string(k));
+  const auto kept = [](const Program& program) {  // the carried value, and what is stored for each layer
+    const GraphView& forward = program.graphs.at(1);
+    return forward.output_count - 1;
+  };
+  EXPECT_EQ(kept(again), 1);
+  EXPECT_GT(kept(plain), 1);
+}
+
+TEST(Vmap, RunsEachExample) {
+  constexpr auto f = [](const auto& weight, const auto& xs, const auto& ys) {
+    const auto loss = [](const auto& own, const auto& in) { return ts::sum(ts::tanh(ts::matmul(in, own))); };
+    const auto each = ts::vmap([&](const auto& own, const auto& in) { return ts::grad(loss)(own, in); },
+                               ts::in_axes<ts::not_mapped, 0>)(weight, xs);
+    const auto moved =
+        ts::vmap<1>([](const auto& a, const auto& b) { return ts::sum<0>(a * b); }, ts::in_axes<0, 2>)(xs, ys);
+    const auto nested =
+        ts::vmap([](const auto& a) { return ts::vmap([](const auto& row) { return row / ts::sum(row); })(a); })(xs);
+    const auto second = ts::squeeze<0>(ts::slice<0>(xs, 1, 1));
+    return std::tuple(ts::sum<0>(each), ts::grad(loss)(weight, xs), ts::squeeze<0>(ts::slice<0>(each, 1, 1)),
+                      ts::grad(loss)(weight, second), moved, ts::einsum<"bij,ijb->jb">(xs, ys), nested,
+                      xs / ts::sum<2>(xs, ts::keepdims));
+  };
+  const Program program = trace<decltype(f), Float<2>, Float<3>, Float<3>>();
+  const auto out =
+      run(program.view(), {random_array({4, 5}, 1), random_array({3, 2, 4}, 2), random_array({2, 4, 3}, 3)});
+  for (std::size_t k = 0; k < 8; k += 2) expect_near(out[k], out[k + 1], 1e-12, std::to_string(k));
+}
+
+}  // namespace
