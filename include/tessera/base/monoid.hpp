@@ -226,8 +226,13 @@ template <class F> constexpr decltype(auto) with_monoid(Reduction reduction, F&&
 
 /// A set of element types for each reduction. Code is generated only for the combinations that a program uses.
 struct ReducedTypes {
-  DTypeSet of[static_cast<std::size_t>(reduction_count)]{};
+  DTypeSet of[static_cast<std::size_t>(reduction_count)];
 
+  /// Written one by one: in the name of a template argument, g++ 12 leaves out elements that an initializer left out,
+  /// so that different sets had one name.
+  constexpr ReducedTypes() {
+    for (DTypeSet& own : of) own = 0;
+  }
   constexpr DTypeSet operator[](Reduction reduction) const { return of[static_cast<std::size_t>(reduction)]; }
   constexpr void add(Reduction reduction, DTypeSet types) {
     DTypeSet& own = of[static_cast<std::size_t>(reduction)];

@@ -61,4 +61,17 @@ static_assert(partial_type(Reduction::sum, DType::bf16) == DType::f32);
 static_assert(!combines(Reduction::sum, DType::bool_) && combines(Reduction::min, DType::bool_));
 static_assert(!combines(Reduction::bit_or, DType::f32) && !combines(Reduction::max, DType::f16));
 
+// g++ 12 leaves elements that no initializer writes out of the names of template arguments.
+template <ReducedTypes Types> DTypeSet types_of_sums() { return Types[Reduction::sum]; }
+TEST(Monoids, SetsOfTypesAreDifferentTemplateArguments) {
+  static constexpr auto only = [](Reduction reduction) {
+    ReducedTypes types;
+    types.add(reduction, set_of(DType::f32));
+    return types;
+  };
+  EXPECT_EQ(types_of_sums<only(Reduction::sum)>(), set_of(DType::f32));
+  EXPECT_EQ(types_of_sums<only(Reduction::max)>(), 0);
+  EXPECT_EQ(types_of_sums<only(Reduction::product)>(), 0);
+}
+
 }  // namespace

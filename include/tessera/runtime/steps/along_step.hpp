@@ -2,7 +2,9 @@
 #define TESSERA_RUNTIME_STEPS_ALONG_STEP_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 
 #include <tessera/base/monoid.hpp>
@@ -22,6 +24,7 @@ template <DTypeSet Types, ReducedTypes Combined> class AlongStep final : public 
   explicit AlongStep(const StepContext& c) : AlongStep(c, c.graph[c.units[c.step.unit].root]) {}
 
   void run(Frame& frame) const override {
+    if (scatters_) start(frame);
     if (!scatters_)
       on_types<Types>([&]<class T, class I>() { visit<T, I>(frame, [](T& to, const T& from) { to = from; }); });
     else if (rule_.replaces)
@@ -57,6 +60,38 @@ template <DTypeSet Types, ReducedTypes Combined> class AlongStep final : public 
         });
   }
 
+  /// Fills the array with what a scatter starts with, in the order of its memory.
+  void start(Frame& frame) const {
+    constexpr std::int64_t parts = 8;
+    const std::size_t size = size_of(dtype(2));
+    double bytes = 1;
+    for (const Piece& place : places_)
+      bytes = std::max(bytes, static_cast<double>(volume(array_of(place)) * static_cast<std::int64_t>(2 * size)));
+    parallel_for(static_cast<std::int64_t>(places_.size()) * parts, Cost::bytes(bytes / parts), [&](std::int64_t i) {
+      const Piece& place = places_[static_cast<std::size_t>(i / parts)];
+      Shape part = array_of(place);
+      std::size_t cut = 0;
+      for (std::size_t d = 1; d < part.size(); ++d)
+        if (part[cut] == 1 || (part[d] > 1 && place.strides[2][d] > place.strides[2][cut])) cut = d;
+      const std::int64_t begin = part[cut] * (i % parts) / parts;
+      part[cut] = part[cut] * (i % parts + 1) / parts - begin;
+      if (volume(part) == 0) return;
+      const auto from = [&](std::size_t k) {
+        return frame.pointers[static_cast<std::size_t>(place.pointers[k])] +
+               (place.offsets[k] + begin * place.strides[k][cut]) * static_cast<std::int64_t>(size);
+      };
+      if (starts_with_zeros_)
+        kernels::strided_fill_zero(from(2), place.strides[2], part, size);
+      else
+        kernels::strided_copy(from(2), place.strides[2], from(3), place.strides[3], part, size);
+    });
+  }
+  Shape array_of(const Piece& place) const {
+    Shape whole = place.lines;
+    whole[dim_] = place.extents[2];
+    return whole;
+  }
+
   template <class T, class I, class Visit> void visit(Frame& frame, Visit each) const {
     std::atomic<std::int64_t> outside{0};
     std::atomic<bool> found{false};
@@ -65,14 +100,6 @@ template <DTypeSet Types, ReducedTypes Combined> class AlongStep final : public 
                                 piece.strides[2], piece.extents[2], piece.strides[2][dim_]};
       shape.index[dim_] = piece.extents[1];
       T *const moved = at<T>(frame, piece, 0), *const array = at<T>(frame, piece, 2);
-      if (scatters_) {
-        Shape whole = piece.lines;
-        whole[dim_] = piece.extents[2];
-        if (starts_with_zeros_)
-          kernels::strided_fill_zero(array, piece.strides[2], whole, sizeof(T));
-        else
-          kernels::strided_copy(array, piece.strides[2], at<T>(frame, piece, 3), piece.strides[3], whole, sizeof(T));
-      }
       shape.array[dim_] = 0;
       if (const auto bad = kernels::visit_along(shape, moved, array, at<I>(frame, piece, 1), each)) {
         outside.store(*bad, std::memory_order_relaxed);

@@ -44,7 +44,7 @@ class LineStep : public PreparedStep {
   const FrameLayout& layout_;
   const Node node_;
   std::size_t dim_;
-  std::vector<Piece> pieces_;
+  std::vector<Piece> places_, pieces_;  // the lines of each shard, and these divided among threads
 
   DType dtype(std::size_t i) const { return layout_.value(values_[i]).dtype; }
   /// Calls `f` with the C++ type of the indices.
@@ -91,11 +91,12 @@ class LineStep : public PreparedStep {
 
   void add_pieces(const Piece& piece) {
     if (volume(piece.lines) == 0 || (sorts_ && piece.extents[1] == 0)) return;
+    places_.push_back(piece);
     std::size_t dim = 0;
     for (std::size_t d = 1; d < piece.lines.size(); ++d)
       if (piece.lines[d] > piece.lines[dim]) dim = d;
     const std::int64_t whole = piece.lines[dim], others = volume(piece.lines) / whole;
-    const std::int64_t longest = std::max({piece.extents[0], piece.extents[1], piece.extents[2], std::int64_t{1}});
+    const std::int64_t longest = std::max(piece.extents[0], std::int64_t{1});
     // Sorting takes about 2 ns * n * log2(n) for a line of n elements, gather and scatter about 1 ns per element.
     const double line =
         static_cast<double>(longest) * (sorts_ ? 2.0 * std::bit_width(static_cast<std::uint64_t>(longest)) : 1.0);

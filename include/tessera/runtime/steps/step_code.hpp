@@ -33,17 +33,23 @@ namespace tessera::runtime {
 
 /// The unit kinds of a program, each with the element types of the first operands: only their code is instantiated.
 struct StepNeeds {
-  DTypeSet types[unit_kinds]{};  ///< by UnitKind; 0: the program has no such unit
+  DTypeSet types[unit_kinds];  ///< by UnitKind; 0: the program has no such unit
   /// by reduction: element types of cumulative operations, of scatters that combine elements, of partial values
   ReducedTypes cumulative, scattered, partial;
 
+  constexpr StepNeeds() {
+    for (DTypeSet& own : types) own = 0;  // as in ReducedTypes
+  }
   constexpr DTypeSet operator[](UnitKind kind) const { return types[static_cast<std::size_t>(kind)]; }
   constexpr void add(UnitKind kind, DType type) {
     DTypeSet& own = types[static_cast<std::size_t>(kind)];
     own = static_cast<DTypeSet>(own | set_of(type));
   }
   static constexpr StepNeeds everything() {
-    StepNeeds all{.cumulative = all_cumulative_types, .scattered = all_scattered_types, .partial = all_partial_types};
+    StepNeeds all;
+    all.cumulative = all_cumulative_types;
+    all.scattered = all_scattered_types;
+    all.partial = all_partial_types;
     for (DTypeSet& types : all.types) types = all_dtypes;
     for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold})
       all.types[static_cast<std::size_t>(kind)] = number_dtypes;
