@@ -7,7 +7,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 
 namespace tessera {
 
@@ -37,15 +37,13 @@ template <class Model> struct AdagradState {
 template <class Model>
 constexpr auto adagrad(const Model& model, const Model& gradients, const optim::AdagradState<Model>& state,
                        const optim::Adagrad& config = {}, Here at = Here::current()) {
-  auto [moved, sum] = optim::tree_map(
-      [&](auto p, auto g, auto s) {
-        using S = decltype(p);
-        const Value from = p.value.at(Source::from(at));
-        const auto number = [&](const Scalar& of) { return build::cast(lower(from, of), from.dtype()); };
-        const Value slope = number(config.weight_decay) * from + g.value;
-        const Value next = s.value + slope * slope;
-        const Value spread = build::apply<ops::SqrtOp>(next) + number(config.epsilon);
-        return std::tuple(S(from - number(config.learning_rate) * slope / spread), S(next));
+  auto [moved, sum] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value s) {
+        const Value slope = x(config.weight_decay) * p + g;
+        const Value next = s + slope * slope;
+        const Value spread = build::apply<ops::SqrtOp>(next) + x(config.epsilon);
+        return std::tuple(p - x(config.learning_rate) * slope / spread, next);
       },
       model, gradients, state.sum);
   return std::tuple(moved, optim::AdagradState<Model>{sum});

@@ -2,10 +2,12 @@
 #define TESSERA_OPTIM_ADAM_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tuple>
+
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/optim/adamw.hpp>
-#include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 
 namespace tessera {
 
@@ -30,12 +32,9 @@ struct Adam {
 template <class Model>
 constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                     const optim::Adam& config = {}, Here at = Here::current()) {
-  const Model coupled = optim::tree_map(
-      [&](auto g, auto p) {
-        const Value from = p.value.at(Source::from(at));
-        return decltype(g)(build::cast(lower(from, config.weight_decay), from.dtype()) * from + g.value);
-      },
-      gradients, model);
+  const Model coupled = std::get<0>(optim::detail::update_parameters(
+      at, [&](const auto& x, Value p, Value g) { return std::tuple(x(config.weight_decay) * p + g); }, model,
+      gradients));
   const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
   return adamw(model, coupled, state, plain, at);
 }

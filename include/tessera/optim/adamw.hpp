@@ -3,14 +3,15 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tuple>
-#include <type_traits>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 
 namespace tessera {
 
@@ -77,17 +78,16 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
   if (any.empty()) fail(errc::structure, "[adamw] model: the model has no floating-point tensor");
   const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config, state.step);
   const optim::detail::AdamWStep of[] = {step.as(DType::f32), step.as(DType::f64)};
-  auto [moved, mean, square] = optim::tree_map(
-      [&](auto p, auto g, auto m, auto v) {
-        using S = decltype(p);
-        constexpr bool is_bf16 = std::is_same_v<typename S::element, bf16>;
-        const optim::detail::AdamWStep s =
-            is_bf16 ? step.as(DType::bf16) : of[std::is_same_v<typename S::element, double>];
-        const Value next_m = s.beta1 * m.value + s.keep1 * g.value;
-        const Value next_v = s.beta2 * v.value + s.keep2 * (g.value * g.value);
+  auto [moved, mean, square] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value v) {
+        const DType type = p.dtype();
+        const optim::detail::AdamWStep s = type == DType::bf16 ? step.as(type) : of[type == DType::f64];
+        const Value next_m = s.beta1 * m + s.keep1 * g;
+        const Value next_v = s.beta2 * v + s.keep2 * (g * g);
         const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
-        const Value kept = S::rank >= 2 ? s.decay * p.value : p.value.at(s.decay.source);
-        return std::tuple(S(kept - s.rate * next_m / spread), S(next_m), S(next_v));
+        const Value kept = x.decays() ? s.decay * p : p;
+        return std::tuple(kept - s.rate * next_m / spread, next_m, next_v);
       },
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});

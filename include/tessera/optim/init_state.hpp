@@ -3,9 +3,12 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/trace/tree.hpp>
+#include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adagrad.hpp>
 #include <tessera/optim/adam.hpp>
+#include <tessera/optim/adamax.hpp>
 #include <tessera/optim/adamw.hpp>
+#include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/sgd.hpp>
@@ -57,6 +60,16 @@ template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Mode
 }
 template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model) {
   return {detail::zeros_of(model)};
+}
+
+template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model)};
+}
+template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 
 }  // namespace tessera::optim

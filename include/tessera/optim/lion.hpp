@@ -7,7 +7,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 
 namespace tessera {
 
@@ -41,17 +41,13 @@ template <class Model> struct LionState {
 template <class Model>
 constexpr auto lion(const Model& model, const Model& gradients, const optim::LionState<Model>& state,
                     const optim::Lion& config = {}, Here at = Here::current()) {
-  auto [moved, momentum] = optim::tree_map(
-      [&](auto p, auto g, auto m) {
-        using S = decltype(p);
-        const Value from = p.value.at(Source::from(at));
-        const auto number = [&](Value of) { return build::cast(of, from.dtype()); };
-        const Value beta1 = lower(from, config.beta1), beta2 = lower(from, config.beta2);
-        const Value rate = lower(from, config.learning_rate);
-        const Value mixed = number(beta1) * m.value + number(1.0 - beta1) * g.value;
-        const Value kept = S::rank >= 2 ? number(1.0 - rate * lower(from, config.weight_decay)) * from : from;
-        return std::tuple(S(kept - number(rate) * build::apply<ops::SignOp>(mixed)),
-                          S(number(beta2) * m.value + number(1.0 - beta2) * g.value));
+  auto [moved, momentum] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m) {
+        const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), rate = x.wide(config.learning_rate);
+        const Value mixed = x(beta1) * m + x(1.0 - beta1) * g;
+        const Value kept = x.decays() ? x(1.0 - rate * x.wide(config.weight_decay)) * p : p;
+        return std::tuple(kept - x(rate) * build::apply<ops::SignOp>(mixed), x(beta2) * m + x(1.0 - beta2) * g);
       },
       model, gradients, state.momentum);
   return std::tuple(moved, optim::LionState<Model>{momentum});

@@ -2,16 +2,21 @@
 #define TESSERA_OPTIM_OPTIM_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adagrad.hpp>
 #include <tessera/optim/adam.hpp>
+#include <tessera/optim/adamax.hpp>
 #include <tessera/optim/adamw.hpp>
+#include <tessera/optim/average.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/init_state.hpp>
+#include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/schedule.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 
 #include <tessera/base/pop_macros.hpp>
 

@@ -7,7 +7,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 
 namespace tessera {
 
@@ -40,17 +40,15 @@ template <class Model> struct RmsPropState {
 template <class Model>
 constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::RmsPropState<Model>& state,
                        const optim::RmsProp& config = {}, Here at = Here::current()) {
-  auto [moved, square, velocity] = optim::tree_map(
-      [&](auto p, auto g, auto v, auto b) {
-        using S = decltype(p);
-        const Value from = p.value.at(Source::from(at));
-        const auto number = [&](const Value& of) { return build::cast(of, from.dtype()); };
-        const Value alpha = lower(from, config.alpha);
-        const Value slope = number(lower(from, config.weight_decay)) * from + g.value;
-        const Value next_v = number(alpha) * v.value + number(1.0 - alpha) * (slope * slope);
-        const Value spread = build::apply<ops::SqrtOp>(next_v) + number(lower(from, config.epsilon));
-        const Value next_b = number(lower(from, config.momentum)) * b.value + slope / spread;
-        return std::tuple(S(from - number(lower(from, config.learning_rate)) * next_b), S(next_v), S(next_b));
+  auto [moved, square, velocity] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v, Value b) {
+        const Value alpha = x.wide(config.alpha);
+        const Value slope = x(config.weight_decay) * p + g;
+        const Value next_v = x(alpha) * v + x(1.0 - alpha) * (slope * slope);
+        const Value spread = build::apply<ops::SqrtOp>(next_v) + x(config.epsilon);
+        const Value next_b = x(config.momentum) * b + slope / spread;
+        return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_b);
       },
       model, gradients, state.square, state.velocity);
   return std::tuple(moved, optim::RmsPropState<Model>{square, velocity});

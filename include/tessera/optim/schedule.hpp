@@ -34,6 +34,31 @@ inline double inverse_root(std::int64_t step, std::int64_t warmup, double peak) 
   return at < first ? peak * at / first : peak * std::sqrt(first / at);
 }
 
+/// rate factor^step, as torch.optim.lr_scheduler.ExponentialLR.
+inline double exponential(std::int64_t step, double rate, double factor) {
+  return rate * std::pow(factor, static_cast<double>(step));
+}
+
+/// rate (1 - step / total)^power down to 0 at step `total`, as torch.optim.lr_scheduler.PolynomialLR. Errors: option
+/// unless `total` is above 0.
+inline double polynomial(std::int64_t step, std::int64_t total, double rate, double power = 1) {
+  if (total < 1) fail(errc::option, "[polynomial] total: ", total, " steps are not above 0");
+  return step >= total ? 0 : rate * std::pow(1 - static_cast<double>(step) / static_cast<double>(total), power);
+}
+
+/// Half a cosine from peak to floor, again and again: the first takes `period` steps, each next one `factor` times as
+/// many as the one before, as torch.optim.lr_scheduler.CosineAnnealingWarmRestarts. Errors: option unless period and
+/// factor are above 0. Source: Loshchilov, Hutter, 1608.03983.
+inline double cosine_restarts(std::int64_t step, std::int64_t period, double peak, std::int64_t factor = 1,
+                              double floor = 0) {
+  if (period < 1 || factor < 1)
+    fail(errc::option, "[cosine_restarts] period, factor: ", period, " and ", factor, " are not both above 0");
+  if (factor == 1) step %= period;
+  for (; step >= period; period *= factor) step -= period;
+  const double done = static_cast<double>(step) / static_cast<double>(period);
+  return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
 /// Half a cosine from peak / start up to `peak`, reached after `rising` of the steps, then half a cosine down to
 /// peak / (start * end) at step total - 1, as torch.optim.lr_scheduler.OneCycleLR. Source: Smith, Topin, 1708.07120.
 inline double one_cycle(std::int64_t step, std::int64_t total, double peak, double rising = 0.3, double start = 25,

@@ -7,7 +7,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
 
 namespace tessera {
 
@@ -29,14 +29,20 @@ template <class Model> struct SgdState {
 
 namespace optim::detail {
 
-struct SgdStep {
-  Value rate, momentum, decay;
-
-  constexpr SgdStep(Value at, const Sgd& config)
-      : rate(build::cast(lower(at, config.learning_rate), at.dtype())),
-        momentum(build::cast(lower(at, config.momentum), at.dtype())),
-        decay(build::cast(lower(at, config.weight_decay), at.dtype())) {}
-};
+/// SGD with momentum; `ahead` adds the momentum once more to the step, as Nesterov's method does.
+template <bool ahead, class Model>
+constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, const SgdState<Model>& state,
+                                 const Sgd& config, Here at) {
+  auto [moved, velocity] = update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v) {
+        const Value momentum = x(config.momentum), slope = x(config.weight_decay) * p + g;
+        const Value next = momentum * v + slope;
+        return std::tuple(p - x(config.learning_rate) * (ahead ? slope + momentum * next : next), next);
+      },
+      model, gradients, state.velocity);
+  return std::tuple(moved, SgdState<Model>{velocity});
+}
 
 }  // namespace optim::detail
 
@@ -45,12 +51,12 @@ struct SgdStep {
 template <class Model>
 constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd& config = {},
                     Here at = Here::current()) {
-  return optim::tree_map(
-      [&](auto p, auto g) {
-        const optim::detail::SgdStep s(p.value.at(Source::from(at)), config);
-        return decltype(p)(p.value.at(s.rate.source) - s.rate * (s.decay * p.value + g.value));
+  return std::get<0>(optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g) {
+        return std::tuple(p - x(config.learning_rate) * (x(config.weight_decay) * p + g));
       },
-      model, gradients);
+      model, gradients));
 }
 
 /// One step with momentum: velocity = momentum velocity + g + decay p, and p - rate velocity. Returns (model, state).
@@ -58,15 +64,15 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
 template <class Model>
 constexpr auto sgd(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
                    const optim::Sgd& config = {}, Here at = Here::current()) {
-  auto [moved, velocity] = optim::tree_map(
-      [&](auto p, auto g, auto v) {
-        using S = decltype(p);
-        const optim::detail::SgdStep s(p.value.at(Source::from(at)), config);
-        const Value next = s.momentum * v.value + (s.decay * p.value + g.value);
-        return std::tuple(S(p.value.at(s.rate.source) - s.rate * next), S(next));
-      },
-      model, gradients, state.velocity);
-  return std::tuple(moved, optim::SgdState<Model>{velocity});
+  return optim::detail::sgd_with_momentum<false>(model, gradients, state, config, at);
+}
+
+/// One step with Nesterov momentum, as torch.optim.SGD with nesterov=True: the velocity of ts::sgd, and
+/// p - rate (g + decay p + momentum velocity). Returns (model, state). Source: as ts::sgd with a state.
+template <class Model>
+constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
+                            const optim::Sgd& config = {}, Here at = Here::current()) {
+  return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
 }
 
 }  // namespace tessera

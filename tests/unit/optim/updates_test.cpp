@@ -290,6 +290,111 @@ TEST(Adagrad, IsThePublishedUpdateForTwentySteps) {
   }
 }
 
+struct MoreSteps {
+  constexpr auto operator()(const auto& models, const auto& g, const auto& velocity, const auto& delta,
+                            const auto& largest, const auto& lamb, const auto& rate) const {
+    const auto& [nesterov_p, delta_p, largest_p, lamb_p, mean_p] = models;
+    return std::tuple(ts::sgd_nesterov(nesterov_p, g, velocity, {rate, 0.7, 0.2}),
+                      ts::adadelta(delta_p, g, delta, {rate, 0.8, 1e-3, 0.2}),
+                      ts::adamax(largest_p, g, largest, {rate, 0.8, 0.9, 1e-3, 0.2}),
+                      ts::lamb(lamb_p, g, lamb, {rate, 0.8, 0.9, 1e-3, 0.2}),
+                      ts::optim::moving_average(mean_p, nesterov_p, 0.75),
+                      ts::optim::mean_of_models(mean_p, nesterov_p, 3));
+  }
+};
+
+double norm_of(const std::vector<double>& x, std::size_t begin, std::size_t end) {
+  double square = 0;
+  for (std::size_t i = begin; i < end; ++i) square += x[i] * x[i];
+  return std::sqrt(square);
+}
+
+// The pseudo code of the pages of torch.optim, and algorithm 2 of 1904.00962 with a norm for each layer of the Stack.
+TEST(Optimizers, ArePublishedUpdatesForTwentySteps) {
+  using Models = std::tuple<Model, Model, Model, Model, Model>;
+  const oracle::Program program =
+      oracle::trace<MoreSteps, Models, Model, ts::optim::SgdState<Model>, ts::optim::AdadeltaState<Model>,
+                    ts::optim::AdamaxState<Model>, ts::optim::AdamWState<Model>, ts::Scalar>();
+  const double rate = 0.1, b1 = 0.8, b2 = 0.9, epsilon = 1e-3, decay = 0.2;
+  const std::vector<Array> first = random_model(1), zero = zeros_for(first);
+  // Nesterov, its velocity; Adadelta, its means; Adamax, its states; LAMB, its states; the average.
+  std::vector<Array> n = first, nv = zero, d = first, dv = zero, du = zero, a = first, am = zero, au = zero, l = first,
+                     lm = zero, lv = zero;
+  std::vector<Array> mean = random_model(77), want_n = n, want_nv = nv, want_d = d, want_dv = dv, want_du = du,
+                     want_a = a, want_am = am, want_au = au, want_l = l, want_lm = lm, want_lv = lv;
+  Array step = Array::number(0);
+  for (unsigned t = 1; t <= 20; ++t) {
+    const std::vector<Array> g = random_model(t + 1);
+    std::vector<Array> arguments;
+    for (const auto* part :
+         std::initializer_list<const std::vector<Array>*>{&n, &d, &a, &l, &mean, &g, &nv, &dv, &du, &am, &au})
+      append(arguments, *part);
+    append(arguments, {step});
+    for (const auto* part : std::initializer_list<const std::vector<Array>*>{&lm, &lv}) append(arguments, *part);
+    append(arguments, {step, Array::number(rate)});
+    const std::vector<Array> results = oracle::run(program.view(), arguments);
+    std::vector<Array> average = mean, mean_of_four = mean;
+    for_each_parameter([](const LeafKind&, double& x, double p) { x = 0.75 * x + 0.25 * p; }, average, n);
+    for_each_parameter([](const LeafKind&, double& x, double p) { x = (3 * x + p) / 4; }, mean_of_four, n);
+    n = model_at(results, 0), nv = model_at(results, 1), d = model_at(results, 2), dv = model_at(results, 3);
+    du = model_at(results, 4), a = model_at(results, 5), am = model_at(results, 6), au = model_at(results, 7);
+    l = model_at(results, 8, 1), lm = model_at(results, 9, 1), lv = model_at(results, 10, 1);
+    step = results[8 * kinds.size()];
+    EXPECT_EQ(step.data[0], t);
+    expect_models_near(model_at(results, 11, 2), average, 1e-12);
+    expect_models_near(model_at(results, 12, 2), mean_of_four, 1e-12);
+
+    for_each_parameter(
+        [&](const LeafKind&, double& x, double slope, double& v) {
+          slope += decay * x;
+          v = 0.7 * v + slope;
+          x -= rate * (slope + 0.7 * v);
+        },
+        want_n, g, want_nv);
+    for_each_parameter(
+        [&](const LeafKind&, double& x, double slope, double& v, double& u) {
+          slope += decay * x;
+          v = 0.8 * v + (1 - 0.8) * slope * slope;
+          const double change = std::sqrt(u + epsilon) / std::sqrt(v + epsilon) * slope;
+          u = 0.8 * u + (1 - 0.8) * change * change;
+          x -= rate * change;
+        },
+        want_d, g, want_dv, want_du);
+    for_each_parameter(
+        [&](const LeafKind&, double& x, double slope, double& m, double& u) {
+          slope += decay * x;
+          m = b1 * m + (1 - b1) * slope;
+          u = std::max(b2 * u, std::fabs(slope) + epsilon);
+          x -= rate / (1 - std::pow(b1, t)) * m / u;
+        },
+        want_a, g, want_am, want_au);
+    std::vector<Array> change = zero;
+    for_each_parameter(
+        [&](const LeafKind& kind, double& u, double slope, double& x, double& m, double& v) {
+          m = b1 * m + (1 - b1) * slope;
+          v = b2 * v + (1 - b2) * slope * slope;
+          u = m / (1 - std::pow(b1, t)) / (std::sqrt(v / (1 - std::pow(b2, t))) + epsilon);
+          if (kind.decays) u += decay * x;
+        },
+        change, g, want_l, want_lm, want_lv);
+    for (std::size_t leaf = 0; leaf < kinds.size(); ++leaf) {
+      if (!kinds[leaf].parameter) continue;
+      std::vector<double>&x = want_l[leaf].data, &u = change[leaf].data;
+      const bool stacked = leaf == 1 || leaf == 2;
+      const std::size_t size = x.size() / (stacked ? 3 : 1);
+      for (std::size_t begin = 0; begin < x.size(); begin += size) {
+        const double ratio = norm_of(x, begin, begin + size) / norm_of(u, begin, begin + size);
+        for (std::size_t i = begin; i < begin + size; ++i) x[i] -= rate * ratio * u[i];
+      }
+    }
+    expect_models_near(n, want_n, 1e-11);
+    expect_models_near(d, want_d, 1e-11);
+    expect_models_near(a, want_a, 1e-11);
+    expect_models_near(au, want_au, 1e-11);
+    expect_models_near(l, want_l, 1e-10);
+  }
+}
+
 struct ClipValue {
   constexpr auto operator()(const auto& gradients, const auto& limit) const {
     return ts::clip_by_value(gradients, limit);
@@ -390,6 +495,16 @@ TEST(Schedules, AreThoseOfPyTorch) {
   EXPECT_DOUBLE_EQ(inverse_root(100, 100, 2.0), 2.0);
   EXPECT_DOUBLE_EQ(inverse_root(400, 100, 2.0), 1.0);
   EXPECT_DOUBLE_EQ(inverse_root(0, 0, 2.0), 0.0);
+  EXPECT_NEAR(exponential(3, 2.0, 0.1), 0.002, 1e-17);
+  EXPECT_DOUBLE_EQ(polynomial(5, 10, 4.0, 2), 1.0);
+  EXPECT_EQ(polynomial(11, 10, 4.0), 0);
+  EXPECT_THROW(polynomial(0, 0, 1.0), ts::error);
+  EXPECT_DOUBLE_EQ(cosine_restarts(5, 10, 2.0, 2, 1.0), 1.5);
+  EXPECT_EQ(cosine_restarts(10, 10, 2.0, 2), 2.0);  // the second period has 20 steps
+  EXPECT_DOUBLE_EQ(cosine_restarts(20, 10, 2.0, 2), 1.0);
+  EXPECT_EQ(cosine_restarts(30, 10, 2.0, 2), 2.0);
+  EXPECT_DOUBLE_EQ(cosine_restarts(1000005, 10, 2.0), 1.0);
+  EXPECT_THROW(cosine_restarts(0, 0, 1.0), ts::error);
   EXPECT_NEAR(one_cycle(0, 100, 1.0), 0.04, 1e-15);
   EXPECT_DOUBLE_EQ(one_cycle(29, 100, 1.0), 1.0);
   EXPECT_DOUBLE_EQ(one_cycle(64, 100, 1.0), 0.5 + 0.5 * 4e-6);

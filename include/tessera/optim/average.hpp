@@ -1,0 +1,46 @@
+#ifndef TESSERA_OPTIM_AVERAGE_HPP
+#define TESSERA_OPTIM_AVERAGE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/update.hpp>
+
+namespace tessera {
+
+namespace optim {
+
+/// Inside a traced function: the exponential moving average of the parameters, decay a + (1 - decay) p. `average`
+/// starts as a copy of the model. Returns the next average. Communication: none; the averages are sharded like the
+/// parameters. Source: Polyak, Juditsky, SIAM J. Control Optim. 30 (1992), as torch.optim.swa_utils.get_ema_avg_fn.
+///
+///     average = ts::optim::moving_average(average, model, 0.999);
+template <class Model>
+constexpr Model moving_average(const Model& average, const Model& model, const Scalar& decay,
+                               Here at = Here::current()) {
+  return std::get<0>(detail::update_parameters(
+      at, [&](const auto& x, Value a, Value p) { return std::tuple(x(decay) * a + x(1.0 - x.wide(decay)) * p); },
+      average, model));
+}
+
+/// Inside a traced function: the mean of `count` past models and this one, a + (p - a) / (count + 1). Returns the next
+/// mean. Communication: as moving_average. Source: Izmailov and others, 1803.05407, as
+/// torch.optim.swa_utils.AveragedModel.
+template <class Model>
+constexpr Model mean_of_models(const Model& average, const Model& model, const Scalar& count,
+                               Here at = Here::current()) {
+  return std::get<0>(detail::update_parameters(
+      at, [&](const auto& x, Value a, Value p) { return std::tuple(a + x(1.0 / (x.wide(count) + 1)) * (p - a)); },
+      average, model));
+}
+
+}  // namespace optim
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

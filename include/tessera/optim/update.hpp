@@ -1,0 +1,57 @@
+#ifndef TESSERA_OPTIM_UPDATE_HPP
+#define TESSERA_OPTIM_UPDATE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/optim/tree_map.hpp>
+
+namespace tessera::optim::detail {
+
+/// The parameter whose update is traced: converts hyper-parameters to its element type, at the user's line.
+struct Updated {
+  Value parameter;
+  int rank;  ///< of one layer's tensor, for a tensor of a Stack
+
+  /// Weight decay applies to matrices, not to biases and gains.
+  constexpr bool decays() const { return rank >= 2; }
+  /// A hyper-parameter in f64, for arithmetic on the host.
+  constexpr Value wide(const Scalar& of) const { return lower(parameter, of); }
+  constexpr Value operator()(const Value& of) const { return build::cast(of, parameter.dtype()); }
+  constexpr Value operator()(const Scalar& of) const { return (*this)(wide(of)); }
+};
+
+/// The pattern of every optimizer: for each parameter p with gradient g, `update(x, p, g, states...)` returns a tuple
+/// of the next parameter and its next states, all as Values; x is its Updated. Returns a tuple of models.
+template <class F, class Model, class... States>
+constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
+                                 const States&... states) {
+  return tree_map(
+      [&](auto p, auto g, auto... s) {
+        using S = decltype(p);
+        const Value from = p.value.at(Source::from(at));
+        return std::apply([](const auto&... next) { return std::tuple(S(next)...); },
+                          update(Updated{from, S::rank}, from, g.value, s.value...));
+      },
+      model, gradients, states...);
+}
+
+/// The number of this step, for an optimizer whose state counts steps. Errors: structure for a model without
+/// parameters.
+template <class Model>
+constexpr Scalar next_step(const char* optimizer, const Model& model, const Scalar& last, Here at) {
+  const Growable<Value> any = parameters_of(model);
+  if (any.empty()) fail(errc::structure, "[", optimizer, "] model: the model has no floating-point tensor");
+  return Scalar(lower(any.front().at(Source::from(at)), last) + 1);
+}
+
+}  // namespace tessera::optim::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
