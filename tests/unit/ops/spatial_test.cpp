@@ -78,8 +78,9 @@ TEST(Interpolate, IsThatOfPyTorch) {
   const Array x = random_array({2, 5, 3}, 2);
   const auto made = results_of<Float<3>>(
       [](const auto& a) {
-        return std::tuple(ts::interpolate<1, {.mode = nearest}>(a, 13), ts::interpolate<1, {.mode = nearest_exact}>(a, 3),
-                          ts::interpolate<1>(a, 12), ts::interpolate<1, {.align_corners = true}>(a, 9),
+        return std::tuple(ts::interpolate<1, {.mode = nearest}>(a, 13),
+                          ts::interpolate<1, {.mode = nearest_exact}>(a, 3), ts::interpolate<1>(a, 12),
+                          ts::interpolate<1, {.align_corners = true}>(a, 9),
                           ts::interpolate<1, {.mode = ts::InterpolateMode::cubic}>(a, 11),
                           ts::interpolate<1, {ts::InterpolateMode::cubic, true}>(a, 3), ts::interpolate<1>(a, 2),
                           ts::interpolate<1, {.align_corners = true}>(a, 1));
@@ -131,12 +132,13 @@ TEST(Unfold, HasWindowsAsRowsAndFoldAddsThem) {
       },
       {x});
   Array rows({2, 3 * 3, 3 * 6}), image(x.shape);
-  for_each_index({2, 3, 3, 3, 3, 2}, [&](const Shape& i) {  // batch, window row and column, feature, row and column in it
-    const std::int64_t r = i[1] * 2 + i[4] - 1, c = i[2] + i[5] * 3;
-    if (r < 0 || r >= 5) return;
-    rows.at({i[0], i[1] * 3 + i[2], i[3] * 6 + i[4] * 2 + i[5]}) = x.at({i[0], r, c, i[3]});
-    image.at({i[0], r, c, i[3]}) += x.at({i[0], r, c, i[3]});
-  });
+  for_each_index({2, 3, 3, 3, 3, 2},
+                 [&](const Shape& i) {  // batch, window row and column, feature, row and column in it
+                   const std::int64_t r = i[1] * 2 + i[4] - 1, c = i[2] + i[5] * 3;
+                   if (r < 0 || r >= 5) return;
+                   rows.at({i[0], i[1] * 3 + i[2], i[3] * 6 + i[4] * 2 + i[5]}) = x.at({i[0], r, c, i[3]});
+                   image.at({i[0], r, c, i[3]}) += x.at({i[0], r, c, i[3]});
+                 });
   EXPECT_EQ(made[0].shape, rows.shape);
   EXPECT_EQ(made[0].data, rows.data);
   expect_near(made[1], image, 1e-12);

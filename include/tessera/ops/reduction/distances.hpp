@@ -33,8 +33,8 @@ constexpr auto dist(const A& a, const B& b, const P& p = 2, Here at = Here::curr
   return norm(call<SubTag>(Source::from(at), a, b), p, at);
 }
 /// The p-norms of the differences of all pairs of rows (torch.cdist): a [..., N, D] and b [..., M, D] give [..., N, M].
-/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors: shape_mismatch.
-/// Communication: where D is split an all-reduce; N and M stay split.
+/// Differences are not stored; leading dims are broadcast. The gradient at a distance of 0 is 0. Errors:
+/// shape_mismatch. Communication: where D is split an all-reduce; N and M stay split.
 template <TensorOperand A, TensorOperand B, NumberOperand P = int>
 constexpr auto cdist(const A& a, const B& b, const P& p = 2, Here at = Here::current()) {
   static_assert(A::rank >= 2 && B::rank >= 2, "tessera: cdist takes rows, tensors of rank 2 or more");

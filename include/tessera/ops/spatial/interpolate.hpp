@@ -46,8 +46,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
     const Value line = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {m.id});
     const Value i = build::cast(line, DType::i64), rows = moved_dim(x, dim, 0);
     const auto at = [&](Value index) {
-      const Value inside =
-          build::binary(Op::minimum, build::binary(Op::maximum, index, whole(0)), n - whole(1));
+      const Value inside = build::binary(Op::minimum, build::binary(Op::maximum, index, whole(0)), n - whole(1));
       return moved_dim(EmbeddingTag::emit(context, rows, inside), 0, dim);
     };
     if constexpr (Options.mode == InterpolateMode::nearest) {
@@ -66,15 +65,14 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
       const Value t = build::cast(above - first * below, type) / build::cast(below, type);
       const auto term = [&](std::int64_t offset, Value weight) {
         const int dims = x.rank() - dim;
-        return build::cast(at(first + whole(offset)), type) *
-               build::insert_singletons(weight, (1u << dims) - 2, dims);
+        return build::cast(at(first + whole(offset)), type) * build::insert_singletons(weight, (1u << dims) - 2, dims);
       };
       if constexpr (Options.mode == InterpolateMode::linear)
         return build::cast(term(0, 1.0 - t) + term(1, t), x.dtype());
       else
-        return build::cast(term(-1, far(t + t.number(1))) + term(0, near(t)) + term(1, near(1.0 - t)) +
-                               term(2, far(2.0 - t)),
-                           x.dtype());
+        return build::cast(
+            term(-1, far(t + t.number(1))) + term(0, near(t)) + term(1, near(1.0 - t)) + term(2, far(2.0 - t)),
+            x.dtype());
     }
   }
 
@@ -93,14 +91,14 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 ///     const auto tall = ts::interpolate<1>(x, 2 * ts::extent<1>(x));
 ///     const auto large = ts::interpolate<2>(tall, 2 * ts::extent<2>(x));
 ///     const auto sharp = ts::interpolate<1, {.mode = ts::InterpolateMode::cubic}>(x, 64);
-/// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 is interpolated in f32. The
-/// gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative extent,
+/// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 is interpolated in f32.
+/// The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative extent,
 /// dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as that of
 /// embedding; other dims stay split.
 template <int D, Interpolate Options = Interpolate{}, TensorOperand X, SizeOperand Size>
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,
-                                                                                          Dim(size));
+                                                                                           Dim(size));
 }
 
 }  // namespace tessera

@@ -71,7 +71,7 @@ template <int Rank, int D> struct PadValueTag {
 template <int D, PadMode Mode, TensorOperand X, SizeOperand Before, SizeOperand After>
 constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
   return call<detail::PadModeTag<X::rank, detail::checked_dim<D, X::rank>(), Mode>>(Source::from(at), x, Dim(before),
-                                                                                   Dim(after));
+                                                                                    Dim(after));
 }
 
 /// `before` and `after` elements of a value, a number, beside dim D: F.pad(value=...). Communication: as slice.
@@ -79,7 +79,7 @@ template <int D, TensorOperand X, SizeOperand Before, SizeOperand After, class V
   requires(Operand<V> && !TensorOperand<V>)
 constexpr auto pad(const X& x, const Before& before, const After& after, const V& value, Here at = Here::current()) {
   return call<detail::PadValueTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before),
-                                                                              Dim(after), value);
+                                                                               Dim(after), value);
 }
 
 }  // namespace tessera

@@ -6,10 +6,11 @@
 
 namespace tessera {
 
-/// Features as pixels: [batch, height, width, features r r] to [batch, height r, width r, features], as F.pixel_shuffle,
-/// whose channels come second. Errors: shape_mismatch where r r does not divide the features. Communication: as
-/// rearrange.
-template <TensorOperand X, SizeOperand R> constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
+/// Features as pixels: [batch, height, width, features r r] to [batch, height r, width r, features], as
+/// F.pixel_shuffle, whose channels come second. Errors: shape_mismatch where r r does not divide the features.
+/// Communication: as rearrange.
+template <TensorOperand X, SizeOperand R>
+constexpr auto pixel_shuffle(const X& x, const R& r, Here at = Here::current()) {
   return rearrange<"b h w (c i j) -> b (h i) (w j) c">(x, len<"i">(r), len<"j">(r), at);
 }
 /// The inverse of pixel_shuffle.
