@@ -115,7 +115,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     for (; last < factors.count && factors.in_dim[last] == factors.in_dim[first]; ++last) {
       if (c.node().arity > 1 && c.has(1 + last)) {
         const std::int64_t size = c.number(1 + last);
-        if (size < 1) fail_shapes(c, "a dim is split by a size below 1");
+        if (size < 0) fail_shapes(c, "a dim is split by a size below 0");
         if (!multiply_fits(product, size, product)) fail_large(c);
         extents[static_cast<std::size_t>(last)] = size;
       } else if (inferred < 0) {
@@ -126,6 +126,7 @@ constexpr Shape factor_extents(const ShapeContext& c) {
     }
     const std::int64_t extent = x[static_cast<std::size_t>(factors.in_dim[first])];
     if (inferred >= 0) {
+      if (product < 1) fail_shapes(c, "a dim is split by a size below 1, and the size beside it is not given");
       if (extent % product != 0) {
         if (split_by_axes(c, first, last)) fail_axis(c, "is not divisible by", factors.in_dim[first], first, last);
         fail_shapes(c, "a dim is not divisible by the sizes that split the dim");
