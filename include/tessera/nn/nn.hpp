@@ -4,14 +4,11 @@
 
 #include <tessera/nn/attention.hpp>
 #include <tessera/nn/block.hpp>
-#include <tessera/nn/ctc_loss.hpp>
 #include <tessera/nn/embedding.hpp>
 #include <tessera/nn/freeze.hpp>
 #include <tessera/nn/init.hpp>
 #include <tessera/nn/layer_norm.hpp>
 #include <tessera/nn/linear.hpp>
-#include <tessera/nn/losses.hpp>
-#include <tessera/nn/margin_losses.hpp>
 #include <tessera/nn/mixed.hpp>
 #include <tessera/nn/mlp.hpp>
 #include <tessera/nn/moe.hpp>

@@ -35,6 +35,9 @@
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/unique.hpp>
 #include <tessera/ops/keys.hpp>
+#include <tessera/ops/losses/ctc_loss.hpp>
+#include <tessera/ops/losses/losses.hpp>
+#include <tessera/ops/losses/margin_losses.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/random_draws.hpp>
 #include <tessera/ops/reduction/distances.hpp>

@@ -1,15 +1,15 @@
-#ifndef TESSERA_NN_MARGIN_LOSSES_HPP
-#define TESSERA_NN_MARGIN_LOSSES_HPP
+#ifndef TESSERA_OPS_LOSSES_MARGIN_LOSSES_HPP
+#define TESSERA_OPS_LOSSES_MARGIN_LOSSES_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <type_traits>
 
-#include <tessera/nn/losses.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 
 // Losses of embeddings and ranks: what is alike is moved together, what is not is moved apart up to a margin.

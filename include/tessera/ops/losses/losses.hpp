@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_LOSSES_HPP
-#define TESSERA_NN_LOSSES_HPP
+#ifndef TESSERA_OPS_LOSSES_LOSSES_HPP
+#define TESSERA_OPS_LOSSES_LOSSES_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_CTC_LOSS_HPP
-#define TESSERA_NN_CTC_LOSS_HPP
+#ifndef TESSERA_OPS_LOSSES_CTC_LOSS_HPP
+#define TESSERA_OPS_LOSSES_CTC_LOSS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
@@ -7,7 +7,6 @@
 #include <tuple>
 #include <type_traits>
 
-#include <tessera/nn/losses.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
@@ -15,6 +14,7 @@
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/indexing/gather.hpp>
+#include <tessera/ops/losses/losses.hpp>
 
 namespace tessera {
 
