@@ -18136,6 +18136,275 @@ template <class T, class Visitor> constexpr void for_each_leaf(T& object, Visito
 
 #endif
 
+// ---- tessera/graph/trace/settle.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
+#define TESSERA_GRAPH_TRACE_SETTLE_HPP
+
+namespace tessera::detail {
+
+/// A tensor inside a trace as a Sym: an expression is recorded, a field of a model gives its placeholder.
+template <TensorOperand X> constexpr auto as_sym(const X& x) {
+  if constexpr (SymOperand<X>)
+    return x;
+  else
+    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
+}
+
+/// Records all expressions in the result of a traced function, through tuples, pairs and arrays.
+template <class R> constexpr auto settle(const R& result) {
+  if constexpr (ExprOperand<R>) {
+    return as_sym(result);
+  } else if constexpr (is_tuple_v<R>) {
+    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
+      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
+                        tuple);
+    }(result);
+  } else {
+    return result;
+  }
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/body.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_BODY_HPP
+#define TESSERA_GRAPH_TRACE_BODY_HPP
+
+namespace tessera::detail {
+
+/// f of each item of a tuple, pair or array, in order.
+template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
+  if constexpr (is_array_v<T>)
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::array<decltype(f(std::declval<const typename T::value_type&>())), sizeof...(I)>{f(items[I])...};
+    }(std::make_index_sequence<std::tuple_size_v<T>>());
+  else
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& tuple,
+                                                                               std::index_sequence<I...>) {
+      return Tuple<decltype(f(std::declval<const Ts&>()))...>{f(std::get<I>(tuple))...};
+    }(items, std::make_index_sequence<std::tuple_size_v<T>>());
+}
+
+struct FindValue {
+  Value found{};
+  constexpr void leaf(const auto& leaf) {
+    if (found.module == nullptr) found = trace_of(leaf);
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+/// The first value of a trace in a structure; a null value where there is none.
+template <class T> constexpr Value trace_in(const T& x) {
+  Value found{};
+  if constexpr (Operand<T>) {
+    found = trace_of(x);
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    const auto look = [&](const auto& item) {
+      if (found.module == nullptr) found = trace_in(item);
+    };
+    if constexpr (is_array_v<T>)
+      for (const auto& item : x) look(item);
+    else
+      std::apply([&](const auto&... items) { (look(items), ...); }, x);
+  } else {
+    FindValue find;
+    for_each_leaf(x, find);
+    found = find.found;
+  }
+  return found;
+}
+
+/// Whether a structure holds a local value of a shard_map.
+template <class T> inline constexpr bool holds_local_v = LocalOperand<T>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
+
+/// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
+template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
+template <template <class...> class Tuple, class... Ts>
+  requires(is_tuple_v<Tuple<Ts...>>)
+inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...);
+template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
+
+/// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
+/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
+template <class T> constexpr auto as_carry(const Value& context, const T& x) {
+  if constexpr (TensorOperand<T>)
+    return as_sym(x);
+  else if constexpr (std::is_same_v<T, bool>)
+    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
+  else if constexpr (std::is_integral_v<T>)
+    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
+  else if constexpr (std::is_floating_point_v<T>)
+    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
+  else if constexpr (is_tuple_v<T> || is_array_v<T>)
+    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
+  else
+    return x;
+}
+template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
+
+/// The value behind a placeholder, in whichever graph it is.
+template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
+  if constexpr (SymOperand<Leaf>)
+    return leaf.value;
+  else
+    return leaf.placeholder();
+}
+
+/// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
+/// slices; then the function runs; then its results are given, carried values before those of each step.
+class BodyTrace {
+ public:
+  constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
+    OpenBody body;
+    body.graph = module.add_graph();
+    body.around = module.current;
+    module.current = body.graph;
+    module.open.push_back(std::move(body));
+  }
+
+  /// A value in the graph around the body.
+  constexpr Value outside(const Value& v) const { return brought_to(v, module_->open.size() - 1); }
+  constexpr Value carry(const Value& v, Storage storage) {
+    ++shape_.carried;
+    const Value outer = outside(v);
+    carried_.push_back(argument(outer, outer.node(), storage));
+    return carried_.back();
+  }
+  constexpr Value slice(const Value& v, Storage storage) {
+    ++shape_.stacked;
+    const Value outer = outside(v);
+    Node type = outer.node();
+    type.rank = static_cast<std::uint8_t>(type.rank - 1);
+    type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
+    return argument(outer, type, storage);
+  }
+  constexpr void give_carry(const Value& value) {
+    const Node& own = carried_[given_++].node();
+    if (!same_static_shape(value.node(), own))
+      value.refuse(errc::shape_mismatch,
+                   shape_.scan
+                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
+                         "static extent 1, as from keepdims, in some dim"
+                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
+                         "one of the two has static extent 1, as from keepdims, in some dim");
+    give(value);
+  }
+  constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
+
+  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
+  /// many of them run, where that is limited.
+  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
+    const OpenBody body = module_->open.back();
+    module_->open.pop_back();
+    module_->current = body.around;
+    for (std::int32_t id : body.captured) operands_.push_back(id);
+    shape_.counted = shape_.stacked == 0;
+    shape_.limited = limit.module != nullptr;
+    if (shape_.limited) operands_.push_back(here(limit).id);
+    if (shape_.counted) operands_.push_back(here(count).id);
+    const int id = module_->graph(body.around)
+                       .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
+    return {module_, body.around, id, source};
+  }
+
+  constexpr bool of_scan() const { return shape_.scan; }
+  /// The type of a carried value, after close().
+  constexpr const Node& carried_type(int k) const { return carried_[static_cast<std::size_t>(k)].node(); }
+  constexpr int carried() const { return shape_.carried; }
+
+ private:
+  Module* module_;
+  Repeat shape_;
+  Growable<std::int32_t> operands_;
+  Growable<Value> carried_;
+  std::size_t given_ = 0;
+
+  constexpr Value argument(const Value& outer, const Node& type, Storage storage) {
+    operands_.push_back(outer.id);
+    OpenBody& body = module_->open.back();
+    const Node made = stored_as(storage, build::argument_node(type, body.arguments++));
+    return {module_, body.graph, module_->graph(body.graph).add(made), type.source};
+  }
+};
+
+/// Replaces the leaves of a structure by their values inside a body. Dims and Scalars become nodes of the body.
+struct BindLeaves {
+  enum class Kind { carried, layer, captured };
+  BodyTrace& body;
+  Kind kind;
+  bool in_stack = false;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Value& outer = value_behind(leaf);
+      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
+        outer.refuse(errc::structure,
+                     body.of_scan()
+                         ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
+                           "was replaced by a tensor without a dim of layers"
+                         : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
+                           "the Stack was replaced by a tensor without a dim of layers");
+      if (kind == Kind::carried)
+        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
+      else if (kind == Kind::layer)
+        leaf = Leaf(body.slice(outer, Storage::layer));
+      else
+        leaf = Leaf(here(outer));
+    } else if (leaf.traced()) {
+      leaf = Leaf(here(leaf.placeholder()));
+    }
+  }
+  constexpr void enter_stack(auto&) { in_stack = true; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Gives the tensors of a structure as results of the body.
+struct GiveLeaves {
+  BodyTrace& body;
+  bool carried;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      if (carried)
+        body.give_carry(trace_of(leaf));
+      else
+        body.give(trace_of(leaf));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Replaces the tensors of a carry by their values after the last step.
+struct ProjectLeaves {
+  const Value& made;
+  const BodyTrace& body;
+  int next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Node& type = body.carried_type(next);
+      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/graph/trace/named_leaves.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
@@ -19320,275 +19589,6 @@ RnnCell<T, Bias, Function> rnn_cell(Key key, Extent in, Extent hidden, const Sha
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/graph/trace/settle.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_SETTLE_HPP
-#define TESSERA_GRAPH_TRACE_SETTLE_HPP
-
-namespace tessera::detail {
-
-/// A tensor inside a trace as a Sym: an expression is recorded, a field of a model gives its placeholder.
-template <TensorOperand X> constexpr auto as_sym(const X& x) {
-  if constexpr (SymOperand<X>)
-    return x;
-  else
-    return Sym<typename X::element, X::rank>(lower(trace_of(x), x));
-}
-
-/// Records all expressions in the result of a traced function, through tuples, pairs and arrays.
-template <class R> constexpr auto settle(const R& result) {
-  if constexpr (ExprOperand<R>) {
-    return as_sym(result);
-  } else if constexpr (is_tuple_v<R>) {
-    return []<template <class...> class Tuple, class... Ts>(const Tuple<Ts...>& tuple) {
-      return std::apply([](const auto&... items) { return Tuple<decltype(settle(items))...>(settle(items)...); },
-                        tuple);
-    }(result);
-  } else {
-    return result;
-  }
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/trace/body.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_BODY_HPP
-#define TESSERA_GRAPH_TRACE_BODY_HPP
-
-namespace tessera::detail {
-
-/// f of each item of a tuple, pair or array, in order.
-template <class T, class F> constexpr auto map_items(const T& items, F&& f) {
-  if constexpr (is_array_v<T>)
-    return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      return std::array<decltype(f(std::declval<const typename T::value_type&>())), sizeof...(I)>{f(items[I])...};
-    }(std::make_index_sequence<std::tuple_size_v<T>>());
-  else
-    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& tuple,
-                                                                               std::index_sequence<I...>) {
-      return Tuple<decltype(f(std::declval<const Ts&>()))...>{f(std::get<I>(tuple))...};
-    }(items, std::make_index_sequence<std::tuple_size_v<T>>());
-}
-
-struct FindValue {
-  Value found{};
-  constexpr void leaf(const auto& leaf) {
-    if (found.module == nullptr) found = trace_of(leaf);
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-/// The first value of a trace in a structure; a null value where there is none.
-template <class T> constexpr Value trace_in(const T& x) {
-  Value found{};
-  if constexpr (Operand<T>) {
-    found = trace_of(x);
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    const auto look = [&](const auto& item) {
-      if (found.module == nullptr) found = trace_in(item);
-    };
-    if constexpr (is_array_v<T>)
-      for (const auto& item : x) look(item);
-    else
-      std::apply([&](const auto&... items) { (look(items), ...); }, x);
-  } else {
-    FindValue find;
-    for_each_leaf(x, find);
-    found = find.found;
-  }
-  return found;
-}
-
-/// Whether a structure holds a local value of a shard_map.
-template <class T> inline constexpr bool holds_local_v = LocalOperand<T>;
-template <template <class...> class Tuple, class... Ts>
-  requires(is_tuple_v<Tuple<Ts...>>)
-inline constexpr bool holds_local_v<Tuple<Ts...>> = (holds_local_v<Ts> || ...);
-template <class T, std::size_t Size> inline constexpr bool holds_local_v<std::array<T, Size>> = holds_local_v<T>;
-
-/// Whether an item of a structure is a Dim or a Scalar; those in a plain struct are part of a model.
-template <class T> inline constexpr bool holds_number_v = std::is_same_v<T, Dim> || std::is_same_v<T, Scalar>;
-template <template <class...> class Tuple, class... Ts>
-  requires(is_tuple_v<Tuple<Ts...>>)
-inline constexpr bool holds_number_v<Tuple<Ts...>> = (holds_number_v<Ts> || ...);
-template <class T, std::size_t Size> inline constexpr bool holds_number_v<std::array<T, Size>> = holds_number_v<T>;
-
-/// A structure with its expressions recorded and its numbers as rank-0 tensors: what a step of a repeat hands to the
-/// next one. A floating number becomes an f32, an integer an i32, as in JAX.
-template <class T> constexpr auto as_carry(const Value& context, const T& x) {
-  if constexpr (TensorOperand<T>)
-    return as_sym(x);
-  else if constexpr (std::is_same_v<T, bool>)
-    return Sym<bool, 0>(context.integer(x ? 1 : 0, DType::bool_));
-  else if constexpr (std::is_integral_v<T>)
-    return Sym<std::int32_t, 0>(context.integer(static_cast<std::int64_t>(x), DType::i32));
-  else if constexpr (std::is_floating_point_v<T>)
-    return Sym<float, 0>(context.number(static_cast<double>(x), DType::f32));
-  else if constexpr (is_tuple_v<T> || is_array_v<T>)
-    return map_items(x, [&](const auto& item) { return as_carry(context, item); });
-  else
-    return x;
-}
-template <class T> using carry_t = decltype(as_carry(std::declval<const Value&>(), std::declval<const T&>()));
-
-/// The value behind a placeholder, in whichever graph it is.
-template <class Leaf> constexpr const Value& value_behind(const Leaf& leaf) {
-  if constexpr (SymOperand<Leaf>)
-    return leaf.value;
-  else
-    return leaf.placeholder();
-}
-
-/// Traces the body of a repeat, from its construction to close(). First its arguments are made, carried values before
-/// slices; then the function runs; then its results are given, carried values before those of each step.
-class BodyTrace {
- public:
-  constexpr BodyTrace(Module& module, const Repeat& shape) : module_(&module), shape_(shape) {
-    OpenBody body;
-    body.graph = module.add_graph();
-    body.around = module.current;
-    module.current = body.graph;
-    module.open.push_back(std::move(body));
-  }
-
-  /// A value in the graph around the body.
-  constexpr Value outside(const Value& v) const { return brought_to(v, module_->open.size() - 1); }
-  constexpr Value carry(const Value& v, Storage storage) {
-    ++shape_.carried;
-    const Value outer = outside(v);
-    carried_.push_back(argument(outer, outer.node(), storage));
-    return carried_.back();
-  }
-  constexpr Value slice(const Value& v, Storage storage) {
-    ++shape_.stacked;
-    const Value outer = outside(v);
-    Node type = outer.node();
-    type.rank = static_cast<std::uint8_t>(type.rank - 1);
-    type.singletons = static_cast<std::uint8_t>(type.singletons >> 1);
-    return argument(outer, type, storage);
-  }
-  constexpr void give_carry(const Value& value) {
-    const Node& own = carried_[given_++].node();
-    if (!same_static_shape(value.node(), own))
-      value.refuse(errc::shape_mismatch,
-                   shape_.scan
-                       ? "[scan] carry: a step must return the shape of its carry, but here only one of the two has "
-                         "static extent 1, as from keepdims, in some dim"
-                       : "[stack] result of a layer: a layer must return the shape of its argument, but here only "
-                         "one of the two has static extent 1, as from keepdims, in some dim");
-    give(value);
-  }
-  constexpr void give(const Value& value) { module_->graph(module_->current).outputs.push_back(value.id); }
-
-  /// Adds the repeat to the graph around the body. `count`: the number of steps, where nothing is sliced; `limit`: how
-  /// many of them run, where that is limited.
-  constexpr Value close(const Value& count, Source source, const Value& limit = {}) {
-    const OpenBody body = module_->open.back();
-    module_->open.pop_back();
-    module_->current = body.around;
-    for (std::int32_t id : body.captured) operands_.push_back(id);
-    shape_.counted = shape_.stacked == 0;
-    shape_.limited = limit.module != nullptr;
-    if (shape_.limited) operands_.push_back(here(limit).id);
-    if (shape_.counted) operands_.push_back(here(count).id);
-    const int id = module_->graph(body.around)
-                       .add(shape_.node(body.graph, source), operands_.data(), static_cast<int>(operands_.size()));
-    return {module_, body.around, id, source};
-  }
-
-  constexpr bool of_scan() const { return shape_.scan; }
-  /// The type of a carried value, after close().
-  constexpr const Node& carried_type(int k) const { return carried_[static_cast<std::size_t>(k)].node(); }
-  constexpr int carried() const { return shape_.carried; }
-
- private:
-  Module* module_;
-  Repeat shape_;
-  Growable<std::int32_t> operands_;
-  Growable<Value> carried_;
-  std::size_t given_ = 0;
-
-  constexpr Value argument(const Value& outer, const Node& type, Storage storage) {
-    operands_.push_back(outer.id);
-    OpenBody& body = module_->open.back();
-    const Node made = stored_as(storage, build::argument_node(type, body.arguments++));
-    return {module_, body.graph, module_->graph(body.graph).add(made), type.source};
-  }
-};
-
-/// Replaces the leaves of a structure by their values inside a body. Dims and Scalars become nodes of the body.
-struct BindLeaves {
-  enum class Kind { carried, layer, captured };
-  BodyTrace& body;
-  Kind kind;
-  bool in_stack = false;
-
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Value& outer = value_behind(leaf);
-      if (outer.rank() != Leaf::rank + (in_stack || kind == Kind::layer ? 1 : 0))
-        outer.refuse(errc::structure,
-                     body.of_scan()
-                         ? "[scan] operands: the carry is a field of all layers of a Stack, or a field of the Stack "
-                           "was replaced by a tensor without a dim of layers"
-                         : "[stack] operands: an extra argument of a Stack is a field of all layers, or a field of "
-                           "the Stack was replaced by a tensor without a dim of layers");
-      if (kind == Kind::carried)
-        leaf = Leaf(body.carry(outer, in_stack ? Storage::layers : Storage::block));
-      else if (kind == Kind::layer)
-        leaf = Leaf(body.slice(outer, Storage::layer));
-      else
-        leaf = Leaf(here(outer));
-    } else if (leaf.traced()) {
-      leaf = Leaf(here(leaf.placeholder()));
-    }
-  }
-  constexpr void enter_stack(auto&) { in_stack = true; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { in_stack = false; }
-};
-
-/// Gives the tensors of a structure as results of the body.
-struct GiveLeaves {
-  BodyTrace& body;
-  bool carried;
-  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      if (carried)
-        body.give_carry(trace_of(leaf));
-      else
-        body.give(trace_of(leaf));
-    }
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-/// Replaces the tensors of a carry by their values after the last step.
-struct ProjectLeaves {
-  const Value& made;
-  const BodyTrace& body;
-  int next = 0;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Node& type = body.carried_type(next);
-      leaf = Leaf(build::project(made, next++, type, storage_of(type)));
-    }
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-}  // namespace tessera::detail
 
 #endif
 
