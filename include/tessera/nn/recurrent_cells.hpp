@@ -110,7 +110,7 @@ struct HiddenState {
 };
 
 struct LstmRule {
-  static constexpr int gates = 4;
+  static constexpr int gate_count = 4;
   template <class H, class C>
   static constexpr auto next(const auto& of_x, const auto& hh, const std::tuple<H, C>& state) {
     const auto sum = of_x + hh(std::get<0>(state));  // [B, 4, H]
@@ -126,7 +126,7 @@ struct LstmRule {
 };
 
 struct GruRule : HiddenState {
-  static constexpr int gates = 3;
+  static constexpr int gate_count = 3;
   template <class G, class H> static constexpr auto next(const G& of_x, const auto& hh, const H& h) {
     const auto of_h = hh(h);  // [B, 3, H]
     const auto [xr, xz, xn] = unbind<3, -2>(of_x);
@@ -137,7 +137,7 @@ struct GruRule : HiddenState {
 };
 
 template <RnnFunction Function> struct RnnRule : HiddenState {
-  static constexpr int gates = 1;
+  static constexpr int gate_count = 1;
   template <class H> static constexpr auto next(const auto& of_x, const auto& hh, const H& h) {
     const auto [sum] = unbind<1, -2>(of_x + hh(h));  // [B, H]
     if constexpr (Function == RnnFunction::relu)
@@ -196,8 +196,8 @@ Gates<T, Bias> gates(Key key, Extent in, int count, Extent hidden, const Shardin
 template <Element T, bool Bias, class Rule>
 RecurrentCell<T, Bias, Rule> recurrent_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
   const auto [first, second] = split<2>(key);
-  return {gates<T, Bias>(first, in, Rule::gates, hidden, strategy),
-          gates<T, Bias>(second, hidden, Rule::gates, hidden, strategy)};
+  return {gates<T, Bias>(first, in, Rule::gate_count, hidden, strategy),
+          gates<T, Bias>(second, hidden, Rule::gate_count, hidden, strategy)};
 }
 
 }  // namespace detail
