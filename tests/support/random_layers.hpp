@@ -110,12 +110,14 @@ class RandomLayers : public RandomMovement {
     const Item k = new_argument({batch, keys, heads, width}), v = new_argument({batch, keys, heads, out});
     const auto scale = program_.number(0.5, options_.type);
     // A band may leave queries without keys.
-    const auto bound = [&](int least) { return program_.number(least + roll(7), tessera::DType::i64); };
-    const auto made =
-        roll(3) == 0
-            ? tessera::detail::BandAttentionTag::emit(q.value, q.value, k.value, v.value, bound(-4), bound(-2), scale)
-        : roll(2) == 0 ? tessera::detail::AttentionTag<true>::emit(q.value, q.value, k.value, v.value, scale)
-                       : tessera::detail::AttentionTag<false>::emit(q.value, q.value, k.value, v.value, scale);
+    const auto bound = [&](int least) {
+      return program_.number(static_cast<double>(least + roll(6)), tessera::DType::i64);
+    };
+    const auto made = roll(3) == 0 ? tessera::detail::BandAttentionTag::emit(q.value, q.value, k.value, v.value,
+                                                                             bound(-1), bound(-1), bound(-3), scale)
+                      : roll(2) == 0
+                          ? tessera::detail::AttentionTag<true>::emit(q.value, q.value, k.value, v.value, scale)
+                          : tessera::detail::AttentionTag<false>::emit(q.value, q.value, k.value, v.value, scale);
     push(made, {batch, queries, heads, out});
   }
   /// A repeat, as of a call of a Stack: its body runs once per layer.

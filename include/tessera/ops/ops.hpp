@@ -5,6 +5,8 @@
 // Every operation, and the tensor that they take.
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/attention/band_attention.hpp>
+#include <tessera/ops/attention/positions.hpp>
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/constraint.hpp>

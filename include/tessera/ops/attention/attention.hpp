@@ -92,18 +92,6 @@ template <bool Causal> struct AttentionTag : AttentionNodes {
   }
 };
 
-/// Attention of each query i to keys i + lower to i + upper.
-struct BandAttentionTag : AttentionNodes {
-  template <class Q, class K, class V, class Lower, class Upper, class Scale = Q>
-  struct result : AttentionNodes::result<Q, K, V> {};
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value lower, Value upper) {
-    return emit(context, q, k, v, lower, upper, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value lower, Value upper, Value scale) {
-    return make(context, {.banded = true}, q, k, v, scale, lower, upper);
-  }
-};
-
 }  // namespace detail
 
 /// Attention of every query to every key: softmax(scale q k^T) v, for queries [batch, time, heads, width], keys [batch,
@@ -131,28 +119,6 @@ template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
 }
-
-/// Attention in a band: query i attends to keys i + lower to i + upper, both included, numbers that may be known only
-/// when the program runs. A query to which no key is left gets 0 (as PyTorch since 2.5), and has no gradient. Tiles of
-/// scores outside of the band are not computed. In all else as attention.
-///
-///     ts::band_attention(q, k, v, -255, 0)                    // a sliding window of 256 positions, causal
-///     ts::band_attention(q, k, v, ts::unlimited_before, p)    // causal, and query 0 is at position p of the keys:
-///     with
-///                                                             // a cache of keys and values
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Lower, NumberOperand Upper>
-constexpr auto band_attention(const Q& q, const K& k, const V& v, const Lower& lower, const Upper& upper,
-                              Here at = Here::current()) {
-  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, lower, upper);
-}
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Lower, NumberOperand Upper,
-          NumberOperand Scale>
-constexpr auto band_attention(const Q& q, const K& k, const V& v, const Lower& lower, const Upper& upper,
-                              const Scale& scale, Here at = Here::current()) {
-  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, lower, upper, scale);
-}
-/// Bounds of band_attention that exclude no key, on either side.
-inline constexpr std::int64_t unlimited_before = -(std::int64_t{1} << 48), unlimited_after = std::int64_t{1} << 48;
 
 }  // namespace tessera
 
