@@ -78,6 +78,80 @@ TEST(Attention, AttendsToThePastOfEveryHead) {
   }
 }
 
+/// A layer of all positions, and the same with a cache: three positions at once, then one by one.
+struct WithCache {
+  constexpr auto operator()(const auto& layer, const auto& cache, const auto& x) const {
+    const auto first = layer.cached(ts::slice<1>(x, 0, 3), cache, 0);
+    const auto second = layer.cached(ts::slice<1>(x, 3, 1), std::get<1>(first), 3);
+    const auto third = layer.cached(ts::slice<1>(x, 4, 1), std::get<1>(second), 4);
+    return std::tuple(layer(x), ts::concat<1>(std::get<0>(first), std::get<0>(second), std::get<0>(third)));
+  }
+};
+
+TEST(LlamaBlock, WithACacheGivesTheSame) {
+  const std::vector<Array> arguments{random_array({8}, 1),
+                                     Array::number(1e-5),
+                                     random_array({8, 8}, 2),
+                                     random_array({8, 4}, 3),
+                                     random_array({8, 4}, 4),
+                                     random_array({8, 8}, 5),
+                                     Array::number(4),
+                                     Array::number(2),
+                                     Array::number(100),
+                                     Array::number(1),
+                                     Array::number(1),
+                                     random_array({8}, 6),
+                                     Array::number(1e-5),
+                                     random_array({8, 12}, 7),
+                                     random_array({8, 12}, 8),
+                                     random_array({12, 8}, 9),
+                                     random_array({2, 6, 2, 2}, 10),
+                                     random_array({2, 6, 2, 2}, 11),
+                                     random_array({2, 5, 8}, 12)};
+  const oracle::Program program = oracle::trace<WithCache, nn::LlamaBlock<>, nn::KvCache<>, Tensor3>();
+  const std::vector<Array> y = oracle::run(program.view(), arguments);
+  oracle::expect_near(y.at(0), y.at(1), 1e-12);
+}
+
+struct Forms {
+  constexpr auto operator()(const auto& layer, const auto& x, const auto& memory, const auto& mask) const {
+    return std::tuple(layer(x), layer.causal(x), layer(x, memory), layer.masked(x, memory, mask));
+  }
+};
+
+TEST(MultiHeadAttention, IsAttentionOfProjections) {
+  const Array qw = random_array({4, 4}, 1), qb = random_array({4}, 2), kw = random_array({4, 4}, 3),
+              kb = random_array({4}, 4), vw = random_array({4, 4}, 5), vb = random_array({4}, 6),
+              ow = random_array({4, 4}, 7), ob = random_array({4}, 8);
+  const Array x = random_array({2, 3, 4}, 9), memory = random_array({2, 5, 4}, 10);
+  const Array mask({2, 5}, {1, 0, 1, 1, 0, 0, 1, 0, 0, 0});
+  const oracle::Program program =
+      oracle::trace<Forms, nn::MultiHeadAttention<>, Tensor3, Tensor3, ts::ShardedTensor<bool, 2>>();
+  const std::vector<Array> y =
+      oracle::run(program.view(), {qw, qb, kw, kb, vw, vb, ow, ob, Array::number(2), x, memory, mask});
+  const auto want = [&](const Array& from, auto seen) {
+    const Array q = plain::linear(x, qw, &qb), k = plain::linear(from, kw, &kb), v = plain::linear(from, vw, &vb);
+    Array joined(x.shape);
+    oracle::for_each_index({2, 3, 2}, [&](const oracle::Shape& i) {
+      const std::int64_t b = i[0], t = i[1], first = i[2] * 2;
+      double total = 0;
+      for (std::int64_t s = 0; s < from.shape[1]; ++s) {
+        if (!seen(b, t, s)) continue;
+        double score = 0;
+        for (std::int64_t e = first; e < first + 2; ++e) score += q.at({b, t, e}) * k.at({b, s, e}) / std::sqrt(2.0);
+        total += std::exp(score);
+        for (std::int64_t e = first; e < first + 2; ++e) joined.at({b, t, e}) += std::exp(score) * v.at({b, s, e});
+      }
+      for (std::int64_t e = first; e < first + 2; ++e) joined.at({b, t, e}) /= total;
+    });
+    return plain::linear(joined, ow, &ob);
+  };
+  oracle::expect_near(y.at(0), want(x, [](auto, auto, auto) { return true; }), 1e-12);
+  oracle::expect_near(y.at(1), want(x, [](auto, auto t, auto s) { return s <= t; }), 1e-12);
+  oracle::expect_near(y.at(2), want(memory, [](auto, auto, auto) { return true; }), 1e-12);
+  oracle::expect_near(y.at(3), want(memory, [&](auto b, auto, auto s) { return mask.at({b, s}) != 0; }), 1e-12);
+}
+
 TEST(Mlp, IsGeluBetweenTwoProducts) {
   const Array up = random_array({4, 6}, 1), ub = random_array({6}, 2), down = random_array({6, 4}, 3),
               db = random_array({4}, 4), x = random_array({2, 3, 4}, 5);
