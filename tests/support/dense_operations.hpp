@@ -176,6 +176,8 @@ inline Array attention(const Node& node, const std::vector<const Array*>& x) {
       score[at(static_cast<int>(s))] = 0;
       for (std::int64_t d = 0; d < width; ++d)
         score[at(static_cast<int>(s))] += scale * q.at({b, t, h, d}) * k.at({b, s, h, d});
+      // Masked by a finite number, as in the kernels.
+      if (score[at(static_cast<int>(s))] < -1e29) score[at(static_cast<int>(s))] = -INFINITY;
     }
     double most = -INFINITY, total = 0;
     for (double value : score) most = std::max(most, value);
