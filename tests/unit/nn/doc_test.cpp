@@ -60,6 +60,16 @@ struct Lstm {
 struct Cache {
   ts::ShardedTensor<float, 2> sum;
 };
+struct NextToken {
+  constexpr auto operator()(const auto& blocks, const ts::Stack<nn::KvCache<>>& caches, const auto& x,
+                            const ts::Scalar& position) const {
+    const auto layer = [&](const auto& v, const auto& both) {
+      return std::get<0>(both).cached(v, std::get<1>(both), position);
+    };
+    return ts::scan(layer, x, std::tuple(blocks, caches));  // (y, the new caches)
+  }
+};
+
 struct Decode {
   constexpr auto operator()(const auto& blocks, const ts::Stack<Cache>& caches, const auto& x) const {
     const auto layer = [](const auto& v, const auto& both) {
@@ -129,6 +139,27 @@ TEST(DocNn, LoopsAndBranches) {
   const auto [y, made] = ts::compile(Decode())(blocks, caches, zeros);
   EXPECT_EQ(made.size(), 3);
   EXPECT_EQ(ts::sharded_type_text(made[2].sum).substr(0, 9), "f32[16,8]");
+}
+
+TEST(DocNn, GenerationWithACache) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const ts::Stack<nn::LlamaBlock<>> blocks(2, [&](int i) {
+    return nn::llama_block(ts::fold_in(ts::Key(1), i), 16, ts::Dim(4), ts::Dim(2), 24, strategy, 2, 0.3);
+  });
+  ts::Stack<nn::KvCache<>> caches(2, [&](int) { return nn::kv_cache(2, 5, 2, 4, strategy); });
+  const auto xs = ts::normal<float>(ts::Key(2), {2, 5, 16}, strategy.mesh, strategy.batch);
+  const std::vector<float> whole =
+      ts::to_host(ts::compile([](const auto& all, const auto& x) { return all(x); })(blocks, xs));
+  constexpr auto next = ts::compile(NextToken());
+  constexpr auto token = ts::compile([](const auto& x, const auto& t) { return ts::dynamic_slice<1>(x, t, 1); });
+  for (int t = 0; t < 5; ++t) {
+    const auto [y, made] = next(blocks, caches, token(xs, ts::Scalar(t)), ts::Scalar(t));
+    caches = made;
+    const std::vector<float> row = ts::to_host(y);  // [2, 1, 16]
+    for (std::size_t b = 0; b < 2; ++b)
+      for (std::size_t c = 0; c < 16; ++c)
+        EXPECT_NEAR(row[b * 16 + c], whole[(b * 5 + static_cast<std::size_t>(t)) * 16 + c], 1e-4) << t;
+  }
 }
 
 TEST(DocNn, RecurrentLayersAndMixturesOfExperts) {
