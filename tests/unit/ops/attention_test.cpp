@@ -261,7 +261,7 @@ TEST(Alibi, SubtractsTheDistance) {
     return ts::biased_attention(q, k, v, ts::alibi_bias(slopes, k), ts::unlimited, 0, 2);
   };
   std::vector<Array> arguments = cross;
-  arguments.push_back(Array({2}, {0.5, 0.25}));
+  arguments.push_back(Array(Shape{2}, {0.5, 0.25}));
   expect_near(apply<Tensor, Tensor, Tensor, Float<1>>(linear, arguments),
               expected_with(cross, 1 / std::sqrt(2.0),
                             [](int, std::int64_t h, std::int64_t t, std::int64_t s) {
