@@ -13,6 +13,8 @@
 namespace tessera {
 
 namespace detail {
+/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
+/// that options which are changed later would share one name.
 template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
   std::array<std::int64_t, N> made{};
   for (auto& own : made) own = number;
@@ -23,7 +25,8 @@ template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t numbe
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
 /// within a window, and the number of groups of features, each convolved on its own.
 template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, dilation = detail::all_of<N>(1);
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              dilation = detail::all_of<N>(1);
   std::int64_t groups = 1;
 };
 
@@ -31,8 +34,8 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, output_padding{},
-                              dilation = detail::all_of<N>(1);
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
   std::int64_t groups = 1;
 };
 
