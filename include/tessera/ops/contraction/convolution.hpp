@@ -85,6 +85,8 @@ template <int N> struct ConvTag {
                                   Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
       fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
+    // Windows over three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
     for (int d = 0; d < N; ++d)
       if (!padding[d].is_number(0))
@@ -194,6 +196,14 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
   return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
                                   Dim(options.dilation[1]), Dim(options.groups));
+}
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
+                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
+                                  Dim(options.dilation[2]), Dim(options.groups));
 }
 
 /// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
