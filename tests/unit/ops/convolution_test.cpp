@@ -267,14 +267,19 @@ TEST(Pooling, Definition) {
 
 // Bounds as in PyTorch's AdaptiveAveragePooling.cpp: floor(i n / size) and ceil((i + 1) n / size).
 TEST(Pooling, Adaptive) {
-  Array want({2, 3, 9, 4});
-  for_each_index(want.shape, [&](const Shape& i) {
+  Array mean({2, 3, 9, 4}), most({2, 3, 9, 4}, -1e9);
+  for_each_index(mean.shape, [&](const Shape& i) {
     double sum = 0, count = 0;
     for (std::int64_t r = i[1] * 5 / 3; r < ((i[1] + 1) * 5 + 2) / 3; ++r)
-      for (std::int64_t c = i[2] * 7 / 9; c < ((i[2] + 1) * 7 + 8) / 9; ++c) sum += x.at({i[0], r, c, i[3]}), ++count;
-    want.at(i) = sum / count;
+      for (std::int64_t c = i[2] * 7 / 9; c < ((i[2] + 1) * 7 + 8) / 9; ++c) {
+        const double element = x.at({i[0], r, c, i[3]});
+        sum += element, ++count;
+        most.at(i) = std::fmax(most.at(i), element);
+      }
+    mean.at(i) = sum / count;
   });
-  expect_close(apply([](const auto& a) { return ts::adaptive_avg_pool2d(a, {3, 9}); }, x), want);
+  expect_close(apply([](const auto& a) { return ts::adaptive_avg_pool2d(a, {3, 9}); }, x), mean);
+  expect_close(apply([](const auto& a) { return ts::adaptive_max_pool2d(a, {3, 9}); }, x), most);
 }
 
 TEST(Pooling, Gradients) {
@@ -290,6 +295,7 @@ TEST(Pooling, Gradients) {
       },
       {small});
   check_gradient<Float<4>>([](const auto& a) { return ts::adaptive_avg_pool2d(a, {3, 2}); }, {small});
+  check_gradient<Float<4>>([](const auto& a) { return ts::adaptive_max_pool2d(a, {3, 2}); }, {small}, first_order);
 }
 
 // torch.nn.functional.max_pool2d backpropagates to the index that it returns, the first of equal elements.

@@ -93,7 +93,7 @@ template <int N> struct ConvTag {
         x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
     for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
+    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 1, groups);
