@@ -130,8 +130,7 @@ Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, con
 }
 template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
 Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, const Extent (&window)[2],
-                                const ShardingStrategy& strategy, Role role = Role::column,
-                                Here at = Here::current()) {
+                                const ShardingStrategy& strategy, Role role = Role::column, Here at = Here::current()) {
   for (const Extent features : {in, out}) detail::check_groups("conv2d", features, Options.groups, at);
   const Extent shape[] = {window[0], window[1], in.value / Options.groups, out};
   return detail::convolution<Conv2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,

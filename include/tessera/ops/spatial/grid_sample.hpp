@@ -27,10 +27,10 @@ namespace detail {
 template <GridSample Options> struct GridSampleTag {
   template <class X, class Grid> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
-      static_assert(X::rank == 4 && Grid::rank == 4 && is_floating_v<typename X::type> &&
-                        is_floating_v<typename Grid::type>,
-                    "tessera: grid_sample takes float, double or bf16 tensors: images [batch, height, width, features] "
-                    "and a grid [batch, rows, columns, 2]");
+      static_assert(
+          X::rank == 4 && Grid::rank == 4 && is_floating_v<typename X::type> && is_floating_v<typename Grid::type>,
+          "tessera: grid_sample takes float, double or bf16 tensors: images [batch, height, width, features] "
+          "and a grid [batch, rows, columns, 2]");
     });
   };
 
@@ -49,8 +49,8 @@ template <GridSample Options> struct GridSampleTag {
         build::binary(Op::minimum, build::iota(build::slice(pixels, 1, zero, one), 2, DType::i64), zero);
     const auto tap = [&](int row, int column) {
       const Tap y = tap_of(rows, row), z = tap_of(columns, column);
-      const Value index = rearrange(y.index * columns.count + z.index, 4, 3,
-                                    RearrangeText("b h w c -> b (h w) c").factors, nullptr);
+      const Value index =
+          rearrange(y.index * columns.count + z.index, 4, 3, RearrangeText("b h w c -> b (h w) c").factors, nullptr);
       constexpr RearrangeText apart("b (h w) c -> b h w c");
       Value extents[max_rank]{};
       extents[apart.find("h")] = build::extent(grid, 1);
