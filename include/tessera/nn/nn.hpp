@@ -3,9 +3,13 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/nn/attention.hpp>
+#include <tessera/nn/batch_norm.hpp>
 #include <tessera/nn/block.hpp>
+#include <tessera/nn/conv.hpp>
+#include <tessera/nn/dropout.hpp>
 #include <tessera/nn/embedding.hpp>
 #include <tessera/nn/freeze.hpp>
+#include <tessera/nn/group_norm.hpp>
 #include <tessera/nn/init.hpp>
 #include <tessera/nn/layer_norm.hpp>
 #include <tessera/nn/linear.hpp>

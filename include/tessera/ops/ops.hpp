@@ -49,6 +49,7 @@
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/spatial/grid_sample.hpp>
 #include <tessera/ops/spatial/interpolate.hpp>
 #include <tessera/ops/spatial/pad_modes.hpp>
 #include <tessera/ops/spatial/pixel_shuffle.hpp>

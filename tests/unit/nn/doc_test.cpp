@@ -94,6 +94,30 @@ struct MoeLoss {
   }
 };
 
+constexpr ts::Conv<2> same{.padding = {1, 1}};
+constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
+
+struct Images {
+  nn::Conv2d<same> first;
+  nn::BatchNorm<> norm;
+  nn::Conv2d<halved> second;
+  nn::Dropout<> drop{0.25};
+  nn::Linear<> head;
+};
+struct Forward {
+  constexpr auto operator()(const auto& m, const auto& old, const auto& x, const auto& key) const {
+    const auto [normed, next] = m.norm.train(m.first(x), old);
+    const auto y = ts::mean<1, 2>(ts::relu(m.second(ts::relu(normed))));  // [batch, 16]
+    return std::tuple(m.head(m.drop(y, key)), next);
+  }
+};
+struct Classify {
+  constexpr auto operator()(const auto& m, const auto& running, const auto& x) const {
+    const auto normed = m.norm(m.first(x), running);
+    return m.head(m.drop(ts::mean<1, 2>(ts::relu(m.second(ts::relu(normed))))));
+  }
+};
+
 Classifier make_classifier(const nn::ShardingStrategy& strategy) {
   auto [first, second] = ts::split<2>(ts::Key(1));
   return {nn::linear(first, 16, 64, strategy, nn::Role::column), nn::linear(second, 64, 10, strategy, nn::Role::row)};
@@ -173,6 +197,22 @@ TEST(DocNn, RecurrentLayersAndMixturesOfExperts) {
   auto moe = nn::moe(ts::Key(6), 64, 128, 8, 2, strategy);  // 8 experts, 2 for each token
   const auto x = ts::normal<float>(ts::Key(8), {4, 5, 64}, strategy.mesh, {"data"});
   EXPECT_GT(ts::item(ts::compile(MoeLoss())(moe, x, x)), 0.9F);
+}
+
+TEST(DocNn, ConvolutionsBatchNormAndDropout) {
+  nn::ShardingStrategy data = nn::data_parallel(ts::Mesh({{"data", 4}}));
+  Images images{.first = nn::conv2d<same>(ts::Key(1), 3, 8, {3, 3}, data),
+                .norm = nn::batch_norm(8, data),
+                .second = nn::conv2d<halved>(ts::Key(2), 8, 16, {3, 3}, data),
+                .head = nn::linear(ts::Key(3), 16, 10, data, nn::Role::head)};
+  nn::RunningStatistics<> running = nn::running_statistics(8, data);
+  const auto pictures = ts::normal<float>(ts::Key(5), {8, 6, 6, 3}, data.mesh, data.batch);
+  const auto [logits, next] = ts::compile(Forward())(images, running, pictures, ts::Key(4));  // [8, 10]
+  const auto scores = ts::compile(Classify())(images, next, pictures);
+  EXPECT_EQ(ts::shape(logits), (ts::Shape{8, 10}));
+  EXPECT_EQ(ts::shape(scores), ts::shape(logits));
+  EXPECT_NE(ts::to_host(next.mean), ts::to_host(running.mean));
+  EXPECT_NE(ts::to_host(scores), ts::to_host(logits));
 }
 
 TEST(DocNn, LoopsThatEnd) {
