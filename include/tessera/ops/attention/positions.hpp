@@ -21,6 +21,12 @@
 
 namespace tessera {
 
+/// Which elements of a head are the two coordinates of a rotation.
+enum class RotaryForm : std::uint8_t {
+  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
+  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
+};
+
 namespace detail {
 
 /// The positions of x [batch, time, heads, width] from an offset on: [time, 1, 1].
@@ -36,24 +42,29 @@ struct PositionsTag {
     return build::insert_singletons(at, 1u << 1 | 1u << 2, 3);
   }
 };
-/// i / (n - Less) for the n indices i of the last dim: [1, 1, n].
-template <int Less> struct FractionsTag {
-  template <class X> using result = Typed<double, 3>;
-  static constexpr Value emit(Value context, Value x) {
+/// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
+template <RotaryForm Form> struct RotaryAnglesTag {
+  template <class X, class... Options> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
+    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
+    const Value position = PositionsTag::emit(context, x, offset);
     x = x.at(context.source);
-    const Value n = build::extent(x, x.shifted(3, 4)), one = x.number(1, DType::i64);
-    const Value last = build::cast(build::binary(Op::maximum, n - x.number(Less, DType::i64), one), DType::f64);
-    return build::insert_singletons(build::cast(counting(n), DType::f64) / last, 1u << 0 | 1u << 1, 3);
+    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
+    const Value pairs = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
+    const Value pair = Form == RotaryForm::interleaved
+                           ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
+                           : element - build::select(build::binary(Op::less, element, pairs), zero, pairs);
+    // (base^(-1 / pairs) ntk^(-1 / (pairs - 1)))^pair
+    const auto power = [&](Value of, Value fraction) {
+      return build::binary(ops::op_v<ops::PowOp>, of, zero - fraction);
+    };
+    const Value most = build::binary(Op::maximum, pairs - 1.0, pairs.number(1));
+    const Value frequency = power(number(base), pair / pairs) * power(number(ntk), pair / most);
+    return position / number(linear) * build::insert_singletons(frequency, 1u << 0 | 1u << 1, 3);
   }
 };
 
 }  // namespace detail
-
-/// Which elements of a head are the two coordinates of a rotation.
-enum class RotaryForm : std::uint8_t {
-  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
-  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
-};
 
 /// Options of rotary_embedding, which a model may have as a field.
 struct Rotary {
@@ -77,25 +88,19 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
   using T = typename X::element;
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  const Source source = Source::from(at);
-  const auto pairs = [&] {
-    if constexpr (Form == RotaryForm::interleaved)
-      return unbind<2, -1>(split_dim<-1>(x, 2, at), at);
-    else
-      return unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
+  // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
+  const auto turned = [&] {
+    if constexpr (Form == RotaryForm::interleaved) {
+      const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
+      return merge_dims<3, 4>(stack<4>(-std::get<1>(pairs), std::get<0>(pairs), at), at);
+    } else {
+      const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
+      return concat<3>(-std::get<1>(pairs), std::get<0>(pairs), at);
+    }
   }();
-  const auto& a = std::get<0>(pairs);
-  const auto& b = std::get<1>(pairs);
-  const auto frequency = pow(options.base, -call<detail::FractionsTag<0>>(source, a), at) *
-                         pow(options.ntk, -call<detail::FractionsTag<1>>(source, a), at);
-  const auto angle = call<detail::PositionsTag>(source, a, offset) / options.linear * frequency;
-  const auto cosine = cast<Wide>(cos(angle, at), at), sine = cast<Wide>(sin(angle, at), at);  // [T, 1, width / 2]
-  const auto first = cast<T>(a * cosine - b * sine, at);
-  const auto second = cast<T>(b * cosine + a * sine, at);
-  if constexpr (Form == RotaryForm::interleaved)
-    return merge_dims<3, 4>(stack<4>(first, second, at), at);
-  else
-    return concat<3>(first, second, at);
+  const auto angle =
+      call<detail::RotaryAnglesTag<Form>>(Source::from(at), x, offset, options.base, options.linear, options.ntk);
+  return cast<T>(x * cast<Wide>(cos(angle, at), at) + turned * cast<Wide>(sin(angle, at), at), at);
 }
 
 /// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
