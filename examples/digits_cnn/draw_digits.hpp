@@ -72,12 +72,12 @@ inline Digits draw_digits(std::size_t count, std::uint32_t seed) {
   for (std::size_t n = 0; n < count; ++n) {
     const int digit = static_cast<int>(random() % 10);
     made.labels.push_back(static_cast<std::uint8_t>(digit));
-    const double angle = between(-0.25, 0.25), slant = between(-0.25, 0.25), pen = between(0.9, 1.8);
+    const double angle = between(-0.4, 0.4), slant = between(-0.4, 0.4), pen = between(0.7, 1.8);
     const double width = between(7, 10), height = between(8, 10.5), x = between(11.5, 15.5), y = between(11.5, 15.5);
     std::vector<Stroke> strokes = strokes_of(digit);
     for (Stroke& stroke : strokes)
       for (Point& p : stroke) {
-        const double wobble_x = between(-0.05, 0.05), wobble_y = between(-0.05, 0.05);
+        const double wobble_x = between(-0.12, 0.12), wobble_y = between(-0.12, 0.12);
         const double px = (p.x + slant * p.y + wobble_x) * width, py = (p.y + wobble_y) * height;
         p = {x + px * std::cos(angle) - py * std::sin(angle), y + px * std::sin(angle) + py * std::cos(angle)};
       }
@@ -87,7 +87,7 @@ inline Digits draw_digits(std::size_t count, std::uint32_t seed) {
         for (const Stroke& stroke : strokes)
           for (std::size_t i = 1; i < stroke.size(); ++i)
             nearest = std::min(nearest, distance({double(column), double(row)}, stroke[i - 1], stroke[i]));
-        const double ink = std::clamp(pen - nearest + 0.5, 0.0, 1.0) + between(-0.1, 0.1);
+        const double ink = std::clamp(pen - nearest + 0.5, 0.0, 1.0) + between(-0.3, 0.3);
         made.pixels.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp(ink, 0.0, 1.0))));
       }
   }

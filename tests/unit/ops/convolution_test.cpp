@@ -154,7 +154,7 @@ TEST(Convolution, OneDim) {
 }
 
 TEST(Convolution, ThreeDims) {
-  static constexpr ts::Conv<3> wide{.strides = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {1, 1, 2}};
+  [[maybe_unused]] static constexpr ts::Conv<3> wide{.strides = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {1, 1, 2}};
   const Array a = random_array({2, 3, 4, 5, 2}, 4), b = random_array({2, 3, 2, 2, 3}, 5);
   const auto f = [](const auto& volume, const auto& taps) { return ts::conv3d(volume, taps, wide); };
   Array want({2, 4, 1, 5, 3});

@@ -147,7 +147,8 @@ TEST(PixelShuffle, MovesFeaturesToPixels) {
 
 TEST(Unfold, HasWindowsAsRowsAndFoldAddsThem) {
   const Array x = random_array({2, 5, 6, 3}, 5);
-  static constexpr ts::Unfold o{.window = {3, 2}, .strides = {2, 1}, .padding = {1, 0}, .dilation = {1, 3}};
+  [[maybe_unused]] static constexpr ts::Unfold o{
+      .window = {3, 2}, .strides = {2, 1}, .padding = {1, 0}, .dilation = {1, 3}};
   const auto made = results_of<Float<4>>(
       [](const auto& a) {
         const auto rows = ts::unfold(a, o);

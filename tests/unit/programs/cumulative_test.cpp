@@ -66,7 +66,10 @@ TEST(Programs, Convolutions) {
     const auto line = ts::conv1d(ts::sum<1>(x), u, {.strides = {2}, .padding = {1}});
     const auto across = ts::conv_transpose2d(x, w, {.strides = {2, 3}, .output_padding = {1, 0}, .dilation = {1, 2}});
     const auto apart = ts::conv_transpose2d(x, w, {.strides = {1, 2}, .padding = {1, 1}, .groups = 2});
-    return std::tuple(energy(plain, wide, grouped, line, across, apart), plain, wide, grouped, line, across, apart);
+    const auto volume = ts::conv3d(ts::stack<1>(x, x * 0.5, x), ts::stack<0>(w, w * -0.5),
+                                   {.strides = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {2, 1, 1}});
+    return std::tuple(energy(plain, wide, grouped, line, across, apart, volume), plain, wide, grouped, line, across,
+                      apart, volume);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<3>>>(
       with_gradient(f),
@@ -106,7 +109,8 @@ TEST(Programs, Pools) {
     const auto whole = ts::avg_pool2d(x, {.window = {2, 2}, .strides = {1, 2}, .padding = {1, 1}});
     const auto adapted = ts::adaptive_avg_pool2d(x, {2, 1});
     const auto line = ts::max_pool1d(ts::sum<1>(x), {.window = {2}});
-    return std::tuple(energy(most, mean, whole, adapted, line), most, mean, whole, adapted, line);
+    const auto largest = ts::adaptive_max_pool2d(x, {2, 3});
+    return std::tuple(energy(most, mean, whole, adapted, line, largest), most, mean, whole, adapted, line, largest);
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<4>>>(
       with_gradient(f),

@@ -79,15 +79,52 @@ constexpr Value first_largest(Value x, unsigned dims) {
   return build::reduce(Op::sum, chosen, dims, false);
 }
 
+/// The largest of a few elements, as most windows have, is found by elementwise operations of strided slices, which are
+/// one pass; a reduction of dims that are that short would spend its time between rows.
+constexpr int most_taps = 9;
+
+/// The number of elements of a window, or 0 if it is not known or too large to take them one by one.
+template <int N> constexpr int count_taps(const Value* window) {
+  int count = 1;
+  for (int d = 0; d < N; ++d) {
+    int size = most_taps;
+    while (size > 0 && !window[d].is_number(size)) --size;
+    count *= size;
+  }
+  return count <= most_taps ? count : 0;
+}
+/// One element of each window, counted in row-major order.
+template <int N> constexpr Value tap_of(Value windows, int first, const Value* window, int tap, unsigned dims) {
+  const Value one = windows.number(1, DType::i64);
+  for (int d = N - 1; d >= 0; --d) {
+    const int size = static_cast<int>(window[d].node().value);
+    windows = build::slice(windows, first + 2 * d + 1, windows.number(tap % size, DType::i64), one);
+    tap /= size;
+  }
+  return build::drop_singletons(windows, dims);
+}
+
 template <int N> struct MaxPoolTag {
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
     const DType type = x.dtype();
     unsigned dims = 0;
-    const Value windows = pool_windows<N>(x.at(context.source), x.shifted(1, N + 2), all, all + N, all + 2 * N,
-                                          all + 3 * N, -std::numeric_limits<double>::infinity(), dims);
-    return build::cast(first_largest(build::cast(windows, computed_as(type)), dims), type);
+    const int first = x.shifted(1, N + 2), taps = count_taps<N>(all);
+    const Value windows = pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N,
+                                          -std::numeric_limits<double>::infinity(), dims);
+    if (taps == 0) return build::cast(first_largest(build::cast(windows, computed_as(type)), dims), type);
+    const auto element = [&](int tap) {
+      return build::cast(tap_of<N>(windows, first, all, tap, dims), computed_as(type));
+    };
+    Value most = element(0);
+    for (int tap = 1; tap < taps; ++tap) {
+      const Value next = element(tap);
+      const Value larger =
+          build::binary(Op::logical_or, build::binary(Op::less, most, next), build::binary(Op::not_equal, next, next));
+      most = build::select(larger, next, most);
+    }
+    return build::cast(most, type);
   }
 };
 
