@@ -43,9 +43,9 @@ enum class Scale : bool { one, mean };
 
 template <class T> Eigen::FFT<T>& transform() {
   // It keeps the factors of earlier lengths.
-  static thread_local Eigen::FFT<T> own(Eigen::default_fft_impl<T>(), static_cast<typename Eigen::FFT<T>::Flag>(
-                                                                          Eigen::FFT<T>::Unscaled |
-                                                                          Eigen::FFT<T>::HalfSpectrum));
+  static thread_local Eigen::FFT<T> own(
+      Eigen::default_fft_impl<T>(),
+      static_cast<typename Eigen::FFT<T>::Flag>(Eigen::FFT<T>::Unscaled | Eigen::FFT<T>::HalfSpectrum));
   return own;
 }
 /// Two buffers of complex numbers, which are reused.
@@ -148,7 +148,8 @@ template <Length Of> struct Irfft {
       transform<T>().inv(y.data(), from, static_cast<Eigen::Index>(n));
     for (std::int64_t j = 0; j < n; ++j) y(j) /= static_cast<T>(n);
   }
-  /// c[k] / n times the rfft of the cotangent, where c is 2 for numbers that stand for their conjugates too, otherwise 1.
+  /// c[k] / n times the rfft of the cotangent, where c is 2 for numbers that stand for their conjugates too,
+  /// otherwise 1.
   template <class T, class> static constexpr void gradient(Gradient& r) {
     const Value g = r.full_g();
     const int dim = g.rank() - 1;

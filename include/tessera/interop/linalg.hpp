@@ -8,9 +8,9 @@
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 
-/// Linear algebra on the matrices in the last two dims of tensors of float or double, computed with Eigen. Each function
-/// has its gradient. The dims in front are batch dims: they stay split, and the batch entries of a device are divided
-/// among its threads. The dims of the matrices are whole on each device: a split one is brought together by an
+/// Linear algebra on the matrices in the last two dims of tensors of float or double, computed with Eigen. Each
+/// function has its gradient. The dims in front are batch dims: they stay split, and the batch entries of a device are
+/// divided among its threads. The dims of the matrices are whole on each device: a split one is brought together by an
 /// all_to_all onto a batch dim that its axes divide, otherwise by an all_gather. Higher derivatives are those of the
 /// gradients.
 ///
@@ -156,8 +156,8 @@ template <TensorOperand A> constexpr auto eigh(const A& a, Here at = Here::curre
 }
 
 /// The reduced singular value decomposition a = u diag(s) vt of [..., m, n]: u [..., m, k], s [..., k] in descending
-/// order, vt [..., k, n], where k = min(m, n). Signs of the vectors are not fixed. A gradient through the vectors is not
-/// finite where two singular values are equal or one is 0.
+/// order, vt [..., k, n], where k = min(m, n). Signs of the vectors are not fixed. A gradient through the vectors is
+/// not finite where two singular values are equal or one is 0.
 template <class U, class S, class Vt> struct Svd {
   U u;
   S s;

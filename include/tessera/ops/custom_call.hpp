@@ -53,8 +53,7 @@ template <class Function> inline constexpr CallSignature signature_v{Function::s
 template <class Function, class... A> struct CallResults {
   template <std::size_t... K>
   static auto find(std::index_sequence<K...>) -> std::tuple<std::tuple_element_t<K * 0, std::tuple<A...>>...>;
-  using type =
-      decltype(find(std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}));
+  using type = decltype(find(std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}));
 };
 template <class Function, class... A>
   requires requires { typename Function::template results<A...>; }
@@ -76,11 +75,11 @@ void run_function(const void* const* operands, void* const* results, const CallE
   constexpr const CallSignature& signature = signature_v<Function>;
   using Results = call_results_t<Function, A...>;
   [&]<std::size_t... I, std::size_t... K>(std::index_sequence<I...>, std::index_sequence<K...>) {
-    Function::run(CallArray<const A, signature.operands[I].rank>(static_cast<const A*>(operands[I]),
-                                                                 extents.shape(signature.operands[I]))...,
-                  CallArray<std::tuple_element_t<K, Results>, signature.results[K].rank>(
-                      static_cast<std::tuple_element_t<K, Results>*>(results[K]),
-                      extents.shape(signature.results[K]))...);
+    Function::run(
+        CallArray<const A, signature.operands[I].rank>(static_cast<const A*>(operands[I]),
+                                                       extents.shape(signature.operands[I]))...,
+        CallArray<std::tuple_element_t<K, Results>, signature.results[K].rank>(
+            static_cast<std::tuple_element_t<K, Results>*>(results[K]), extents.shape(signature.results[K]))...);
   }(std::index_sequence_for<A...>{}, std::make_index_sequence<std::tuple_size_v<Results>>{});
 }
 
@@ -166,8 +165,9 @@ template <class Function, class... X> constexpr auto custom_call_of(Source sourc
                        "most 8 operands and 8 results, as letters from a to z or digits from 1 to 9");
   if constexpr (valid) {
     constexpr bool fits = takes_ranks<Function, X...>(), known = knows_extents<Function>();
-    static_assert(fits, "tessera: a ts::custom_call has an operand for each one of the signature, of rank 1 or more and "
-                        "of at least as many dims as the signature has, and at most 8 dims in each value");
+    static_assert(fits,
+                  "tessera: a ts::custom_call has an operand for each one of the signature, of rank 1 or more and "
+                  "of at least as many dims as the signature has, and at most 8 dims in each value");
     static_assert(known, "tessera: for letters that only results of a ts::custom_call have, its function has "
                          "static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)");
     if constexpr (fits && known)

@@ -219,7 +219,8 @@ struct LuFactors {
   static constexpr std::string_view signature = "(n,n)->(n,n),(n)";
   template <class T> using results = std::tuple<T, std::int32_t>;
 
-  template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 2> factors, CallArray<std::int32_t, 1> rows) {
+  template <class T>
+  static void run(CallArray<const T, 2> a, CallArray<T, 2> factors, CallArray<std::int32_t, 1> rows) {
     if (a.size() == 0) return;
     const Eigen::PartialPivLU<Matrix<T>> lu(map(a));
     map(factors) = lu.matrixLU();

@@ -24,8 +24,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// aligned dense arrays, so that results depend neither on strides nor on addresses.
 class CustomStep final : public PreparedStep {
  public:
-  explicit CustomStep(const StepContext& c)
-      : function_(*row_of(c.graph[c.units[c.step.unit].root]).custom) {
+  explicit CustomStep(const StepContext& c) : function_(*row_of(c.graph[c.units[c.step.unit].root]).custom) {
     const Unit& unit = c.units[c.step.unit];
     const CallSignature& signature = function_.signature;
     for (int i = 0; i < unit.input_count; ++i) {
@@ -119,8 +118,8 @@ class CustomStep final : public PreparedStep {
     for (const Array& array : arrays_) {
       const ValueLayout& own = layout[array.value];
       const auto shard = static_cast<std::size_t>(own.index(at));
-      const bool used = !array.is_result || (work.stores(at, layout.value(array.value).sharding) &&
-                                             layout.holds(array.value, at));
+      const bool used =
+          !array.is_result || (work.stores(at, layout.value(array.value).sharding) && layout.holds(array.value, at));
       stores = stores || (array.is_result && used);
       const Shape extent = extents(own.boxes[shard]);
       place.batch.clear();
