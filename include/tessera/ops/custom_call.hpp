@@ -72,14 +72,13 @@ template <class Function, class... A> constexpr std::uint64_t function_id() {
 
 template <class Function, class... A>
 void run_function(const void* const* operands, void* const* results, const CallExtents& extents) {
-  constexpr const CallSignature& signature = signature_v<Function>;
   using Results = call_results_t<Function, A...>;
   [&]<std::size_t... I, std::size_t... K>(std::index_sequence<I...>, std::index_sequence<K...>) {
-    Function::run(
-        CallArray<const A, signature.operands[I].rank>(static_cast<const A*>(operands[I]),
-                                                       extents.shape(signature.operands[I]))...,
-        CallArray<std::tuple_element_t<K, Results>, signature.results[K].rank>(
-            static_cast<std::tuple_element_t<K, Results>*>(results[K]), extents.shape(signature.results[K]))...);
+    Function::run(CallArray<const A, signature_v<Function>.operands[I].rank>(
+                      static_cast<const A*>(operands[I]), extents.shape(signature_v<Function>.operands[I]))...,
+                  CallArray<std::tuple_element_t<K, Results>, signature_v<Function>.results[K].rank>(
+                      static_cast<std::tuple_element_t<K, Results>*>(results[K]),
+                      extents.shape(signature_v<Function>.results[K]))...);
   }(std::index_sequence_for<A...>{}, std::make_index_sequence<std::tuple_size_v<Results>>{});
 }
 

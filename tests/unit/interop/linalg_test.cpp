@@ -70,7 +70,7 @@ struct Differences {
   static constexpr std::string_view name = "differences";
   static constexpr std::string_view signature = "(n)->(m),()";
   static constexpr std::int64_t extent(char, const ts::CallExtents& known) { return known['n'] - 1; }
-  template <class T> using results = std::tuple<T, std::int32_t>;
+  template <class... T> using results = std::tuple<T..., std::int32_t>;
   template <class T>
   static void run(ts::CallArray<const T, 1> x, ts::CallArray<T, 1> steps, ts::CallArray<std::int32_t, 0> rising) {
     rising() = 0;

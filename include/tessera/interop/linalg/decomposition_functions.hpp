@@ -32,15 +32,15 @@ struct Eigh {
 
   template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 1> values, CallArray<T, 2> vectors) {
     if (a.size() == 0) return;
-    const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic> given = (map(a) + map(a).transpose()) / T(2);
+    const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic> given = (as_eigen(a) + as_eigen(a).transpose()) / T(2);
     if (!given.allFinite()) {  // Eigen does not end for some of these
-      map(values).setConstant(std::numeric_limits<T>::quiet_NaN());
-      map(vectors).setConstant(std::numeric_limits<T>::quiet_NaN());
+      as_eigen(values).setConstant(std::numeric_limits<T>::quiet_NaN());
+      as_eigen(vectors).setConstant(std::numeric_limits<T>::quiet_NaN());
       return;
     }
     const Eigen::SelfAdjointEigenSolver<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>> found(given);
-    map(values) = found.eigenvalues();
-    map(vectors) = found.eigenvectors();
+    as_eigen(values) = found.eigenvalues();
+    as_eigen(vectors) = found.eigenvectors();
   }
   /// V diag(g) V^t of the values, V (F * (V^t g)) V^t of the vectors with F[i, j] = 1 / (w[j] - w[i]); of the sum the
   /// symmetric part. Giles, Collected matrix derivative results (2008), 3.1.
@@ -61,13 +61,13 @@ struct Qr {
 
   template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 2> q, CallArray<T, 2> r) {
     if (a.size() == 0) {
-      map(q).setZero();
-      map(r).setZero();
+      as_eigen(q).setZero();
+      as_eigen(r).setZero();
       return;
     }
-    const Eigen::HouseholderQR<Matrix<T>> found(map(a));
-    map(q) = found.householderQ() * Matrix<T>::Identity(map(q).rows(), map(q).cols());
-    map(r) = found.matrixQR().topRows(map(r).rows()).template triangularView<Eigen::Upper>();
+    const Eigen::HouseholderQR<Matrix<T>> found(as_eigen(a));
+    as_eigen(q) = found.householderQ() * Matrix<T>::Identity(as_eigen(q).rows(), as_eigen(q).cols());
+    as_eigen(r) = found.matrixQR().topRows(as_eigen(r).rows()).template triangularView<Eigen::Upper>();
   }
   /// PyTorch's linalg_qr_backward: (g_Q + Q copyltu(M)) R^-t with M = R g_R^t - g_Q^t Q, where copyltu makes the lower
   /// triangle symmetric. For at least as many rows as columns.
@@ -92,17 +92,17 @@ struct Svd {
   template <class T>
   static void run(CallArray<const T, 2> a, CallArray<T, 2> u, CallArray<T, 1> s, CallArray<T, 2> vt) {
     using Columns = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
-    const Columns given = map(a);
+    const Columns given = as_eigen(a);
     if (given.size() == 0 || !given.allFinite()) {
-      map(u).setConstant(std::numeric_limits<T>::quiet_NaN());
-      map(s).setConstant(std::numeric_limits<T>::quiet_NaN());
-      map(vt).setConstant(std::numeric_limits<T>::quiet_NaN());
+      as_eigen(u).setConstant(std::numeric_limits<T>::quiet_NaN());
+      as_eigen(s).setConstant(std::numeric_limits<T>::quiet_NaN());
+      as_eigen(vt).setConstant(std::numeric_limits<T>::quiet_NaN());
       return;
     }
     const Eigen::BDCSVD<Columns> found(given, Eigen::ComputeThinU | Eigen::ComputeThinV);
-    map(u) = found.matrixU();
-    map(s) = found.singularValues();
-    map(vt) = found.matrixV().transpose();
+    as_eigen(u) = found.matrixU();
+    as_eigen(s) = found.singularValues();
+    as_eigen(vt) = found.matrixV().transpose();
   }
   /// PyTorch's svd_backward for real matrices. With E[i, j] = s[j]^2 - s[i]^2 and skew(X) = X - X^t:
   ///   of s: U diag(g) V^t

@@ -20,13 +20,13 @@ template <class T> using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynami
 template <class T> using MatrixMap = Eigen::Map<Matrix<T>>;
 template <class T> using ConstMatrixMap = Eigen::Map<const Matrix<T>>;
 
-template <class T> ConstMatrixMap<T> map(CallArray<const T, 2> x) {
+template <class T> ConstMatrixMap<T> as_eigen(CallArray<const T, 2> x) {
   return {x.data(), static_cast<Eigen::Index>(x.extent(0)), static_cast<Eigen::Index>(x.extent(1))};
 }
-template <class T> MatrixMap<T> map(CallArray<T, 2> x) {
+template <class T> MatrixMap<T> as_eigen(CallArray<T, 2> x) {
   return {x.data(), static_cast<Eigen::Index>(x.extent(0)), static_cast<Eigen::Index>(x.extent(1))};
 }
-template <class T> Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>> map(CallArray<T, 1> x) {
+template <class T> Eigen::Map<Eigen::Matrix<T, Eigen::Dynamic, 1>> as_eigen(CallArray<T, 1> x) {
   return {x.data(), static_cast<Eigen::Index>(x.extent(0))};
 }
 

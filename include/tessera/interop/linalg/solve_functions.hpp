@@ -30,14 +30,15 @@ template <Triangle Half, As Turn, Diagonal On> struct SolveTriangular {
   template <class T> static void run(CallArray<const T, 2> t, CallArray<const T, 2> b, CallArray<T, 2> x) {
     constexpr bool ones = On == Diagonal::ones;
     constexpr unsigned lower = ones ? Eigen::UnitLower : Eigen::Lower, upper = ones ? Eigen::UnitUpper : Eigen::Upper;
-    constexpr unsigned half = Half == Triangle::lower ? lower : upper, other = Half == Triangle::lower ? upper : lower;
-    MatrixMap<T> solution = map(x);
-    solution = map(b);
+    [[maybe_unused]] constexpr unsigned half = Half == Triangle::lower ? lower : upper,
+                                        other = Half == Triangle::lower ? upper : lower;
+    MatrixMap<T> solution = as_eigen(x);
+    solution = as_eigen(b);
     if (solution.size() == 0) return;
     if constexpr (Turn == As::given)
-      map(t).template triangularView<half>().solveInPlace(solution);
+      as_eigen(t).template triangularView<half>().solveInPlace(solution);
     else
-      map(t).transpose().template triangularView<other>().solveInPlace(solution);
+      as_eigen(t).transpose().template triangularView<other>().solveInPlace(solution);
   }
 
   /// The cotangent of B solves the transposed system. That of T is its negative product with X, within the triangle.
@@ -64,9 +65,9 @@ struct Cholesky {
   static constexpr std::string_view signature = "(n,n)->(n,n)";
 
   template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 2> l) {
-    MatrixMap<T> factor = map(l);
+    MatrixMap<T> factor = as_eigen(l);
     if (factor.size() == 0) return;
-    const Matrix<T> given = (map(a) + map(a).transpose()) / T(2);
+    const Matrix<T> given = (as_eigen(a) + as_eigen(a).transpose()) / T(2);
     const Eigen::LLT<Matrix<T>> found(given);
     const Matrix<T> lower = found.matrixL();
     // A matrix with NaN may pass.
@@ -95,12 +96,12 @@ template <As Turn> struct Solve {
   static constexpr std::string_view signature = "(n,n),(n,k)->(n,k)";
 
   template <class T> static void run(CallArray<const T, 2> a, CallArray<const T, 2> b, CallArray<T, 2> x) {
-    MatrixMap<T> solution = map(x);
+    MatrixMap<T> solution = as_eigen(x);
     if (solution.size() == 0) return;
     if constexpr (Turn == As::given)
-      solution = Eigen::PartialPivLU<Matrix<T>>(map(a)).solve(map(b));
+      solution = Eigen::PartialPivLU<Matrix<T>>(as_eigen(a)).solve(as_eigen(b));
     else
-      solution = Eigen::PartialPivLU<Matrix<T>>(map(a).transpose()).solve(map(b));
+      solution = Eigen::PartialPivLU<Matrix<T>>(as_eigen(a).transpose()).solve(as_eigen(b));
   }
 
   template <class T, class> static constexpr void gradient(Gradient& r) {
@@ -117,8 +118,8 @@ struct Inverse {
   static constexpr std::string_view signature = "(n,n)->(n,n)";
 
   template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 2> x) {
-    MatrixMap<T> inverse = map(x);
-    if (inverse.size() > 0) inverse = Eigen::PartialPivLU<Matrix<T>>(map(a)).inverse();
+    MatrixMap<T> inverse = as_eigen(x);
+    if (inverse.size() > 0) inverse = Eigen::PartialPivLU<Matrix<T>>(as_eigen(a)).inverse();
   }
   /// -X^t g X^t
   template <class T> static constexpr void gradient(Gradient& r) {
@@ -136,7 +137,7 @@ struct SlogDet {
     sign() = 1;
     logarithm() = 0;
     if (a.size() == 0) return;
-    const Eigen::PartialPivLU<Matrix<T>> lu(map(a));
+    const Eigen::PartialPivLU<Matrix<T>> lu(as_eigen(a));
     sign() = static_cast<T>(lu.permutationP().determinant());
     for (Eigen::Index i = 0; i < lu.matrixLU().rows(); ++i) {
       const T pivot = lu.matrixLU()(i, i);
@@ -159,14 +160,14 @@ struct Cofactors {
   /// From A = P^-1 L U Q^-1 with full pivoting. With at most one zero pivot, the last one, the cofactors of U are those
   /// of a triangular matrix with a nonsingular leading block; with more, all cofactors are 0.
   template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 2> c) {
-    MatrixMap<T> cofactors = map(c);
+    MatrixMap<T> cofactors = as_eigen(c);
     const Eigen::Index n = cofactors.rows();
     if (n == 0) return;
     if (n == 1) {
       cofactors(0, 0) = 1;
       return;
     }
-    const Eigen::FullPivLU<Matrix<T>> lu(map(a));
+    const Eigen::FullPivLU<Matrix<T>> lu(as_eigen(a));
     const Matrix<T> upper = lu.matrixLU().template triangularView<Eigen::Upper>();
     const Matrix<T> lower = lu.matrixLU().template triangularView<Eigen::UnitLower>();
     // adj(U): with the last pivot p, U = [V w; 0 p], det V = d: [p d V^-1, -d V^-1 w; 0, d].
@@ -206,7 +207,7 @@ struct Determinant {
   static constexpr std::string_view signature = "(n,n)->()";
 
   template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 0> det) {
-    det() = a.size() == 0 ? T(1) : Eigen::PartialPivLU<Matrix<T>>(map(a)).determinant();
+    det() = a.size() == 0 ? T(1) : Eigen::PartialPivLU<Matrix<T>>(as_eigen(a)).determinant();
   }
   template <class T> static constexpr void gradient(Gradient& r) {
     r.add(0, as_matrix(r.full_g()) * apply<Cofactors, T>(0, r.x(0)));
@@ -217,13 +218,13 @@ struct Determinant {
 struct LuFactors {
   static constexpr std::string_view name = "lu";
   static constexpr std::string_view signature = "(n,n)->(n,n),(n)";
-  template <class T> using results = std::tuple<T, std::int32_t>;
+  template <class... T> using results = std::tuple<T..., std::int32_t>;
 
   template <class T>
   static void run(CallArray<const T, 2> a, CallArray<T, 2> factors, CallArray<std::int32_t, 1> rows) {
     if (a.size() == 0) return;
-    const Eigen::PartialPivLU<Matrix<T>> lu(map(a));
-    map(factors) = lu.matrixLU();
+    const Eigen::PartialPivLU<Matrix<T>> lu(as_eigen(a));
+    as_eigen(factors) = lu.matrixLU();
     const auto& moved = lu.permutationP().indices();  // row i of A becomes row moved[i]
     for (Eigen::Index i = 0; i < moved.size(); ++i) rows(moved[i]) = static_cast<std::int32_t>(i);
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include <tessera/base/shape.hpp>
@@ -100,7 +101,10 @@ class CustomStep final : public PreparedStep {
                  bool is_result) {
     if (v < 0) return;
     const PlanValue& value = layout.value(v);
-    Array made{.value = v, .index = index, .is_result = is_result};
+    Array made;
+    made.value = v;
+    made.index = index;
+    made.is_result = is_result;
     made.batch = value.shape.size() - static_cast<std::size_t>(core.rank);
     made.element = layout[v].element;
     for (int d = 0; d < core.rank; ++d) {
