@@ -6,7 +6,7 @@
 #include <numbers>
 #include <random>
 #include <stdexcept>
-#include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -27,7 +27,7 @@ namespace {
 using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 template <int Rank> using Double = ts::ShardedTensor<double, Rank>;
 
-const ts::Mesh mesh({{"data", 2}, {"model", 2}});
+const ts::Mesh devices({{"data", 2}, {"model", 2}});
 
 std::vector<double> random_values(std::int64_t count, unsigned seed) {
   std::mt19937 engine(seed);
@@ -104,40 +104,40 @@ TEST(CustomCall, KeepsBatchDimsSplitAndGathersCoreDims) {
   for (const ts::PartitionSpec& spec :
        {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{{"model", "data"}, ts::none},
         ts::PartitionSpec{ts::none, "model"}, ts::PartitionSpec{"data", "model"}}) {
-    const auto xs = ts::shard(x, {5, 3}, mesh, spec), ys = ts::shard(y, {5, 3}, mesh, spec);
+    const auto xs = ts::shard(x, {5, 3}, devices, spec), ys = ts::shard(y, {5, 3}, devices, spec);
     const ts::OracleScope same_on_one_device;
     const auto [areas_of, steps, positive] = areas(xs, ys);
     EXPECT_EQ(ts::to_host(areas_of), area);
     EXPECT_EQ(steps.shape(), (ts::Shape{5, 2}));
     EXPECT_EQ(ts::to_host(positive), rising);
   }
-  const auto on_batch = ts::shard(x, {5, 3}, mesh, {"data"});
+  const auto on_batch = ts::shard(x, {5, 3}, devices, {"data"});
   EXPECT_EQ(areas.plan(on_batch, on_batch).wire_bytes(), 0);
   // A core dim whose axis divides the batch moves there; otherwise it is gathered.
-  const auto even = ts::shard(std::vector<float>(12, 1), {4, 3}, mesh, {ts::none, "model"});
+  const auto even = ts::shard(std::vector<float>(12, 1), {4, 3}, devices, {ts::none, "model"});
   EXPECT_GT(areas.plan(even, even).count(ts::all_to_all), 0);
   EXPECT_EQ(areas.plan(even, even).count(ts::all_gather), 0);
-  const auto odd = ts::shard(x, {5, 3}, mesh, {ts::none, "model"});
+  const auto odd = ts::shard(x, {5, 3}, devices, {ts::none, "model"});
   EXPECT_GT(areas.plan(odd, odd).count(ts::all_gather), 0);
 }
 
 TEST(CustomCall, BroadcastsBatchDimsAndTakesExpressions) {
-  const auto x = ts::shard(std::vector<double>{0, 1, 2}, {3}, mesh);
-  const auto y = ts::shard(std::vector<double>{1, 2, 3, 4, 5, 6}, {2, 3}, mesh, {"data"});
+  const auto x = ts::shard(std::vector<double>{0, 1, 2}, {3}, devices);
+  const auto y = ts::shard(std::vector<double>{1, 2, 3, 4, 5, 6}, {2, 3}, devices, {"data"});
   const Double<1> areas = ts::custom_call<Trapezoid>(x + 1.0, y * 2.0);
   EXPECT_EQ(ts::to_host(areas), (std::vector<double>{8, 20}));
-  const auto none = ts::shard(std::vector<double>{}, {0, 3}, mesh, {"data"});
+  const auto none = ts::shard(std::vector<double>{}, {0, 3}, devices, {"data"});
   EXPECT_EQ(Double<1>(ts::custom_call<Trapezoid>(none, none)).shape(), (ts::Shape{0}));
 }
 
 TEST(CustomCall, Errors) {
-  const auto x = ts::shard(std::vector<double>{0, 1, 2}, {3}, mesh);
-  const auto longer = ts::shard(std::vector<double>{0, 1, 2, 3}, {4}, mesh);
+  const auto x = ts::shard(std::vector<double>{0, 1, 2}, {3}, devices);
+  const auto longer = ts::shard(std::vector<double>{0, 1, 2, 3}, {4}, devices);
   expect_error(
       ts::errc::shape_mismatch, [&] { ts::eval(ts::custom_call<Trapezoid>(x, longer)); }, "[trapezoid]",
       "extents of n differ");
-  const auto two = ts::shard(std::vector<double>(6), {2, 3}, mesh),
-             three = ts::shard(std::vector<double>(9), {3, 3}, mesh);
+  const auto two = ts::shard(std::vector<double>(6), {2, 3}, devices),
+             three = ts::shard(std::vector<double>(9), {3, 3}, devices);
   expect_error(
       ts::errc::shape_mismatch, [&] { ts::eval(ts::custom_call<Trapezoid>(two, three)); }, "[trapezoid]", "batch dims");
   EXPECT_THROW(ts::eval(ts::custom_call<Throws>(two)), std::runtime_error);
@@ -157,15 +157,15 @@ TEST(CustomCall, Errors) {
 struct Problem {
   Double<3> a, positive, b;
 };
-Problem problem(std::int64_t batch, std::int64_t n, std::int64_t k, const ts::PartitionSpec& spec) {
+Problem make_problem(std::int64_t batch, std::int64_t n, std::int64_t k, const ts::PartitionSpec& spec) {
   const std::vector<double> a = random_values(batch * n * n, 1), b = random_values(batch * n * k, 2);
   std::vector<double> positive(a.size());
   for (std::int64_t e = 0; e < batch; ++e) {
     const Eigen::Map<const Matrix> own(a.data() + e * n * n, n, n);
     Eigen::Map<Matrix>(positive.data() + e * n * n, n, n) = own * own.transpose() + 0.5 * identity(n);
   }
-  return {ts::shard(a, {batch, n, n}, mesh, spec), ts::shard(positive, {batch, n, n}, mesh, spec),
-          ts::shard(b, {batch, n, k}, mesh, spec)};
+  return {ts::shard(a, {batch, n, n}, devices, spec), ts::shard(positive, {batch, n, n}, devices, spec),
+          ts::shard(b, {batch, n, k}, devices, spec)};
 }
 
 constexpr auto solutions = ts::compile([](auto a, auto positive, auto b) {
@@ -224,25 +224,25 @@ TEST(Linalg, ResidualsOnShardings) {
        {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{{"data", "model"}, ts::none},
         ts::PartitionSpec{"data", "model"}, ts::PartitionSpec{ts::none, "data", "model"}}) {
     const ts::OracleScope same_on_one_device;
-    check_problem(problem(5, 4, 3, spec));  // the batch is split unevenly
-    check_problem(problem(4, 3, 5, spec));
-    check_problem(problem(0, 3, 2, spec));
-    check_problem(problem(3, 1, 1, spec));
-    check_problem(problem(2, 0, 2, spec));
-    check_problem(problem(2, 2, 0, spec));
+    check_problem(make_problem(5, 4, 3, spec));  // the batch is split unevenly
+    check_problem(make_problem(4, 3, 5, spec));
+    check_problem(make_problem(0, 3, 2, spec));
+    check_problem(make_problem(3, 1, 1, spec));
+    check_problem(make_problem(2, 0, 2, spec));
+    check_problem(make_problem(2, 2, 0, spec));
   }
-  check_problem(problem(2, 40, 17, {"data"}));
+  check_problem(make_problem(2, 40, 17, {"data"}));
 }
 
 TEST(Linalg, PlansSplitTheBatchWithoutCommunication) {
-  const Problem batch = problem(5, 4, 3, {"data"}), rows = problem(5, 4, 3, {ts::none, "model"});
+  const Problem batch = make_problem(5, 4, 3, {"data"}), rows = make_problem(5, 4, 3, {ts::none, "model"});
   EXPECT_EQ(solutions.plan(batch.a, batch.positive, batch.b).wire_bytes(), 0);
   EXPECT_EQ(decompositions.plan(batch.a, batch.positive, batch.b).wire_bytes(), 0);
   EXPECT_GT(decompositions.plan(rows.a, rows.positive, rows.b).wire_bytes(), 0);
 }
 
 TEST(Linalg, SingularMatrices) {
-  const auto given = ts::shard(std::vector<double>{1, 2, 2, 4, 0, 0, 0, 0}, {2, 2, 2}, mesh, {"data"});
+  const auto given = ts::shard(std::vector<double>{1, 2, 2, 4, 0, 0, 0, 0}, {2, 2, 2}, devices, {"data"});
   const Double<3> l = la::cholesky(given - 5.0);
   for (const double v : ts::to_host(l)) EXPECT_TRUE(std::isnan(v));
   const std::vector<double> inverse = ts::to_host(Double<3>(la::inv(given)));
@@ -254,10 +254,10 @@ TEST(Linalg, SingularMatrices) {
 }
 
 TEST(Linalg, VectorsOnTheRight) {
-  const auto a = ts::shard(std::vector<double>{2, 0, 0, 4}, {2, 2}, mesh),
-             b = ts::shard(std::vector<double>{2, 2}, {2}, mesh);
+  const auto a = ts::shard(std::vector<double>{2, 0, 0, 4}, {2, 2}, devices),
+             b = ts::shard(std::vector<double>{2, 2}, {2}, devices);
   EXPECT_EQ(ts::to_host(Double<1>(la::solve(a, b))), (std::vector<double>{1, .5}));
-  const auto both = ts::shard(std::vector<double>{2, 2, 4, 4}, {2, 2, 1}, mesh, {"data"});
+  const auto both = ts::shard(std::vector<double>{2, 2, 4, 4}, {2, 2, 1}, devices, {"data"});
   EXPECT_EQ(ts::to_host(Double<3>(la::solve(a, both))), (std::vector<double>{1, .5, 2, 1}));
 }
 
@@ -312,7 +312,7 @@ TEST(Linalg, Gradients) {
 TEST(Linalg, GradientOfTheDeterminantOfSingularMatrices) {
   constexpr auto gradient =
       ts::compile([](auto a) { return ts::grad([](const auto& x) { return ts::sum(la::det(x)); })(a); });
-  const auto a = ts::shard(std::vector<double>{1, 2, 2, 4, 0, 0, 0, 3, 0, 0, 0, 0}, {3, 2, 2}, mesh, {"data"});
+  const auto a = ts::shard(std::vector<double>{1, 2, 2, 4, 0, 0, 0, 3, 0, 0, 0, 0}, {3, 2, 2}, devices, {"data"});
   const std::vector<double> got = ts::to_host(gradient(a)), want{4, -2, -2, 1, 3, 0, 0, 0, 0, 0, 0, 0};
   for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12) << i;
 }
@@ -334,7 +334,7 @@ TEST(Fft, MatchesTheSumsOnShardings) {
          {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{"data", "model"},
           ts::PartitionSpec{ts::none, ts::none, "model"}}) {
       const std::vector<double> re = random_values(3 * n * 2, 7), im = random_values(3 * n * 2, 8);
-      const auto x = ts::shard(re, {3, n, 2}, mesh, spec), y = ts::shard(im, {3, n, 2}, mesh, spec);
+      const auto x = ts::shard(re, {3, n, 2}, devices, spec), y = ts::shard(im, {3, n, 2}, devices, spec);
       const ts::OracleScope same_on_one_device;
       const auto [real, imag, back, back_imag, half, half_imag, even, odd] = transforms(x, y);
       const auto host = [](const auto& v) { return ts::to_host(v); };
@@ -375,7 +375,7 @@ TEST(Fft, MatchesTheSumsOnShardings) {
 
 TEST(Fft, OtherDimsStaySplitWithoutCommunication) {
   const auto on = [](const ts::PartitionSpec& spec) {
-    return ts::shard(std::vector<double>(4 * 6 * 2), {4, 6, 2}, mesh, spec);
+    return ts::shard(std::vector<double>(4 * 6 * 2), {4, 6, 2}, devices, spec);
   };
   const auto batch = on({"data", ts::none, "model"}), along = on({ts::none, "model"});
   EXPECT_EQ(transforms.plan(batch, batch).wire_bytes(), 0);
@@ -383,14 +383,14 @@ TEST(Fft, OtherDimsStaySplitWithoutCommunication) {
   EXPECT_EQ(transforms.plan(along, along).count(ts::all_gather), 0);
 }
 
-constexpr auto both(const auto& z) { return z.real * 2.0 + z.imag * z.imag; }
+constexpr auto of_parts(const auto& z) { return z.real * 2.0 + z.imag * z.imag; }
 
 TEST(Fft, Gradients) {
   const oracle::Array x = oracle::random_array({2, 6}, 1), y = oracle::random_array({2, 6}, 2),
                       odd = oracle::random_array({5, 2}, 3);
-  check_gradient_of<2>([](const auto& a, const auto& b) { return both(ts::fft::fft<1>(a, b)); }, x, y);
-  check_gradient_of<2>([](const auto& a, const auto& b) { return both(ts::fft::ifft<0>(a, b)); }, x, y);
-  check_gradient_of<2>([](const auto& a) { return both(ts::fft::rfft<0>(a)); }, odd);
+  check_gradient_of<2>([](const auto& a, const auto& b) { return of_parts(ts::fft::fft<1>(a, b)); }, x, y);
+  check_gradient_of<2>([](const auto& a, const auto& b) { return of_parts(ts::fft::ifft<0>(a, b)); }, x, y);
+  check_gradient_of<2>([](const auto& a) { return of_parts(ts::fft::rfft<0>(a)); }, odd);
   check_gradient_of<2>([](const auto& a, const auto& b) { return ts::fft::irfft<1>(a, b) * ts::fft::irfft<1>(b, a); },
                        x, y);
   check_gradient_of<2>(

@@ -1,3 +1,6 @@
+#include <cstdint>
+#include <string_view>
+
 #include "check.hpp"
 
 namespace ts = tessera;
@@ -6,7 +9,7 @@ using namespace programs;
 namespace {
 
 /// The rows of a matrix reversed, and a sum of whole numbers.
-struct Reversed {
+struct ReversedRows {
   static constexpr std::string_view name = "reversed";
   static constexpr std::string_view signature = "(n)->(n),()";
   template <class T>
@@ -116,8 +119,8 @@ TEST(Programs, SearchSorted) {
 // A function of the user between operations that are split in other ways.
 TEST(Programs, CustomCalls) {
   constexpr auto f = [](const auto& x) {
-    const auto [reversed, count] = ts::custom_call<Reversed>(x * 0.5);
-    const auto across = std::get<0>(ts::custom_call<Reversed>(ts::transpose<1, 0>(reversed)));
+    const auto [reversed, count] = ts::custom_call<ReversedRows>(x * 0.5);
+    const auto across = std::get<0>(ts::custom_call<ReversedRows>(ts::transpose<1, 0>(reversed)));
     return std::tuple(reversed, count, across + ts::transpose<1, 0>(x), ts::sum<0>(across));
   };
   expect_equal_on_all_meshes<Tensor<2>>(f, {.arguments = {values("mn")}, .cases = 60, .may_be_empty = true}, 79);
