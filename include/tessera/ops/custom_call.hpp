@@ -82,28 +82,30 @@ void run_function(const void* const* operands, void* const* results, const CallE
   }(std::index_sequence_for<A...>{}, std::make_index_sequence<std::tuple_size_v<Results>>{});
 }
 
-/// The function of a custom call for operands of these element types, and the row of its nodes.
-template <class Function, class... A>
-inline constexpr CustomFunction custom_function_v = [] {
+template <class Function, class... A> constexpr CustomFunction make_function() {
   CustomFunction made{.name = Function::name,
                       .signature = signature_v<Function>,
                       .run = &run_function<Function, A...>,
                       .id = function_id<Function, A...>()};
   if constexpr (requires { &Function::extent; }) made.extent = &Function::extent;
   if constexpr (requires { &Function::template gradient<A...>; }) made.gradient = &Function::template gradient<A...>;
-  int k = 0;
   [&]<class... R>(std::type_identity<std::tuple<R...>>) {
+    int k = 0;
     ((made.results[k++] = dtype_v<R>), ...);
   }(std::type_identity<call_results_t<Function, A...>>{});
   return made;
-}();
+}
+/// The function of a custom call for operands of these element types, and the row of its nodes.
 template <class Function, class... A>
-inline constexpr OpRow custom_row_v = [] {
+inline constexpr CustomFunction custom_function_v = make_function<Function, A...>();
+constexpr OpRow row_of_function(std::string_view name, const CustomFunction* function) {
   OpRow made = ops::CustomCallOp::row;
-  made.name = Function::name;
-  made.custom = &custom_function_v<Function, A...>;
+  made.name = name;
+  made.custom = function;
   return made;
-}();
+}
+template <class Function, class... A>
+inline constexpr OpRow custom_row_v = row_of_function(Function::name, &custom_function_v<Function, A...>);
 
 /// Result `K` of a custom call on operands of the element types A.
 template <class Function, int K, class... A> struct CustomCallTag {
@@ -158,6 +160,14 @@ template <class Function> constexpr bool knows_extents() {
   }
 }
 
+template <class Function, std::size_t... K, class... X>
+constexpr auto results_of_custom_call(std::index_sequence<K...>, Source source, const X&... x) {
+  if constexpr (sizeof...(K) == 1)
+    return call<CustomCallTag<Function, 0, typename X::element...>>(source, x...);
+  else  // in braces, so that nodes are made in this order
+    return std::tuple{call<CustomCallTag<Function, static_cast<int>(K), typename X::element...>>(source, x...)...};
+}
+
 template <class Function, class... X> constexpr auto custom_call_of(Source source, const X&... x) {
   constexpr bool valid = signature_v<Function>.valid;
   static_assert(valid, "tessera: the signature of a ts::custom_call is written \"(n,n),(n,k)->(n,k)\": core dims of at "
@@ -170,13 +180,8 @@ template <class Function, class... X> constexpr auto custom_call_of(Source sourc
     static_assert(known, "tessera: for letters that only results of a ts::custom_call have, its function has "
                          "static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)");
     if constexpr (fits && known)
-      return [&]<std::size_t... K>(std::index_sequence<K...>) {
-        if constexpr (sizeof...(K) == 1)
-          return call<CustomCallTag<Function, 0, typename X::element...>>(source, x...);
-        else
-          return std::tuple(
-              call<CustomCallTag<Function, static_cast<int>(K), typename X::element...>>(source, x...)...);
-      }(std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{});
+      return results_of_custom_call<Function>(
+          std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}, source, x...);
   }
 }
 
