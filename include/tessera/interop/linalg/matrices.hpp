@@ -66,8 +66,11 @@ constexpr Value symmetric_part(Value x) { return (x + transposed(x)) * 0.5; }
 /// A vector in each batch entry as a matrix of one column, or of one row.
 constexpr Value as_column(Value v) { return build::insert_singletons(v, 1u << v.rank(), v.rank() + 1); }
 constexpr Value as_row(Value v) { return build::insert_singletons(v, 1u << (v.rank() - 1), v.rank() + 1); }
-/// A scalar in each batch entry as a matrix of one element.
-constexpr Value as_matrix(Value v) { return build::insert_singletons(v, 3u << v.rank(), v.rank() + 2); }
+/// A scalar in each batch entry as a matrix of one element. A single scalar broadcasts as it is; it may be a host
+/// scalar, which no step can move.
+constexpr Value as_matrix(Value v) {
+  return v.rank() == 0 ? v : build::insert_singletons(v, 3u << v.rank(), v.rank() + 2);
+}
 
 /// Whether row and column of an element compare so.
 constexpr Value where(Op op, Value x) {
