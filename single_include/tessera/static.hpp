@@ -17271,6 +17271,771 @@ template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key
 
 #endif
 
+// ---- tessera/ops/losses/losses.hpp
+
+#ifndef TESSERA_OPS_LOSSES_LOSSES_HPP
+#define TESSERA_OPS_LOSSES_LOSSES_HPP
+
+namespace tessera {
+
+/// How a loss reduces the losses of the elements, as PyTorch's argument `reduction`; `each` is PyTorch's "none".
+enum class LossReduction : std::uint8_t { each, mean, sum };
+
+namespace build {
+/// The losses of the elements, or their mean or sum over all dims after the first `lead`.
+constexpr Value reduce_loss(Value losses, int lead, LossReduction reduction) {
+  if (reduction == LossReduction::each) return losses;
+  if (reduction == LossReduction::mean) return mean_of_all(losses, lead);
+  return reduce(Op::sum, losses, ((1u << losses.rank()) - 1) & ~((1u << lead) - 1), false);
+}
+}  // namespace build
+
+namespace detail {
+
+/// A number, or a tensor of the rank and the element type of X.
+template <class X, class Y>
+inline constexpr bool fits_loss_v =
+    is_number_v<typename Y::type> || (std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank);
+/// A tensor of labels, one for each `Dropped` last dims of X: of integers, or of the element type of X.
+template <class X, class Y, int Dropped = 0>
+inline constexpr bool labels_loss_v =
+    Y::rank == X::rank - Dropped &&
+    (std::is_integral_v<typename Y::type> || std::is_same_v<typename X::type, typename Y::type>);
+
+/// A loss of corresponding elements of tensors: `Loss::of(x, more...)` gives the losses, one for each element, or one
+/// for each row if Loss is a RowLoss. `Loss::fits` says which types it takes, `Loss::check` refuses wrong constants.
+struct ElementLoss {
+  static constexpr int dropped = 0;
+  template <class X, class... More> static constexpr bool fits = (fits_loss_v<X, More> && ...);
+};
+struct RowLoss {
+  static constexpr int dropped = 1;
+  template <class X, class... More> static constexpr bool fits = (fits_loss_v<X, More> && ...);
+};
+
+template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
+  static_assert(Rank >= Loss::dropped, "tessera: this loss is that of rows, and takes tensors with at least one dim");
+  template <class X, class... More> struct result {
+    using type = loss_t<X>;
+    static constexpr int rank = Reduction == LossReduction::each ? Rank - Loss::dropped : 0;
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && Loss::template fits<X, More...>,
+                    "tessera: a loss takes float, double or bf16 tensors of equal rank and element type; labels may be "
+                    "integers, and those of rows have a dim less");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, auto... more) {
+    if constexpr (requires { Loss::check(context, more...); }) Loss::check(context, more...);
+    const DType type = computed_as(x.dtype());
+    const Value losses = Loss::of(build::cast(x.at(context.source), type), build::cast(more, type)...);
+    return build::reduce_loss(losses, losses.leading(Rank - Loss::dropped), Reduction);
+  }
+};
+
+/// x, and 0 where it is below; its slope at 0 is 1, as of PyTorch's clamp.
+constexpr Value at_least_zero(Value x) {
+  return build::select(build::binary(Op::less, x, x.number(0)), x.number(0), x);
+}
+constexpr bool is_constant_below(Value x, double least) { return x.node().is_constant() && !(x.node().value >= least); }
+
+struct HuberLoss : ElementLoss {
+  static constexpr void check(Value context, Value, Value delta) {
+    if (delta.node().is_constant() && !(delta.node().value > 0))
+      context.refuse(errc::option, "[huber] delta: delta is not above 0");
+  }
+  static constexpr Value of(Value x, Value y, Value delta) {
+    const Value off = build::unary(Op::abs, x - y);
+    // With c = min(|x - y|, delta), both branches are c (|x - y| - c / 2).
+    const Value near = build::binary(Op::minimum, off, delta);
+    return near * (off - near * 0.5);
+  }
+};
+struct SmoothL1Loss : ElementLoss {
+  static constexpr void check(Value context, Value, Value beta) {
+    if (is_constant_below(beta, 0)) context.refuse(errc::option, "[smooth_l1_loss] beta: beta is below 0");
+  }
+  static constexpr Value of(Value x, Value y, Value beta) {
+    const Value off = build::unary(Op::abs, x - y), zero = beta.number(0);
+    const Value divisor = build::select(build::greater(beta, zero), beta, beta.number(1));
+    return build::select(build::less(off, beta), off * off * 0.5 / divisor, off - beta * 0.5);
+  }
+};
+struct L1Loss : ElementLoss {
+  static constexpr Value of(Value x, Value y) { return build::unary(Op::abs, x - y); }
+};
+struct BceWithLogitsLoss : ElementLoss {
+  // y x is never subtracted from a softplus of x, which would lose digits for large x.
+  static constexpr Value of(Value x, Value y) {
+    return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
+  }
+};
+struct KlDivLoss : ElementLoss {
+  static constexpr Value of(Value x, Value y) {
+    const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
+    return y * build::unary(Op::log, safe) - y * x;
+  }
+};
+struct FocalLoss : ElementLoss {
+  static constexpr Value of(Value x, Value y, Value alpha, Value gamma) {
+    const Value p = build::unary(Op::sigmoid, x), other = 1.0 - y, zero = alpha.number(0);
+    const Value missed = build::apply<ops::PowOp>(1.0 - (p * y + (1.0 - p) * other), gamma);
+    const Value weight = build::select(build::less(alpha, zero), alpha.number(1), alpha * y + (1.0 - alpha) * other);
+    return weight * missed * BceWithLogitsLoss::of(x, y);
+  }
+};
+struct GaussianNllLoss : ElementLoss {
+  static constexpr void check(Value context, Value, Value, Value eps, Value) {
+    if (is_constant_below(eps, 0)) context.refuse(errc::option, "[gaussian_nll_loss] eps: eps is below 0");
+  }
+  static constexpr Value of(Value x, Value y, Value variance, Value eps, Value constant) {
+    const Value spread = build::select(build::less(variance, eps), eps, variance), off = x - y;
+    return (build::unary(Op::log, spread) + off * off / spread) * 0.5 + constant;
+  }
+};
+template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
+  static constexpr Value of(Value x, Value y, Value eps) {
+    const Value loss = OfLogarithms ? build::unary(Op::exp, x) - y * x : x - y * build::unary(Op::log, x + eps);
+    if (!Full) return loss;
+    const Value above = build::greater(y, y.number(1)), safe = build::select(above, y, y.number(1));
+    const Value log = build::unary(Op::log, safe);
+    const Value stirling = safe * log - safe + (log + 1.8378770664093454836) * 0.5;  // log(2 pi)
+    return loss + build::select(above, stirling, stirling.number(0));
+  }
+};
+
+/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
+constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
+  const Value some = build::select(kept, losses, losses.number(0));
+  if (reduction == LossReduction::each) return some;
+  const Value sum = build::reduce_loss(some, lead, LossReduction::sum);
+  if (reduction == LossReduction::sum) return sum;
+  return sum / build::reduce_loss(build::cast(kept, losses.dtype()), lead, LossReduction::sum);
+}
+/// Targets with a last dim of extent 1, to be compared with the positions of the classes.
+constexpr Value with_class_dim(Value targets, Value scores) {
+  return build::insert_singletons(targets, 1u << (scores.rank() - 1), scores.rank());
+}
+constexpr Value is_counted(Value targets, Value ignored) {
+  // An unsigned element type has no -100.
+  const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
+  return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
+}
+
+template <int Rank, LossReduction Reduction> struct NllTag {
+  template <class Scores, class Targets, class Ignored>
+  struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
+    static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+  };
+  static constexpr Value emit(Value context, Value scores, Value targets, Value ignored) {
+    const int lead = scores.leading(Rank), dim = scores.rank() - 1;
+    scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
+    targets = targets.at(context.source);
+    const Value picked =
+        build::binary(Op::equal, build::iota(scores, dim, targets.dtype()), with_class_dim(targets, scores));
+    const Value losses = build::reduce(Op::sum, build::select(picked, build::unary(Op::neg, scores), scores.number(0)),
+                                       1u << dim, false);
+    return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
+  }
+};
+
+template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
+  template <class Logits, class Targets, class Smoothing, class Z, class Ignored>
+  struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
+    static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+  };
+  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored) {
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    targets = targets.at(context.source);
+    smoothing = build::cast(smoothing, logits.dtype());
+    const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
+    const Value log_sum = build::log_sum_exp_of_shifted(shifted, dim), loss = log_sum - shifted;
+    const Value picked =
+        build::binary(Op::equal, build::iota(logits, dim, targets.dtype()), with_class_dim(targets, logits));
+    // A class of weight 0 adds 0 even if its logit is -infinity, as in PyTorch without smoothing.
+    const Value spread = smoothing / build::cast(build::extent(logits, dim), logits.dtype());
+    const Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
+    const Value some =
+        build::select(build::apply<ops::GreaterOp>(weight, logits.number(0)), weight * loss, loss.number(0));
+    const Value total = log_sum + most;
+    const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
+    const Value losses = build::reduce(Op::sum, some, 1u << dim, false) + penalty;
+    return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
+  }
+};
+
+}  // namespace detail
+
+/// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
+/// delta (|x - y| - delta / 2) elsewhere. Its gradient is x - y, clipped to [-delta, delta], and NaN where x - y is
+/// NaN.
+///
+/// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is NaN, as in
+/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands
+/// one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
+///
+///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
+constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
+  return call<detail::LossTag<detail::HuberLoss, X::rank, Reduction>>(Source::from(at), x, y, delta);
+}
+/// (x - y)^2 / (2 beta) where |x - y| is below beta, and |x - y| - beta / 2 elsewhere, as
+/// torch.nn.functional.smooth_l1_loss; with a beta of 0 l1_loss. Shapes, reductions and communication: as huber.
+/// Errors: shape_mismatch; option for a constant beta below 0. Source: Girshick, 1504.08083.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Beta = double>
+constexpr auto smooth_l1_loss(const X& x, const Y& y, const Beta& beta = 1.0, Here at = Here::current()) {
+  return call<detail::LossTag<detail::SmoothL1Loss, X::rank, Reduction>>(Source::from(at), x, y, beta);
+}
+
+/// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
+/// x = y is 0.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
+/// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0.
+/// PyTorch's reduction "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and
+/// communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::KlDivLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+
+/// The focal loss of logits x and probabilities y, as torchvision.ops.sigmoid_focal_loss: bce_with_logits times
+/// (1 - p)^gamma, where p is the probability that x gives to the target, times alpha for a target of 1 and 1 - alpha
+/// for one of 0. A negative alpha gives no weights. Shapes, reductions, errors and communication: as huber; the default
+/// is the mean, torchvision's `each`. Source: Lin et al., 1708.02002.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Alpha = double,
+          NumberOperand Gamma = double>
+constexpr auto sigmoid_focal_loss(const X& x, const Y& y, const Alpha& alpha = 0.25, const Gamma& gamma = 2.0,
+                                  Here at = Here::current()) {
+  return call<detail::LossTag<detail::FocalLoss, X::rank, Reduction>>(Source::from(at), x, y, alpha, gamma);
+}
+
+/// Options of gaussian_nll_loss, with PyTorch's names and defaults.
+struct GaussianNll {
+  bool full = false;  ///< adds the constant log(2 pi) / 2
+  double eps = 1e-6;  ///< the least variance
+};
+/// (log v + (x - y)^2 / v) / 2 for means x, targets y and variances v, as torch.nn.functional.gaussian_nll_loss. The
+/// variance is a number, or a tensor of the shape of x; one below `eps` counts as eps, with a gradient of 0, where
+/// PyTorch has that of eps. Negative variances are no error. Shapes, reductions and communication: as huber. Errors:
+/// shape_mismatch; option for an eps below 0. Source: Nix, Weigend, ICNN 1994.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, Operand Variance>
+constexpr auto gaussian_nll_loss(const X& x, const Y& y, const Variance& variance, const GaussianNll& options = {},
+                                 Here at = Here::current()) {
+  return call<detail::LossTag<detail::GaussianNllLoss, X::rank, Reduction>>(
+      Source::from(at), x, y, variance, options.eps, options.full ? 0.91893853320467274178 : 0.0);
+}
+
+/// Options of poisson_nll_loss, with PyTorch's names and defaults.
+struct PoissonNll {
+  bool log_input = true;  ///< x is the logarithm of the rate
+  bool full = false;      ///< adds Stirling's approximation of log(y!), for y above 1
+};
+/// exp(x) - y x for logarithms x of rates and counts y, as torch.nn.functional.poisson_nll_loss; for rates x,
+/// x - y log(x + eps). Shapes, reductions, errors and communication: as huber.
+///
+///     ts::poisson_nll_loss<ts::LossReduction::mean, ts::PoissonNll{.full = true}>(model(x), counts)
+template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorOperand X,
+          TensorOperand Y, NumberOperand Eps = double>
+constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, Here at = Here::current()) {
+  return call<detail::LossTag<detail::PoissonNllLoss<Options.log_input, Options.full>, X::rank, Reduction>>(
+      Source::from(at), x, y, eps);
+}
+
+/// -x[target] for log-probabilities x [..., classes] and integer targets [...], as torch.nn.functional.nll_loss, which
+/// has the classes in dim 1. Targets that equal `ignore_index` give 0 and are not counted in the mean, which is NaN if
+/// all are ignored. Errors: shape_mismatch. Communication: as cross_entropy.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
+  return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
+}
+
+/// Options of cross_entropy, with PyTorch's names and defaults.
+struct CrossEntropy {
+  double label_smoothing = 0;  ///< the part of the target distribution that is uniform over all classes
+  int ignore_index = -100;     ///< targets of this value give 0 and are not counted in the mean
+  double z_loss = 0;           ///< factor of logsumexp(logits)^2, which is added (PaLM, Chowdhery et al., 2204.02311)
+};
+/// Cross entropy with options, as torch.nn.functional.cross_entropy with the classes in the last dim:
+///
+///     (1 - s) (-log p[target]) + s mean over the classes of (-log p) + z logsumexp(logits)^2,  p = softmax(logits)
+/// The mean is over the targets that are not ignored; NaN if all are. Targets outside of the classes select no class.
+/// Errors: shape_mismatch. Communication: as cross_entropy without options. Source of smoothing: Szegedy et al.,
+/// 1512.00567.
+///
+///     ts::cross_entropy(logits, targets, ts::CrossEntropy{.label_smoothing = 0.1, .ignore_index = 0})
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
+                             Here at = Here::current()) {
+  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
+                                                                        options.label_smoothing, options.z_loss,
+                                                                        static_cast<double>(options.ignore_index));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/losses/ctc_loss.hpp
+
+#ifndef TESSERA_OPS_LOSSES_CTC_LOSS_HPP
+#define TESSERA_OPS_LOSSES_CTC_LOSS_HPP
+
+namespace tessera {
+
+/// Options of ctc_loss, with PyTorch's names and defaults.
+struct Ctc {
+  int blank = 0;               ///< the class between labels
+  bool zero_infinity = false;  ///< the loss of a target that is longer than its input is 0, not infinite
+};
+
+namespace detail {
+
+/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another one.
+inline constexpr double log_of_zero = -1e30;
+
+/// The labels with blanks around them, [batch, 2 length + 1], and the logarithm of the probability, 1 or 0, that a
+/// path goes to a label from the one before it, without the blank between them.
+template <class T, class Targets> constexpr auto ctc_labels(const Targets& targets, int blank, Here at) {
+  const auto extended = pad<1>(repeat_interleave<1>(targets, 2, at), 0, 1, at);  // t0 t0 t1 t1 ... 0
+  const auto position = iota<1, std::int32_t>(extended, at);
+  const auto is_label = tessera::equal(remainder(position, 2, at), 1, at);
+  const auto labels = select(is_label, extended, full_like(extended, blank, at), at);
+  const auto two_before = slice<1>(pad<1>(extended, 2, 0, at), 0, extent<1>(extended, at), at);
+  const auto skips = logical_and(is_label, logical_or(not_equal(extended, two_before, at), position < 2, at), at);
+  const auto like = cast<T>(extended, at);
+  return std::pair(labels, select(skips, zeros_like(like, at), full_like(like, log_of_zero, at), at));
+}
+
+}  // namespace detail
+
+/// Connectionist temporal classification, as torch.nn.functional.ctc_loss: -log of the probability that the steps
+/// [0, input length) give the labels [0, target length) of a sequence, with blanks between them and repetitions.
+///
+/// Shapes: log_probs [time, batch, classes], the results of log_softmax<-1>; targets [batch, length], of integers other
+/// than `blank`; input_lengths and target_lengths [batch], of integers. Each sequence has one loss. The mean divides
+/// each by its target length, at least 1, as in PyTorch. A target that its input is too short for has an infinite loss,
+/// of which the gradient is 0; with zero_infinity the loss is 0 too. The gradient is that of the formula; PyTorch's has
+/// another part, which log_softmax removes again. PyTorch's concatenated targets and its form without a batch have no
+/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes.
+///
+/// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
+/// time that is split is gathered. Source: Graves et al., ICML 2006.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Lengths,
+          TensorOperand TargetLengths>
+constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
+                        const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
+  static_assert(X::rank == 3 && is_floating_v<typename X::element>,
+                "tessera: the log_probs of ctc_loss are a float, double or bf16 tensor of [time, batch, classes]");
+  static_assert(Targets::rank == 2 && Lengths::rank == 1 && TargetLengths::rank == 1,
+                "tessera: the targets of ctc_loss are [batch, length], input_lengths and target_lengths [batch]");
+  using T = detail::loss_t<typed_of<X>>;
+  if (detail::trace_in(log_probs).module == nullptr)
+    fail(errc::unsupported,
+         "[ctc_loss] outside of a traced function: call ts::ctc_loss inside a function of ts::compile");
+  const auto x = detail::as_sym(cast<T>(log_probs, at));
+  const auto both = detail::ctc_labels<T>(detail::as_sym(targets), options.blank, at);
+  const auto& labels = both.first;  // [B, S], S = 2 length + 1
+  const auto& skip_log = both.second;
+  // Two positions more in front: a path starts at position 1, and no path is at position 0.
+  const auto ahead = pad<1>(zeros_like(skip_log, at), 2, 0, at);  // [B, 2 + S]
+  const auto position = iota<1, std::int32_t>(ahead, at);
+  const auto never = full_like(ahead, detail::log_of_zero, at);
+  const auto start = select(tessera::equal(position, 1, at), ahead, never, at);
+  const auto two_never = slice<1>(never, 0, 2, at);
+  const auto positions = extent<1>(skip_log, at);
+  const auto running = iota<0, std::int32_t>(sum<2>(x, at), at) <
+                       unsqueeze<0>(cast<std::int32_t>(detail::as_sym(input_lengths), at), at);
+
+  const auto step = [&](const auto& alpha, const auto& now) {
+    const auto emitted = maximum(gather<1>(std::get<0>(now), labels, at), detail::log_of_zero, at);  // [B, S]
+    const auto stays = slice<1>(alpha, 2, positions, at), moves = slice<1>(alpha, 1, positions, at);
+    const auto skips = slice<1>(alpha, 0, positions, at) + skip_log;
+    const auto most = maximum(maximum(stays, moves, at), skips, at);
+    const auto total = exp(stays - most, at) + exp(moves - most, at) + exp(skips - most, at);
+    const auto next = concat<1>(two_never, most + log(total, at) + emitted, at);
+    return std::tuple(select(unsqueeze<1>(std::get<1>(now), at), next, alpha, at), std::tuple());
+  };
+  const auto last = std::get<0>(scan(step, start, std::tuple(x, running), {}, at));
+
+  const auto lengths = detail::as_sym(target_lengths);
+  // A path ends at the last label or at the blank behind it.
+  const auto end = unsqueeze<1>(cast<std::int32_t>(lengths, at) * 2 + 1, at);  // of the last label, or the start
+  const auto at_end = logical_or(tessera::equal(position, end, at), tessera::equal(position, end + 1, at), at);
+  const auto log_of_all = logsumexp<1>(select(at_end, last, never, at), at);  // [B]
+  const double of_impossible = options.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();
+  const auto losses =
+      select(log_of_all < 0.5 * detail::log_of_zero, full_like(log_of_all, of_impossible, at), -log_of_all, at);
+  if constexpr (Reduction == LossReduction::each)
+    return losses;
+  else if constexpr (Reduction == LossReduction::sum)
+    return sum(losses, at);
+  else
+    return mean(losses / cast<T>(maximum(lengths, 1, at), at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/statistics.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
+#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
+constexpr Value flat_root(Value x) {
+  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
+  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
+}
+
+template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class Correction> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value correction) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value count = build::cast(build::element_count(x, set), x.dtype());
+    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
+    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
+    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
+    return build::cast(Root ? flat_root(variance) : variance, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct Norm {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanSum {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
+    return R::emit(context, x, rank, set);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanMean {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
+    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct CountNonzero {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
+  }
+};
+
+template <int Rank, bool Keep, int... Dims> struct PNormTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class P> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value p) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Value size = build::unary(Op::abs, x);
+    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
+    if (p.is_number(1)) return over(Op::sum, size);
+    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    if (p.is_number(infinity)) return over(Op::max, size);
+    if (p.is_number(-infinity)) return over(Op::min, size);
+    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
+    p = build::cast(p, x.dtype());
+    // Powers of 0 have no slope: it is 0, as of flat_root.
+    const auto power = [](Value v, Value by) {
+      const Value at_zero = build::binary(Op::equal, v, v.number(0));
+      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
+    };
+    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
+  }
+};
+
+}  // namespace detail
+
+/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
+/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
+/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
+/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
+/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
+}
+
+/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
+/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
+/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
+}
+
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
+}
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
+}
+
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
+}
+/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
+}
+/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
+}
+
+/// Two statistics of the same elements.
+template <class Spread, class Mean> struct SpreadAndMean {
+  Spread spread;
+  Mean mean;
+};
+template <class Min, class Max> struct Extremes {
+  Min min;
+  Max max;
+};
+/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
+/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
+                                                                                max<Dims...>(x, at)};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/losses/margin_losses.hpp
+
+#ifndef TESSERA_OPS_LOSSES_MARGIN_LOSSES_HPP
+#define TESSERA_OPS_LOSSES_MARGIN_LOSSES_HPP
+
+// Losses of embeddings and ranks: what is alike is moved together, what is not is moved apart up to a margin.
+
+namespace tessera {
+
+namespace detail {
+
+struct MarginRankingLoss : ElementLoss {
+  template <class X, class Y, class Labels, class Margin>
+  static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels>;
+  static constexpr Value of(Value x, Value y, Value label, Value margin) {
+    return at_least_zero(label * (y - x) + margin);
+  }
+};
+struct HingeEmbeddingLoss : ElementLoss {
+  template <class X, class Labels, class Margin> static constexpr bool fits = labels_loss_v<X, Labels>;
+  // A label that is neither 1 nor -1 counts as both, as in PyTorch.
+  static constexpr Value of(Value x, Value label, Value margin) {
+    const Value zero = x.number(0);
+    return build::select(build::equal(label, label.number(1)), zero, at_least_zero(margin - x)) +
+           build::select(build::equal(label, label.number(-1)), zero, x);
+  }
+};
+struct CosineEmbeddingLoss : RowLoss {
+  template <class X, class Y, class Labels, class Margin>
+  static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels, 1>;
+  static constexpr Value of(Value x, Value y, Value label, Value margin) {
+    const auto dot = [dim = x.rank() - 1](Value a, Value b) { return build::reduce(Op::sum, a * b, 1u << dim, false); };
+    const Value squares = (dot(x, x) + 1e-12) * (dot(y, y) + 1e-12);
+    const Value cosine = dot(x, y) / build::unary(Op::sqrt, squares), zero = cosine.number(0);
+    return build::select(build::equal(label, label.number(1)), 1.0 - cosine, zero) +
+           build::select(build::equal(label, label.number(-1)), at_least_zero(cosine - margin), zero);
+  }
+};
+/// The P-norms of the rows of x - y + eps, as torch.nn.functional.pairwise_distance.
+template <int P> constexpr Value distance_of_rows(Value x, Value y, Value eps) {
+  const Value off = x - y + eps;
+  const unsigned row = 1u << (x.rank() - 1);
+  const Value size = build::unary(Op::abs, off);
+  if (P == 1) return build::reduce(Op::sum, size, row, false);
+  if (P == 2) return flat_root(build::reduce(Op::sum, off * off, row, false));
+  const Value sum = build::reduce(Op::sum, build::apply<ops::PowOp>(size, size.number(P)), row, false);
+  return build::apply<ops::PowOp>(sum, sum.number(1.0 / P));
+}
+template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
+  static_assert(P >= 1, "tessera: the norm of a triplet_margin_loss is 1 or more");
+  static constexpr Value of(Value anchor, Value positive, Value negative, Value margin, Value eps) {
+    const Value near = distance_of_rows<P>(anchor, positive, eps);
+    Value far = distance_of_rows<P>(anchor, negative, eps);
+    if (Swap) far = build::binary(Op::minimum, far, distance_of_rows<P>(positive, negative, eps));
+    return at_least_zero(near - far + margin);
+  }
+};
+
+/// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
+struct UnitRowsTag {
+  template <class X> using result = Typed<loss_t<X>, X::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    const Value length = flat_root(build::row_sum(x * x, x.rank() - 1));
+    return x / build::binary(Op::maximum, length, x.number(1e-12));
+  }
+};
+template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<UnitRowsTag>(Source::from(at), x); }
+
+}  // namespace detail
+
+/// max(0, margin - label (x - y)) for labels 1, where x should be larger, and -1, as
+/// torch.nn.functional.margin_ranking_loss. Shapes: x, y and labels have equal shapes; labels are integers or of the
+/// element type of x. Reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
+                                   Here at = Here::current()) {
+  return call<detail::LossTag<detail::MarginRankingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
+}
+/// x where the label is 1, and max(0, margin - x) where it is -1, as torch.nn.functional.hinge_embedding_loss, for
+/// distances x. Shapes, reductions, errors and communication: as margin_ranking_loss.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Margin& margin = 1.0,
+                                    Here at = Here::current()) {
+  return call<detail::LossTag<detail::HingeEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, labels, margin);
+}
+/// 1 - cos(x, y) for rows with label 1, max(0, cos(x, y) - margin) for rows with label -1, and 0 for others, as
+/// torch.nn.functional.cosine_embedding_loss. Shapes: x and y [..., features], labels [...], integers or of the element
+/// type of x; one loss for each row. Reductions and errors: as huber. Communication: for split features all_reduces of
+/// three values for each row.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
+                                     Here at = Here::current()) {
+  return call<detail::LossTag<detail::CosineEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
+}
+
+/// Options of triplet_margin_loss, with PyTorch's names and defaults.
+struct TripletMargin {
+  int p = 2;          ///< the norm of the distances, 1 or more
+  bool swap = false;  ///< with the distance of the negative from the positive, where that is less
+};
+/// max(0, d(anchor, positive) - d(anchor, negative) + margin), as torch.nn.functional.triplet_margin_loss, where d is
+/// the norm of the difference plus eps. Shapes: all three [..., features]; one loss for each row. Reductions and
+/// errors: as huber. Communication: for split features all_reduces of two values for each row. Source: Balntas et al.,
+/// BMVC 2016.
+///
+///     ts::triplet_margin_loss<ts::LossReduction::mean, ts::TripletMargin{.p = 1}>(anchor, positive, negative, 0.5)
+template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorOperand Anchor,
+          TensorOperand Positive, TensorOperand Negative, NumberOperand Margin = double>
+constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positive, const Negative& negative,
+                                   const Margin& margin = 1.0, double eps = 1e-6, Here at = Here::current()) {
+  return call<detail::LossTag<detail::TripletMarginLoss<Options.p, Options.swap>, Anchor::rank, Reduction>>(
+      Source::from(at), anchor, positive, negative, margin, eps);
+}
+
+/// Cross entropy of the cosines of each query with all keys, over the temperature, where key i is that of query i and
+/// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
+/// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
+/// et al., 1807.03748.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+          NumberOperand Temperature = double>
+constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
+                        Here at = Here::current()) {
+  static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
+  const auto logits =
+      einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at) / temperature;  // [B, B]
+  return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
+}
+/// The same with negatives of its own for all queries: key i against negatives [count, features].
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+          TensorOperand Negatives, NumberOperand Temperature = double>
+constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
+                        const Temperature& temperature = 0.1, Here at = Here::current()) {
+  static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
+                "tessera: info_nce takes query and keys of [batch, features], and negatives of [count, features]");
+  const auto rows = detail::unit_rows(query, at);
+  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
+  const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
+  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
+  const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
+  return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random.hpp
 
 #ifndef TESSERA_OPS_RANDOM_HPP
@@ -17606,205 +18371,6 @@ constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
       x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/reduction/statistics.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
-#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
-constexpr Value flat_root(Value x) {
-  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
-  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
-}
-
-template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class Correction> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value correction) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value count = build::cast(build::element_count(x, set), x.dtype());
-    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
-    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
-    return build::cast(Root ? flat_root(variance) : variance, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct Norm {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanSum {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
-    return R::emit(context, x, rank, set);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanMean {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
-    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct CountNonzero {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
-  }
-};
-
-template <int Rank, bool Keep, int... Dims> struct PNormTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class P> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value p) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const double infinity = std::numeric_limits<double>::infinity();
-    const Value size = build::unary(Op::abs, x);
-    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
-    if (p.is_number(1)) return over(Op::sum, size);
-    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-    if (p.is_number(infinity)) return over(Op::max, size);
-    if (p.is_number(-infinity)) return over(Op::min, size);
-    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
-    p = build::cast(p, x.dtype());
-    // Powers of 0 have no slope: it is 0, as of flat_root.
-    const auto power = [](Value v, Value by) {
-      const Value at_zero = build::binary(Op::equal, v, v.number(0));
-      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
-    };
-    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
-  }
-};
-
-}  // namespace detail
-
-/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
-/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
-/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
-/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
-}
-
-/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
-/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
-/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
-/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
-}
-
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
-}
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
-}
-
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
-}
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
-}
-/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
-}
-
-/// Two statistics of the same elements.
-template <class Spread, class Mean> struct SpreadAndMean {
-  Spread spread;
-  Mean mean;
-};
-template <class Min, class Max> struct Extremes {
-  Min min;
-  Max max;
-};
-/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
-/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
-  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
-                                                                                max<Dims...>(x, at)};
 }
 
 }  // namespace tessera
@@ -18512,7 +19078,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 ///
 ///     const auto tall = ts::interpolate<1>(x, 2 * ts::extent<1>(x));
 ///     const auto large = ts::interpolate<2>(tall, 2 * ts::extent<2>(x));
-///     const auto sharp = ts::interpolate<1, {.mode = ts::InterpolateMode::cubic}>(x, 64);
+///     const auto sharp = ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(x, 64);
 /// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 is interpolated in f32.
 /// The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative extent,
 /// dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as that of

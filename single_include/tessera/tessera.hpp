@@ -17705,314 +17705,127 @@ GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, co
 
 #endif
 
-// ---- tessera/nn/losses.hpp
+// ---- tessera/ops/indexing/embedding.hpp
 
-#ifndef TESSERA_NN_LOSSES_HPP
-#define TESSERA_NN_LOSSES_HPP
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
 
 namespace tessera {
 
-/// How a loss reduces the losses of the elements, as PyTorch's argument `reduction`; `each` is PyTorch's "none".
-enum class LossReduction : std::uint8_t { each, mean, sum };
-
-namespace build {
-/// The losses of the elements, or their mean or sum over all dims after the first `lead`.
-constexpr Value reduce_loss(Value losses, int lead, LossReduction reduction) {
-  if (reduction == LossReduction::each) return losses;
-  if (reduction == LossReduction::mean) return mean_of_all(losses, lead);
-  return reduce(Op::sum, losses, ((1u << losses.rank()) - 1) & ~((1u << lead) - 1), false);
-}
-}  // namespace build
-
 namespace detail {
 
-/// A number, or a tensor of the rank and the element type of X.
-template <class X, class Y>
-inline constexpr bool fits_loss_v =
-    is_number_v<typename Y::type> || (std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank);
-/// A tensor of labels, one for each `Dropped` last dims of X: of integers, or of the element type of X.
-template <class X, class Y, int Dropped = 0>
-inline constexpr bool labels_loss_v =
-    Y::rank == X::rank - Dropped &&
-    (std::is_integral_v<typename Y::type> || std::is_same_v<typename X::type, typename Y::type>);
-
-/// A loss of corresponding elements of tensors: `Loss::of(x, more...)` gives the losses, one for each element, or one
-/// for each row if Loss is a RowLoss. `Loss::fits` says which types it takes, `Loss::check` refuses wrong constants.
-struct ElementLoss {
-  static constexpr int dropped = 0;
-  template <class X, class... More> static constexpr bool fits = (fits_loss_v<X, More> && ...);
-};
-struct RowLoss {
-  static constexpr int dropped = 1;
-  template <class X, class... More> static constexpr bool fits = (fits_loss_v<X, More> && ...);
-};
-
-template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
-  static_assert(Rank >= Loss::dropped, "tessera: this loss is that of rows, and takes tensors with at least one dim");
-  template <class X, class... More> struct result {
-    using type = loss_t<X>;
-    static constexpr int rank = Reduction == LossReduction::each ? Rank - Loss::dropped : 0;
+struct EmbeddingTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
+  template <class Table, class Indices> struct result {
+    using type = typename Table::type;
+    static constexpr int rank = Table::rank - 1 + Indices::rank;
     using Checks = decltype([] {
-      static_assert(floating_v<X> && Loss::template fits<X, More...>,
-                    "tessera: a loss takes float, double or bf16 tensors of equal rank and element type; labels may be "
-                    "integers, and those of rows have a dim less");
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
+      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
     });
   };
-  static constexpr Value emit(Value context, Value x, auto... more) {
-    if constexpr (requires { Loss::check(context, more...); }) Loss::check(context, more...);
-    const DType type = computed_as(x.dtype());
-    const Value losses = Loss::of(build::cast(x.at(context.source), type), build::cast(more, type)...);
-    return build::reduce_loss(losses, losses.leading(Rank - Loss::dropped), Reduction);
-  }
-};
-
-/// x, and 0 where it is below; its slope at 0 is 1, as of PyTorch's clamp.
-constexpr Value at_least_zero(Value x) {
-  return build::select(build::binary(Op::less, x, x.number(0)), x.number(0), x);
-}
-constexpr bool is_constant_below(Value x, double least) { return x.node().is_constant() && !(x.node().value >= least); }
-
-struct HuberLoss : ElementLoss {
-  static constexpr void check(Value context, Value, Value delta) {
-    if (delta.node().is_constant() && !(delta.node().value > 0))
-      context.refuse(errc::option, "[huber] delta: delta is not above 0");
-  }
-  static constexpr Value of(Value x, Value y, Value delta) {
-    const Value off = build::unary(Op::abs, x - y);
-    // With c = min(|x - y|, delta), both branches are c (|x - y| - c / 2).
-    const Value near = build::binary(Op::minimum, off, delta);
-    return near * (off - near * 0.5);
-  }
-};
-struct SmoothL1Loss : ElementLoss {
-  static constexpr void check(Value context, Value, Value beta) {
-    if (is_constant_below(beta, 0)) context.refuse(errc::option, "[smooth_l1_loss] beta: beta is below 0");
-  }
-  static constexpr Value of(Value x, Value y, Value beta) {
-    const Value off = build::unary(Op::abs, x - y), zero = beta.number(0);
-    const Value divisor = build::select(build::greater(beta, zero), beta, beta.number(1));
-    return build::select(build::less(off, beta), off * off * 0.5 / divisor, off - beta * 0.5);
-  }
-};
-struct L1Loss : ElementLoss {
-  static constexpr Value of(Value x, Value y) { return build::unary(Op::abs, x - y); }
-};
-struct BceWithLogitsLoss : ElementLoss {
-  // y x is never subtracted from a softplus of x, which would lose digits for large x.
-  static constexpr Value of(Value x, Value y) {
-    return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
-  }
-};
-struct KlDivLoss : ElementLoss {
-  static constexpr Value of(Value x, Value y) {
-    const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
-    return y * build::unary(Op::log, safe) - y * x;
-  }
-};
-struct FocalLoss : ElementLoss {
-  static constexpr Value of(Value x, Value y, Value alpha, Value gamma) {
-    const Value p = build::unary(Op::sigmoid, x), other = 1.0 - y, zero = alpha.number(0);
-    const Value missed = build::apply<ops::PowOp>(1.0 - (p * y + (1.0 - p) * other), gamma);
-    const Value weight = build::select(build::less(alpha, zero), alpha.number(1), alpha * y + (1.0 - alpha) * other);
-    return weight * missed * BceWithLogitsLoss::of(x, y);
-  }
-};
-struct GaussianNllLoss : ElementLoss {
-  static constexpr void check(Value context, Value, Value, Value eps, Value) {
-    if (is_constant_below(eps, 0)) context.refuse(errc::option, "[gaussian_nll_loss] eps: eps is below 0");
-  }
-  static constexpr Value of(Value x, Value y, Value variance, Value eps, Value constant) {
-    const Value spread = build::select(build::less(variance, eps), eps, variance), off = x - y;
-    return (build::unary(Op::log, spread) + off * off / spread) * 0.5 + constant;
-  }
-};
-template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
-  static constexpr Value of(Value x, Value y, Value eps) {
-    const Value loss = OfLogarithms ? build::unary(Op::exp, x) - y * x : x - y * build::unary(Op::log, x + eps);
-    if (!Full) return loss;
-    const Value above = build::greater(y, y.number(1)), safe = build::select(above, y, y.number(1));
-    const Value log = build::unary(Op::log, safe);
-    const Value stirling = safe * log - safe + (log + 1.8378770664093454836) * 0.5;  // log(2 pi)
-    return loss + build::select(above, stirling, stirling.number(0));
-  }
-};
-
-/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
-constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
-  const Value some = build::select(kept, losses, losses.number(0));
-  if (reduction == LossReduction::each) return some;
-  const Value sum = build::reduce_loss(some, lead, LossReduction::sum);
-  if (reduction == LossReduction::sum) return sum;
-  return sum / build::reduce_loss(build::cast(kept, losses.dtype()), lead, LossReduction::sum);
-}
-/// Targets with a last dim of extent 1, to be compared with the positions of the classes.
-constexpr Value with_class_dim(Value targets, Value scores) {
-  return build::insert_singletons(targets, 1u << (scores.rank() - 1), scores.rank());
-}
-constexpr Value is_counted(Value targets, Value ignored) {
-  // An unsigned element type has no -100.
-  const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
-  return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
-}
-
-template <int Rank, LossReduction Reduction> struct NllTag {
-  template <class Scores, class Targets, class Ignored>
-  struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
-    static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
-  };
-  static constexpr Value emit(Value context, Value scores, Value targets, Value ignored) {
-    const int lead = scores.leading(Rank), dim = scores.rank() - 1;
-    scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
-    targets = targets.at(context.source);
-    const Value picked =
-        build::binary(Op::equal, build::iota(scores, dim, targets.dtype()), with_class_dim(targets, scores));
-    const Value losses = build::reduce(Op::sum, build::select(picked, build::unary(Op::neg, scores), scores.number(0)),
-                                       1u << dim, false);
-    return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
-  }
-};
-
-template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
-  template <class Logits, class Targets, class Smoothing, class Z, class Ignored>
-  struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
-    static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
-  };
-  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored) {
-    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
-    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
-    targets = targets.at(context.source);
-    smoothing = build::cast(smoothing, logits.dtype());
-    const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
-    const Value log_sum = build::log_sum_exp_of_shifted(shifted, dim), loss = log_sum - shifted;
-    const Value picked =
-        build::binary(Op::equal, build::iota(logits, dim, targets.dtype()), with_class_dim(targets, logits));
-    // A class of weight 0 adds 0 even if its logit is -infinity, as in PyTorch without smoothing.
-    const Value spread = smoothing / build::cast(build::extent(logits, dim), logits.dtype());
-    const Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
-    const Value some =
-        build::select(build::apply<ops::GreaterOp>(weight, logits.number(0)), weight * loss, loss.number(0));
-    const Value total = log_sum + most;
-    const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
-    const Value losses = build::reduce(Op::sum, some, 1u << dim, false) + penalty;
-    return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
+  static constexpr Value emit(Value context, Value table, Value indices) {
+    const int lead = indices.rank();
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
+    return table.at(context.source).make(made, {table.id, indices.id});
   }
 };
 
 }  // namespace detail
 
-/// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
-/// delta (|x - y| - delta / 2) elsewhere. Its gradient is x - y, clipped to [-delta, delta], and NaN where x - y is
-/// NaN.
+/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
+/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
+/// split N the result is a partial value, to which each shard of the table contributes its rows.
+template <TensorOperand Table, TensorOperand Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/embedding.hpp
+
+#ifndef TESSERA_NN_EMBEDDING_HPP
+#define TESSERA_NN_EMBEDDING_HPP
+
+namespace tessera::nn {
+
+/// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
 ///
-/// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
-/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is NaN, as in
-/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands
-/// one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
-///
-///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
-constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
-  return call<detail::LossTag<detail::HuberLoss, X::rank, Reduction>>(Source::from(at), x, y, delta);
-}
-/// (x - y)^2 / (2 beta) where |x - y| is below beta, and |x - y| - beta / 2 elsewhere, as
-/// torch.nn.functional.smooth_l1_loss; with a beta of 0 l1_loss. Shapes, reductions and communication: as huber.
-/// Errors: shape_mismatch; option for a constant beta below 0. Source: Girshick, 1504.08083.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Beta = double>
-constexpr auto smooth_l1_loss(const X& x, const Y& y, const Beta& beta = 1.0, Here at = Here::current()) {
-  return call<detail::LossTag<detail::SmoothL1Loss, X::rank, Reduction>>(Source::from(at), x, y, beta);
-}
+/// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
+template <Element T = float> struct Embedding {
+  ShardedTensor<T, 2> table;
 
-/// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
-/// x = y is 0.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
-constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
-}
-/// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
-/// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
-constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
-}
-/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0.
-/// PyTorch's reduction "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and
-/// communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
-constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::KlDivLoss, X::rank, Reduction>>(Source::from(at), x, y);
-}
-
-/// The focal loss of logits x and probabilities y, as torchvision.ops.sigmoid_focal_loss: bce_with_logits times
-/// (1 - p)^gamma, where p is the probability that x gives to the target, times alpha for a target of 1 and 1 - alpha
-/// for one of 0. A negative alpha gives no weights. Shapes, reductions, errors and communication: as huber; the default
-/// is the mean, torchvision's `each`. Source: Lin et al., 1708.02002.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Alpha = double,
-          NumberOperand Gamma = double>
-constexpr auto sigmoid_focal_loss(const X& x, const Y& y, const Alpha& alpha = 0.25, const Gamma& gamma = 2.0,
-                                  Here at = Here::current()) {
-  return call<detail::LossTag<detail::FocalLoss, X::rank, Reduction>>(Source::from(at), x, y, alpha, gamma);
-}
-
-/// Options of gaussian_nll_loss, with PyTorch's names and defaults.
-struct GaussianNll {
-  bool full = false;  ///< adds the constant log(2 pi) / 2
-  double eps = 1e-6;  ///< the least variance
+  static constexpr std::array field_names{"table"};
+  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const {
+    return embedding(table, tokens, at);
+  }
+  /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
+  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. A bf16 x gives bf16 logits.
+  template <class X> constexpr auto attend(const X& x, Here at = Here::current()) const {
+    return matmul(x, transpose<1, 0>(detail::as_met_by<X>(table, at), at), at);
+  }
 };
-/// (log v + (x - y)^2 / v) / 2 for means x, targets y and variances v, as torch.nn.functional.gaussian_nll_loss. The
-/// variance is a number, or a tensor of the shape of x; one below `eps` counts as eps, with a gradient of 0, where
-/// PyTorch has that of eps. Negative variances are no error. Shapes, reductions and communication: as huber. Errors:
-/// shape_mismatch; option for an eps below 0. Source: Nix, Weigend, ICNN 1994.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, Operand Variance>
-constexpr auto gaussian_nll_loss(const X& x, const Y& y, const Variance& variance, const GaussianNll& options = {},
-                                 Here at = Here::current()) {
-  return call<detail::LossTag<detail::GaussianNllLoss, X::rank, Reduction>>(
-      Source::from(at), x, y, variance, options.eps, options.full ? 0.91893853320467274178 : 0.0);
-}
 
-/// Options of poisson_nll_loss, with PyTorch's names and defaults.
-struct PoissonNll {
-  bool log_input = true;  ///< x is the logarithm of the rate
-  bool full = false;      ///< adds Stirling's approximation of log(y!), for y above 1
+/// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
+template <Element T = float> struct Positions {
+  ShardedTensor<T, 2> table;
+
+  static constexpr std::array field_names{"table"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    return call<AddTag>(Source::from(at), x, slice<0>(detail::as_met_by<X>(table, at), 0, extent<-2>(x, at), at));
+  }
 };
-/// exp(x) - y x for logarithms x of rates and counts y, as torch.nn.functional.poisson_nll_loss; for rates x,
-/// x - y log(x + eps). Shapes, reductions, errors and communication: as huber.
-///
-///     ts::poisson_nll_loss<ts::LossReduction::mean, ts::PoissonNll{.full = true}>(model(x), counts)
-template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorOperand X,
-          TensorOperand Y, NumberOperand Eps = double>
-constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, Here at = Here::current()) {
-  return call<detail::LossTag<detail::PoissonNllLoss<Options.log_input, Options.full>, X::rank, Reduction>>(
-      Source::from(at), x, y, eps);
+
+template <Element T = float>
+Embedding<T> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
+                       double stddev = 0.02) {
+  return {normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<T>(stddev))};
+}
+template <Element T = float>
+Positions<T> positions(Key key, Extent context, Extent features, const ShardingStrategy& strategy,
+                       double stddev = 0.02) {
+  return {normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<T>(stddev))};
 }
 
-/// -x[target] for log-probabilities x [..., classes] and integer targets [...], as torch.nn.functional.nll_loss, which
-/// has the classes in dim 1. Targets that equal `ignore_index` give 0 and are not counted in the mean, which is NaN if
-/// all are ignored. Errors: shape_mismatch. Communication: as cross_entropy.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
-constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
-  return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
-}
+}  // namespace tessera::nn
 
-/// Options of cross_entropy, with PyTorch's names and defaults.
-struct CrossEntropy {
-  double label_smoothing = 0;  ///< the part of the target distribution that is uniform over all classes
-  int ignore_index = -100;     ///< targets of this value give 0 and are not counted in the mean
-  double z_loss = 0;           ///< factor of logsumexp(logits)^2, which is added (PaLM, Chowdhery et al., 2204.02311)
-};
-/// Cross entropy with options, as torch.nn.functional.cross_entropy with the classes in the last dim:
-///
-///     (1 - s) (-log p[target]) + s mean over the classes of (-log p) + z logsumexp(logits)^2,  p = softmax(logits)
-/// The mean is over the targets that are not ignored; NaN if all are. Targets outside of the classes select no class.
-/// Errors: shape_mismatch. Communication: as cross_entropy without options. Source of smoothing: Szegedy et al.,
-/// 1512.00567.
-///
-///     ts::cross_entropy(logits, targets, ts::CrossEntropy{.label_smoothing = 0.1, .ignore_index = 0})
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets>
-constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
-                             Here at = Here::current()) {
-  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
-                                                                        options.label_smoothing, options.z_loss,
-                                                                        static_cast<double>(options.ignore_index));
+#endif
+
+// ---- tessera/base/name_pattern.hpp
+
+#ifndef TESSERA_BASE_NAME_PATTERN_HPP
+#define TESSERA_BASE_NAME_PATTERN_HPP
+
+namespace tessera {
+
+/// Whether a whole name matches a pattern, in which `*` stands for any characters, dots too, and `?` for one character:
+/// "blocks.3.mlp.up.weight" matches "blocks.*.weight" and "*.weight".
+constexpr bool matches_pattern(std::string_view name, std::string_view pattern) {
+  std::size_t n = 0, p = 0, star = pattern.size(), taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && (pattern[p] == name[n] || pattern[p] == '?')) {
+      ++n, ++p;
+    } else if (star < pattern.size()) {  // the last * takes one character more
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
 }
 
 }  // namespace tessera
@@ -18592,828 +18405,6 @@ struct ProjectLeaves {
 
 #endif
 
-// ---- tessera/graph/trace/stack.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
-#define TESSERA_GRAPH_TRACE_STACK_HPP
-
-namespace tessera {
-
-/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
-/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
-template <class Block> class Stack {
- public:
-  using block = Block;
-
-  constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
-  /// Makes layer i with make(i). Errors: `structure` for n < 0.
-  template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
-    layers_.reserve(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
-  }
-
-  constexpr int size() const { return static_cast<int>(layers_.size()); }
-  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
-
-  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
-  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
-  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
-
-  /// The number of layers as a leaf: inside a trace, its placeholder.
-  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
-  constexpr void set_count(const Dim& count) {
-    if (count.traced())
-      count_ = count;
-    else
-      layers_.resize(static_cast<std::size_t>(count.value()));
-  }
-
- private:
-  std::vector<Block> layers_;
-  Dim count_{};  // a placeholder, in a trace of a block without tensors
-};
-
-namespace detail {
-
-/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
-template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
-  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
-}
-
-/// A traced call of a Stack: one repeat node, whose body is the traced block.
-template <class Block, class X, class... Extra>
-constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
-  const Value context = trace_in(x);
-  if (stack.layers().empty() || context.module == nullptr)
-    fail(errc::structure,
-         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
-  BodyTrace body(*context.module, {});
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  X carried = x;
-  for_each_leaf(carried, bind);
-  bind.kind = BindLeaves::Kind::layer;
-  Block layer = stack[0];
-  for_each_leaf(layer, bind);
-  bind.kind = BindLeaves::Kind::captured;
-  std::tuple<Extra...> captured(extra...);
-  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
-  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
-  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
-  X last = x;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
-}
-
-}  // namespace detail
-
-template <class Block>
-template <class X, class... Extra>
-constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  constexpr bool is_outside = !detail::holds_local_v<X>;
-  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(
-      is_outside,
-      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
-  static_assert(
-      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
-               "std::array of blocks inside of a layer");
-  if constexpr (is_outside && is_flat) {
-    // Computed here so that compilers report an error in a layer with few lines of context.
-    using Carried = detail::carry_t<X>;
-    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
-        std::declval<const Carried&>(), detail::settle(extra)...))>>;
-    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
-    static_assert(is_model,
-                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
-                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
-    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
-    static_assert(is_one,
-                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
-    constexpr bool same = std::is_same_v<Result, Carried>;
-    static_assert(
-        same || TensorOperand<Carried>,
-        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
-        "tensors of the same element types and ranks");
-    if constexpr (is_one && TensorOperand<Carried>) {
-      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
-      constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(
-          same_type,
-          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
-          "convert the result with ts::cast");
-      static_assert(same_rank,
-                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
-                    "constant, use ts::full_like");
-    }
-    if constexpr (same && is_model)
-      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
-    else if constexpr (is_model)
-      return detail::as_carry(detail::trace_in(x), x);
-    else
-      return x;
-  } else {
-    return x;
-  }
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/control_flow.hpp
-
-#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
-#define TESSERA_OPS_CONTROL_FLOW_HPP
-
-namespace tessera {
-
-/// Options of ts::scan.
-struct ScanOptions {
-  bool reverse = false;  ///< from the last step to the first
-};
-
-namespace detail {
-
-/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
-/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
-template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
-  if constexpr (TensorOperand<T>) {
-    constexpr bool has_leading = T::rank > 0;
-    static_assert(has_leading,
-                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
-                  "same in every step");
-    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
-  } else if constexpr (NumberOperand<T>) {
-    return x;
-  } else if constexpr (is_stack_v<T>) {
-    static_assert(!counts_layers_v<typename T::block>,
-                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
-    auto layer = x[0];
-    BindLeaves bind{body, BindLeaves::Kind::layer};
-    for_each_leaf(layer, bind);
-    return layer;
-  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
-    return map_items(x, [&](const auto& item) { return step_of(item, body); });
-  } else if constexpr (std::is_empty_v<T>) {
-    return x;
-  } else {
-    return with_fields(x, [&](const auto&... fields) {
-      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
-    });
-  }
-}
-
-/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
-class StackResults {
- public:
-  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
-  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
-
-  template <class Y> constexpr auto operator()(const Y& y) {
-    if constexpr (TensorOperand<Y>) {
-      constexpr bool fits = Y::rank < max_rank;
-      static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
-      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
-    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
-      return map_items(y, [&](const auto& item) { return (*this)(item); });
-    } else {
-      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
-      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
-      Stack<Y> stack;
-      stack.layers().push_back(y);
-      for_each_leaf(stack[0], *this);
-      return stack;
-    }
-  }
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>)
-      leaf = Leaf(take(Storage::layers));
-    else if (leaf.traced())
-      made_.refuse(errc::unsupported,
-                   "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-
- private:
-  Value made_;
-  int body_, next_;
-
-  constexpr Value take(Storage storage) {
-    const Graph& body = made_.module->graph(body_);
-    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
-    return build::project(made_, next_++, type, storage);
-  }
-};
-
-template <class T> inline constexpr bool is_two_v = false;
-template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
-template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
-
-/// The carry that a step returns.
-template <class Result> struct ReturnedCarry {
-  using type = void;
-};
-template <class Result>
-  requires(is_two_v<Result>)
-struct ReturnedCarry<Result> {
-  using type = carry_t<std::tuple_element_t<0, Result>>;
-};
-
-/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
-template <class F, class Carry, class Xs>
-constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
-  if constexpr (SizeOperand<Xs>)
-    return f(carry);
-  else
-    return f(carry, step_of(xs, body));
-}
-
-template <class F, class Carry, class Xs>
-constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
-  Value count = context;
-  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
-  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
-  const Value inside{context.module, context.module->current, -1, context.source};
-  Carry carried = init;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const auto result = call_step(f, carried, xs, body);
-  const Carry next = as_carry(inside, std::get<0>(result));
-  const auto y = as_carry(inside, std::get<1>(result));
-  GiveLeaves give{body, true};
-  for_each_leaf(next, give);
-  give.carried = false;
-  for_each_leaf(y, give);
-  const Value made = body.close(count, context.source);
-  Carry last = init;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  StackResults stack(made, inside.graph, body.carried());
-  return std::tuple(last, stack(y));
-}
-
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
-  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
-  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
-  using Carry = carry_t<Init>;
-  using Steps = carry_t<Xs>;
-  constexpr bool is_size = SizeOperand<Xs>;
-  using Taken = std::conditional_t<is_size, Xs, Steps>;
-  // Computed here so that compilers report an error in the function with few lines of context.
-  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
-                                                        std::declval<BodyTrace&>()))>;
-  constexpr bool two = is_two_v<Result>;
-  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
-                     "without y, return std::tuple() in its place");
-  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
-  static_assert(same || !two,
-                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
-                "init; convert element types with ts::cast");
-  static_assert(!holds_number_v<Init>,
-                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
-  if constexpr (is_outside && same) {
-    Value context = trace_in(init);
-    if (context.module == nullptr) context = trace_in(xs);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
-    context.source = source;
-    const Carry first = as_carry(context, init);
-    if constexpr (is_size)
-      return run_scan(f, first, xs, context, reverse);
-    else
-      return run_scan(f, first, as_carry(context, xs), context, reverse);
-  } else {
-    return std::tuple(std::tuple(), std::tuple());
-  }
-}
-
-}  // namespace detail
-
-/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
-/// the carry after the last step, and the y of all steps along a new leading dim:
-///
-///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
-///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
-///       return std::tuple(next, next);
-///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
-///
-/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
-/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
-/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
-/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
-/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
-/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
-///
-/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
-/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
-/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
-/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
-/// carry that changes its shape, structure for xs of different leading extents.
-template <class F, class Init, class Xs>
-constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
-  return detail::scan(f, init, xs, options.reverse, Source::from(at));
-}
-
-/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
-/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
-template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
-  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
-  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
-}
-
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
-template <SizeOperand From, SizeOperand To, class F, class Init>
-constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  Value context = detail::trace_in(init);
-  for (const Value& other : {trace_of(from), trace_of(to)})
-    if (context.module == nullptr) context = other;
-  if (context.module == nullptr)
-    fail(errc::unsupported,
-         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
-  context.source = source;
-  const Value first = detail::as_size(lower(context, Dim(from))),
-              count = detail::as_size(lower(context, Dim(to))) - first;
-  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
-  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-  return std::get<0>(detail::scan(step, init, indices, false, source));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/repeat.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The dim repeated: the copies one after the other, or each element `count` times.
-template <int Rank, int D, bool EachElement> struct RepeatTag {
-  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
-  template <class X, class Count> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value count) {
-    x = x.at(context.source);
-    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
-    const Value one = build::insert_singletons(x, 1u << copies, rank);
-    const Value places =
-        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                                 ((1u << rank) - 1) & ~(1u << copies), rank);
-    // Of these the shape is read alone.
-    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
-    Factors merge{};
-    for (int d = 0; d < rank; ++d) {
-      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
-      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    }
-    merge.count = static_cast<std::int8_t>(rank);
-    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
-  }
-};
-
-template <int Rank, int D> struct RollTag {
-  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value shift) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
-    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
-    const auto rest = [&](Value v) { return v - v / turn * turn; };
-    const Value moved = rest(rest(as_size(shift)) + turn);
-    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
-                                    build::slice(x, dim, zero, n - moved));
-  }
-};
-
-template <int Rank, int D> struct FlipTag {
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
-    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
-/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
-template <int D, TensorOperand X, SizeOperand Count>
-constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
-}
-/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
-template <int D, TensorOperand X, SizeOperand Count>
-constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
-}
-/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
-/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
-template <int D, TensorOperand X, SizeOperand Shift>
-constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
-  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
-}
-/// Elements along a dim in reverse order. Communication: as gather.
-template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
-  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/stack.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
-
-// Tensors put together along a new dim, and taken apart along one.
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct StackTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Rest> struct result {
-    using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
-    static constexpr int rank = Rank + 1;
-  };
-  static constexpr Value emit(Value context, auto... tensors) {
-    const auto with_dim = [&](Value x) {
-      return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
-    };
-    return ConcatTag<Rank + 1, D>::emit(context, with_dim(tensors)...);
-  }
-};
-
-/// The chunk at position `Index` of `Chunks`, which are equally long except the last ones.
-template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
-  static_assert(Chunks > 0, "tessera: the number of chunks is at least 1");
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
-    const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
-    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
-    return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
-  }
-};
-
-}  // namespace detail
-
-/// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
-/// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
-template <int D, TensorOperand A, TensorOperand B>
-constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
-constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
-constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
-          TensorOperand... Rest>
-constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
-  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
-                                                                                rest...);
-}
-
-/// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
-/// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
-/// The number of chunks is a constant. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
-  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
-    return std::tuple(
-        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
-  }(std::make_integer_sequence<int, Chunks>{});
-}
-/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
-/// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
-template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
-  int start = 0;
-  const auto next = [&](int size) {
-    start += size;
-    return slice<D>(x, start - size, size, at);
-  };
-  using Slice = decltype(next(First));
-  if constexpr (sizeof...(Sizes) == 0)
-    return std::tuple<Slice>{next(First)};
-  else
-    return std::tuple<Slice, decltype(next(Sizes))...>{next(First), next(Sizes)...};
-}
-/// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
-/// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
-template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) {
-    return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
-  }(std::make_integer_sequence<int, Count>{});
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/gather.hpp
-
-#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
-#define TESSERA_OPS_INDEXING_GATHER_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct GatherTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class Indices> struct result : A {
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = x.shifted(D, Rank);
-    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
-                     "ts::broadcast_like first");
-    return build::gather(x.at(context.source), dim, indices);
-  }
-};
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
-/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
-/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
-/// differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/ctc_loss.hpp
-
-#ifndef TESSERA_NN_CTC_LOSS_HPP
-#define TESSERA_NN_CTC_LOSS_HPP
-
-namespace tessera {
-
-/// Options of ctc_loss, with PyTorch's names and defaults.
-struct Ctc {
-  int blank = 0;               ///< the class between labels
-  bool zero_infinity = false;  ///< the loss of a target that is longer than its input is 0, not infinite
-};
-
-namespace detail {
-
-/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another one.
-inline constexpr double log_of_zero = -1e30;
-
-/// The labels with blanks around them, [batch, 2 length + 1], and the logarithm of the probability, 1 or 0, that a
-/// path goes to a label from the one before it, without the blank between them.
-template <class T, class Targets> constexpr auto ctc_labels(const Targets& targets, int blank, Here at) {
-  const auto extended = pad<1>(repeat_interleave<1>(targets, 2, at), 0, 1, at);  // t0 t0 t1 t1 ... 0
-  const auto position = iota<1, std::int32_t>(extended, at);
-  const auto is_label = tessera::equal(remainder(position, 2, at), 1, at);
-  const auto labels = select(is_label, extended, full_like(extended, blank, at), at);
-  const auto two_before = slice<1>(pad<1>(extended, 2, 0, at), 0, extent<1>(extended, at), at);
-  const auto skips = logical_and(is_label, logical_or(not_equal(extended, two_before, at), position < 2, at), at);
-  const auto like = cast<T>(extended, at);
-  return std::pair(labels, select(skips, zeros_like(like, at), full_like(like, log_of_zero, at), at));
-}
-
-}  // namespace detail
-
-/// Connectionist temporal classification, as torch.nn.functional.ctc_loss: -log of the probability that the steps
-/// [0, input length) give the labels [0, target length) of a sequence, with blanks between them and repetitions.
-///
-/// Shapes: log_probs [time, batch, classes], the results of log_softmax<-1>; targets [batch, length], of integers other
-/// than `blank`; input_lengths and target_lengths [batch], of integers. Each sequence has one loss. The mean divides
-/// each by its target length, at least 1, as in PyTorch. A target that its input is too short for has an infinite loss,
-/// of which the gradient is 0; with zero_infinity the loss is 0 too. The gradient is that of the formula; PyTorch's has
-/// another part, which log_softmax removes again. PyTorch's concatenated targets and its form without a batch have no
-/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes.
-///
-/// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
-/// time that is split is gathered. Source: Graves et al., ICML 2006.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Lengths,
-          TensorOperand TargetLengths>
-constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
-                        const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
-  static_assert(X::rank == 3 && is_floating_v<typename X::element>,
-                "tessera: the log_probs of ctc_loss are a float, double or bf16 tensor of [time, batch, classes]");
-  static_assert(Targets::rank == 2 && Lengths::rank == 1 && TargetLengths::rank == 1,
-                "tessera: the targets of ctc_loss are [batch, length], input_lengths and target_lengths [batch]");
-  using T = detail::loss_t<typed_of<X>>;
-  if (detail::trace_in(log_probs).module == nullptr)
-    fail(errc::unsupported,
-         "[ctc_loss] outside of a traced function: call ts::ctc_loss inside a function of ts::compile");
-  const auto x = detail::as_sym(cast<T>(log_probs, at));
-  const auto both = detail::ctc_labels<T>(detail::as_sym(targets), options.blank, at);
-  const auto& labels = both.first;  // [B, S], S = 2 length + 1
-  const auto& skip_log = both.second;
-  // Two positions more in front: a path starts at position 1, and no path is at position 0.
-  const auto ahead = pad<1>(zeros_like(skip_log, at), 2, 0, at);  // [B, 2 + S]
-  const auto position = iota<1, std::int32_t>(ahead, at);
-  const auto never = full_like(ahead, detail::log_of_zero, at);
-  const auto start = select(tessera::equal(position, 1, at), ahead, never, at);
-  const auto two_never = slice<1>(never, 0, 2, at);
-  const auto positions = extent<1>(skip_log, at);
-  const auto running = iota<0, std::int32_t>(sum<2>(x, at), at) <
-                       unsqueeze<0>(cast<std::int32_t>(detail::as_sym(input_lengths), at), at);
-
-  const auto step = [&](const auto& alpha, const auto& now) {
-    const auto emitted = maximum(gather<1>(std::get<0>(now), labels, at), detail::log_of_zero, at);  // [B, S]
-    const auto stays = slice<1>(alpha, 2, positions, at), moves = slice<1>(alpha, 1, positions, at);
-    const auto skips = slice<1>(alpha, 0, positions, at) + skip_log;
-    const auto most = maximum(maximum(stays, moves, at), skips, at);
-    const auto total = exp(stays - most, at) + exp(moves - most, at) + exp(skips - most, at);
-    const auto next = concat<1>(two_never, most + log(total, at) + emitted, at);
-    return std::tuple(select(unsqueeze<1>(std::get<1>(now), at), next, alpha, at), std::tuple());
-  };
-  const auto last = std::get<0>(scan(step, start, std::tuple(x, running), {}, at));
-
-  const auto lengths = detail::as_sym(target_lengths);
-  // A path ends at the last label or at the blank behind it.
-  const auto end = unsqueeze<1>(cast<std::int32_t>(lengths, at) * 2 + 1, at);  // of the last label, or the start
-  const auto at_end = logical_or(tessera::equal(position, end, at), tessera::equal(position, end + 1, at), at);
-  const auto log_of_all = logsumexp<1>(select(at_end, last, never, at), at);  // [B]
-  const double of_impossible = options.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();
-  const auto losses =
-      select(log_of_all < 0.5 * detail::log_of_zero, full_like(log_of_all, of_impossible, at), -log_of_all, at);
-  if constexpr (Reduction == LossReduction::each)
-    return losses;
-  else if constexpr (Reduction == LossReduction::sum)
-    return sum(losses, at);
-  else
-    return mean(losses / cast<T>(maximum(lengths, 1, at), at), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/embedding.hpp
-
-#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
-#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct EmbeddingTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
-  template <class Table, class Indices> struct result {
-    using type = typename Table::type;
-    static constexpr int rank = Table::rank - 1 + Indices::rank;
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
-          "ts::cast<std::int32_t>(indices)");
-      static_assert(Table::rank >= 1,
-                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
-      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
-    });
-  };
-  static constexpr Value emit(Value context, Value table, Value indices) {
-    const int lead = indices.rank();
-    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
-    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
-    return table.at(context.source).make(made, {table.id, indices.id});
-  }
-};
-
-}  // namespace detail
-
-/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
-/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
-/// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorOperand Table, TensorOperand Indices>
-constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/embedding.hpp
-
-#ifndef TESSERA_NN_EMBEDDING_HPP
-#define TESSERA_NN_EMBEDDING_HPP
-
-namespace tessera::nn {
-
-/// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
-///
-/// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
-template <Element T = float> struct Embedding {
-  ShardedTensor<T, 2> table;
-
-  static constexpr std::array field_names{"table"};
-  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const {
-    return embedding(table, tokens, at);
-  }
-  /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
-  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. A bf16 x gives bf16 logits.
-  template <class X> constexpr auto attend(const X& x, Here at = Here::current()) const {
-    return matmul(x, transpose<1, 0>(detail::as_met_by<X>(table, at), at), at);
-  }
-};
-
-/// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
-template <Element T = float> struct Positions {
-  ShardedTensor<T, 2> table;
-
-  static constexpr std::array field_names{"table"};
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    return call<AddTag>(Source::from(at), x, slice<0>(detail::as_met_by<X>(table, at), 0, extent<-2>(x, at), at));
-  }
-};
-
-template <Element T = float>
-Embedding<T> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
-                       double stddev = 0.02) {
-  return {normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<T>(stddev))};
-}
-template <Element T = float>
-Positions<T> positions(Key key, Extent context, Extent features, const ShardingStrategy& strategy,
-                       double stddev = 0.02) {
-  return {normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<T>(stddev))};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/base/name_pattern.hpp
-
-#ifndef TESSERA_BASE_NAME_PATTERN_HPP
-#define TESSERA_BASE_NAME_PATTERN_HPP
-
-namespace tessera {
-
-/// Whether a whole name matches a pattern, in which `*` stands for any characters, dots too, and `?` for one character:
-/// "blocks.3.mlp.up.weight" matches "blocks.*.weight" and "*.weight".
-constexpr bool matches_pattern(std::string_view name, std::string_view pattern) {
-  std::size_t n = 0, p = 0, star = pattern.size(), taken = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = n;
-    } else if (p < pattern.size() && (pattern[p] == name[n] || pattern[p] == '?')) {
-      ++n, ++p;
-    } else if (star < pattern.size()) {  // the last * takes one character more
-      p = star + 1;
-      n = ++taken;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/graph/trace/named_leaves.hpp
 
 #ifndef TESSERA_GRAPH_TRACE_NAMED_LEAVES_HPP
@@ -19834,355 +18825,6 @@ auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, cons
 
 #endif
 
-// ---- tessera/ops/reduction/statistics.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
-#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
-constexpr Value flat_root(Value x) {
-  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
-  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
-}
-
-template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class Correction> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value correction) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value count = build::cast(build::element_count(x, set), x.dtype());
-    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
-    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
-    return build::cast(Root ? flat_root(variance) : variance, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct Norm {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanSum {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
-    return R::emit(context, x, rank, set);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanMean {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
-    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct CountNonzero {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
-  }
-};
-
-template <int Rank, bool Keep, int... Dims> struct PNormTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class P> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value p) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const double infinity = std::numeric_limits<double>::infinity();
-    const Value size = build::unary(Op::abs, x);
-    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
-    if (p.is_number(1)) return over(Op::sum, size);
-    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-    if (p.is_number(infinity)) return over(Op::max, size);
-    if (p.is_number(-infinity)) return over(Op::min, size);
-    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
-    p = build::cast(p, x.dtype());
-    // Powers of 0 have no slope: it is 0, as of flat_root.
-    const auto power = [](Value v, Value by) {
-      const Value at_zero = build::binary(Op::equal, v, v.number(0));
-      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
-    };
-    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
-  }
-};
-
-}  // namespace detail
-
-/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
-/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
-/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
-/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
-}
-
-/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
-/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
-/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
-/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
-}
-
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
-}
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
-}
-
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
-}
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
-}
-/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
-}
-
-/// Two statistics of the same elements.
-template <class Spread, class Mean> struct SpreadAndMean {
-  Spread spread;
-  Mean mean;
-};
-template <class Min, class Max> struct Extremes {
-  Min min;
-  Max max;
-};
-/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
-/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
-  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
-                                                                                max<Dims...>(x, at)};
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/margin_losses.hpp
-
-#ifndef TESSERA_NN_MARGIN_LOSSES_HPP
-#define TESSERA_NN_MARGIN_LOSSES_HPP
-
-// Losses of embeddings and ranks: what is alike is moved together, what is not is moved apart up to a margin.
-
-namespace tessera {
-
-namespace detail {
-
-struct MarginRankingLoss : ElementLoss {
-  template <class X, class Y, class Labels, class Margin>
-  static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels>;
-  static constexpr Value of(Value x, Value y, Value label, Value margin) {
-    return at_least_zero(label * (y - x) + margin);
-  }
-};
-struct HingeEmbeddingLoss : ElementLoss {
-  template <class X, class Labels, class Margin> static constexpr bool fits = labels_loss_v<X, Labels>;
-  // A label that is neither 1 nor -1 counts as both, as in PyTorch.
-  static constexpr Value of(Value x, Value label, Value margin) {
-    const Value zero = x.number(0);
-    return build::select(build::equal(label, label.number(1)), zero, at_least_zero(margin - x)) +
-           build::select(build::equal(label, label.number(-1)), zero, x);
-  }
-};
-struct CosineEmbeddingLoss : RowLoss {
-  template <class X, class Y, class Labels, class Margin>
-  static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels, 1>;
-  static constexpr Value of(Value x, Value y, Value label, Value margin) {
-    const auto dot = [dim = x.rank() - 1](Value a, Value b) { return build::reduce(Op::sum, a * b, 1u << dim, false); };
-    const Value squares = (dot(x, x) + 1e-12) * (dot(y, y) + 1e-12);
-    const Value cosine = dot(x, y) / build::unary(Op::sqrt, squares), zero = cosine.number(0);
-    return build::select(build::equal(label, label.number(1)), 1.0 - cosine, zero) +
-           build::select(build::equal(label, label.number(-1)), at_least_zero(cosine - margin), zero);
-  }
-};
-/// The P-norms of the rows of x - y + eps, as torch.nn.functional.pairwise_distance.
-template <int P> constexpr Value distance_of_rows(Value x, Value y, Value eps) {
-  const Value off = x - y + eps;
-  const unsigned row = 1u << (x.rank() - 1);
-  const Value size = build::unary(Op::abs, off);
-  if (P == 1) return build::reduce(Op::sum, size, row, false);
-  if (P == 2) return flat_root(build::reduce(Op::sum, off * off, row, false));
-  const Value sum = build::reduce(Op::sum, build::apply<ops::PowOp>(size, size.number(P)), row, false);
-  return build::apply<ops::PowOp>(sum, sum.number(1.0 / P));
-}
-template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
-  static_assert(P >= 1, "tessera: the norm of a triplet_margin_loss is 1 or more");
-  static constexpr Value of(Value anchor, Value positive, Value negative, Value margin, Value eps) {
-    const Value near = distance_of_rows<P>(anchor, positive, eps);
-    Value far = distance_of_rows<P>(anchor, negative, eps);
-    if (Swap) far = build::binary(Op::minimum, far, distance_of_rows<P>(positive, negative, eps));
-    return at_least_zero(near - far + margin);
-  }
-};
-
-/// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
-struct UnitRowsTag {
-  template <class X> using result = Typed<loss_t<X>, X::rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = build::cast(x.at(context.source), computed_as(x.dtype()));
-    const Value length = flat_root(build::row_sum(x * x, x.rank() - 1));
-    return x / build::binary(Op::maximum, length, x.number(1e-12));
-  }
-};
-template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<UnitRowsTag>(Source::from(at), x); }
-
-}  // namespace detail
-
-/// max(0, margin - label (x - y)) for labels 1, where x should be larger, and -1, as
-/// torch.nn.functional.margin_ranking_loss. Shapes: x, y and labels have equal shapes; labels are integers or of the
-/// element type of x. Reductions, errors and communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
-          NumberOperand Margin = double>
-constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
-                                   Here at = Here::current()) {
-  return call<detail::LossTag<detail::MarginRankingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
-}
-/// x where the label is 1, and max(0, margin - x) where it is -1, as torch.nn.functional.hinge_embedding_loss, for
-/// distances x. Shapes, reductions, errors and communication: as margin_ranking_loss.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels,
-          NumberOperand Margin = double>
-constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Margin& margin = 1.0,
-                                    Here at = Here::current()) {
-  return call<detail::LossTag<detail::HingeEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, labels, margin);
-}
-/// 1 - cos(x, y) for rows with label 1, max(0, cos(x, y) - margin) for rows with label -1, and 0 for others, as
-/// torch.nn.functional.cosine_embedding_loss. Shapes: x and y [..., features], labels [...], integers or of the element
-/// type of x; one loss for each row. Reductions and errors: as huber. Communication: for split features all_reduces of
-/// three values for each row.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
-          NumberOperand Margin = double>
-constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
-                                     Here at = Here::current()) {
-  return call<detail::LossTag<detail::CosineEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
-}
-
-/// Options of triplet_margin_loss, with PyTorch's names and defaults.
-struct TripletMargin {
-  int p = 2;          ///< the norm of the distances, 1 or more
-  bool swap = false;  ///< with the distance of the negative from the positive, where that is less
-};
-/// max(0, d(anchor, positive) - d(anchor, negative) + margin), as torch.nn.functional.triplet_margin_loss, where d is
-/// the norm of the difference plus eps. Shapes: all three [..., features]; one loss for each row. Reductions and
-/// errors: as huber. Communication: for split features all_reduces of two values for each row. Source: Balntas et al.,
-/// BMVC 2016.
-///
-///     ts::triplet_margin_loss<ts::LossReduction::mean, ts::TripletMargin{.p = 1}>(anchor, positive, negative, 0.5)
-template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorOperand Anchor,
-          TensorOperand Positive, TensorOperand Negative, NumberOperand Margin = double>
-constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positive, const Negative& negative,
-                                   const Margin& margin = 1.0, double eps = 1e-6, Here at = Here::current()) {
-  return call<detail::LossTag<detail::TripletMarginLoss<Options.p, Options.swap>, Anchor::rank, Reduction>>(
-      Source::from(at), anchor, positive, negative, margin, eps);
-}
-
-/// Cross entropy of the cosines of each query with all keys, over the temperature, where key i is that of query i and
-/// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
-/// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
-/// et al., 1807.03748.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
-          NumberOperand Temperature = double>
-constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
-                        Here at = Here::current()) {
-  static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
-  const auto logits =
-      einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at) / temperature;  // [B, B]
-  return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
-}
-/// The same with negatives of its own for all queries: key i against negatives [count, features].
-template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
-          TensorOperand Negatives, NumberOperand Temperature = double>
-constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
-                        const Temperature& temperature = 0.1, Here at = Here::current()) {
-  static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
-                "tessera: info_nce takes query and keys of [batch, features], and negatives of [count, features]");
-  const auto rows = detail::unit_rows(query, at);
-  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
-  const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
-  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
-  const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
-  return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/indexing/cumulative.hpp
 
 #ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
@@ -20297,6 +18939,50 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
 template <TensorOperand X, TensorOperand Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
   return select(mask, value, x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/gather.hpp
+
+#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
+#define TESSERA_OPS_INDEXING_GATHER_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices> struct result : A {
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = x.shifted(D, Rank);
+    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
+                     "ts::broadcast_like first");
+    return build::gather(x.at(context.source), dim, indices);
+  }
+};
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
+/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
+/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
 }
 
 }  // namespace tessera
@@ -20603,6 +19289,105 @@ template <class Model> std::int64_t parameter_bytes_per_device(const Model& mode
 
 #endif
 
+// ---- tessera/ops/data_movement/stack.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
+
+// Tensors put together along a new dim, and taken apart along one.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct StackTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Rest> struct result {
+    using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
+    static constexpr int rank = Rank + 1;
+  };
+  static constexpr Value emit(Value context, auto... tensors) {
+    const auto with_dim = [&](Value x) {
+      return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
+    };
+    return ConcatTag<Rank + 1, D>::emit(context, with_dim(tensors)...);
+  }
+};
+
+/// The chunk at position `Index` of `Chunks`, which are equally long except the last ones.
+template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
+  static_assert(Chunks > 0, "tessera: the number of chunks is at least 1");
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
+    const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
+    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
+    return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
+  }
+};
+
+}  // namespace detail
+
+/// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
+/// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
+template <int D, TensorOperand A, TensorOperand B>
+constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
+constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
+  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
+                                                                                rest...);
+}
+
+/// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
+/// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
+/// The number of chunks is a constant. Communication: as slice.
+template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
+    return std::tuple(
+        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Chunks>{});
+}
+/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
+/// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
+template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
+  int start = 0;
+  const auto next = [&](int size) {
+    start += size;
+    return slice<D>(x, start - size, size, at);
+  };
+  using Slice = decltype(next(First));
+  if constexpr (sizeof...(Sizes) == 0)
+    return std::tuple<Slice>{next(First)};
+  else
+    return std::tuple<Slice, decltype(next(Sizes))...>{next(First), next(Sizes)...};
+}
+/// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
+/// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
+template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
+  }(std::make_integer_sequence<int, Count>{});
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/nn/recurrent_cells.hpp
 
 #ifndef TESSERA_NN_RECURRENT_CELLS_HPP
@@ -20659,18 +19444,14 @@ template <Element T> constexpr auto zeros_of_a_gate(const auto& gates) {
 
 }  // namespace detail
 
-/// One step of a long short-term memory, as torch.nn.LSTMCell:
-///
-///     (i, f, g, o) = x W + b + h U + d
-///     c' = sigmoid(f) c + sigmoid(i) tanh(g),  h' = sigmoid(o) tanh(c')
-/// cell(x, std::tuple(h, c)) returns the state std::tuple(h', c'); cell(x) starts from zeros. x is [batch, in], h and c
-/// are [batch, hidden]. PyTorch's parameters: `weight_ih[g * hidden + j][i]` is `ih.weight[i][g][j]`, and its biases
-/// are `ih.bias` and `hh.bias`. With f32 parameters and a bf16 x, h is bf16 and the gates and c are f32. Errors:
-/// shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce of the gates.
-/// Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al. 2000.
-template <Element T = float, bool Bias = true> struct LstmCell {
-  Gates<T, Bias> ih;  ///< of x: [in, 4, hidden]
-  Gates<T, Bias> hh;  ///< of h: [hidden, 4, hidden]
+/// The function of a RnnCell.
+enum class RnnFunction : std::uint8_t { tanh, relu };
+
+/// A cell that computes its next state from the gates of x and of h, by the rule of the network: LstmCell, GruCell or
+/// RnnCell. cell(x, state) returns the next state; cell(x) starts from zeros. x is [batch, in].
+template <Element T, bool Bias, class Rule> struct RecurrentCell {
+  Gates<T, Bias> ih;  ///< of x: [in, gates, hidden]
+  Gates<T, Bias> hh;  ///< of h: [hidden, gates, hidden]
 
   static constexpr std::array field_names{"ih", "hh"};
   template <class X, class State> constexpr auto operator()(const X& x, const State& state) const {
@@ -20682,19 +19463,73 @@ template <Element T = float, bool Bias = true> struct LstmCell {
   }
 
   /// The next state, from the gates' inputs of x.
-  template <class G, class H, class C> constexpr auto step(const G& of_x, const std::tuple<H, C>& state) const {
-    const auto gates = of_x + hh(std::get<0>(state));  // [B, 4, H]
-    const auto [i, f, g, o] = unbind<4, -2>(gates);
+  template <class State> constexpr auto step(const auto& of_x, const State& state) const {
+    return Rule::next(of_x, hh, state);
+  }
+  template <class X> static constexpr auto zero_state(const auto& gates) { return Rule::template zeros<X>(gates); }
+  static constexpr const auto& output(const auto& state) { return Rule::output(state); }
+};
+
+namespace detail {
+
+/// A state that is h alone.
+struct HiddenState {
+  template <class X> static constexpr auto zeros(const auto& gates) {
+    return zeros_of_a_gate<typename X::element>(gates);
+  }
+  static constexpr const auto& output(const auto& state) { return state; }
+};
+
+struct LstmRule {
+  static constexpr int gate_count = 4;
+  template <class H, class C>
+  static constexpr auto next(const auto& of_x, const auto& hh, const std::tuple<H, C>& state) {
+    const auto sum = of_x + hh(std::get<0>(state));  // [B, 4, H]
+    const auto [i, f, g, o] = unbind<4, -2>(sum);
     const auto c = sigmoid(f) * std::get<1>(state) + sigmoid(i) * tanh(g);
     return std::tuple(cast<typename H::element>(sigmoid(o) * tanh(c)), c);
   }
-  template <class X> static constexpr auto zero_state(const auto& gates) {
+  template <class X> static constexpr auto zeros(const auto& gates) {
     using G = std::remove_cvref_t<decltype(gates)>;
-    return std::tuple(detail::zeros_of_a_gate<typename X::element>(gates),
-                      detail::zeros_of_a_gate<typename G::element>(gates));
+    return std::tuple(zeros_of_a_gate<typename X::element>(gates), zeros_of_a_gate<typename G::element>(gates));
   }
   static constexpr const auto& output(const auto& state) { return std::get<0>(state); }
 };
+
+struct GruRule : HiddenState {
+  static constexpr int gate_count = 3;
+  template <class G, class H> static constexpr auto next(const G& of_x, const auto& hh, const H& h) {
+    const auto of_h = hh(h);  // [B, 3, H]
+    const auto [xr, xz, xn] = unbind<3, -2>(of_x);
+    const auto [hr, hz, hn] = unbind<3, -2>(of_h);
+    const auto n = tanh(xn + sigmoid(xr + hr) * hn);
+    return cast<typename H::element>(n + sigmoid(xz + hz) * (cast<typename G::element>(h) - n));
+  }
+};
+
+template <RnnFunction Function> struct RnnRule : HiddenState {
+  static constexpr int gate_count = 1;
+  template <class H> static constexpr auto next(const auto& of_x, const auto& hh, const H& h) {
+    const auto [sum] = unbind<1, -2>(of_x + hh(h));  // [B, H]
+    if constexpr (Function == RnnFunction::relu)
+      return cast<typename H::element>(relu(sum));
+    else
+      return cast<typename H::element>(tanh(sum));
+  }
+};
+
+}  // namespace detail
+
+/// One step of a long short-term memory, as torch.nn.LSTMCell:
+///
+///     (i, f, g, o) = x W + b + h U + d
+///     c' = sigmoid(f) c + sigmoid(i) tanh(g),  h' = sigmoid(o) tanh(c')
+/// cell(x, std::tuple(h, c)) returns the state std::tuple(h', c'); cell(x) starts from zeros. x is [batch, in], h and c
+/// are [batch, hidden]. PyTorch's parameters: `weight_ih[g * hidden + j][i]` is `ih.weight[i][g][j]`, and its biases
+/// are `ih.bias` and `hh.bias`. With f32 parameters and a bf16 x, h is bf16 and the gates and c are f32. Errors:
+/// shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce of the gates.
+/// Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al. 2000.
+template <Element T = float, bool Bias = true> using LstmCell = RecurrentCell<T, Bias, detail::LstmRule>;
 
 /// One step of a gated recurrent unit, as torch.nn.GRUCell, with r, z, n the gates of x and of h in this order:
 ///
@@ -20702,62 +19537,12 @@ template <Element T = float, bool Bias = true> struct LstmCell {
 ///     n = tanh(x W_n + b_n + r (h U_n + d_n)),  h' = (1 - z) n + z h
 /// cell(x, h) returns h'; cell(x) starts from zeros. All else as LstmCell. Source: Cho et al., 1406.1078, with r
 /// multiplied after the product, as in cuDNN.
-template <Element T = float, bool Bias = true> struct GruCell {
-  Gates<T, Bias> ih;  ///< of x: [in, 3, hidden]
-  Gates<T, Bias> hh;  ///< of h: [hidden, 3, hidden]
-
-  static constexpr std::array field_names{"ih", "hh"};
-  template <class X, class State> constexpr auto operator()(const X& x, const State& state) const {
-    return step(ih(x), state);
-  }
-  template <class X> constexpr auto operator()(const X& x) const {
-    const auto gates = ih(x);
-    return step(gates, zero_state<X>(gates));
-  }
-
-  template <class G, class H> constexpr auto step(const G& of_x, const H& h) const {
-    const auto of_h = hh(h);  // [B, 3, H]
-    const auto [xr, xz, xn] = unbind<3, -2>(of_x);
-    const auto [hr, hz, hn] = unbind<3, -2>(of_h);
-    const auto n = tanh(xn + sigmoid(xr + hr) * hn);
-    return cast<typename H::element>(n + sigmoid(xz + hz) * (cast<typename G::element>(h) - n));
-  }
-  template <class X> static constexpr auto zero_state(const auto& gates) {
-    return detail::zeros_of_a_gate<typename X::element>(gates);
-  }
-  static constexpr const auto& output(const auto& state) { return state; }
-};
-
-/// The function of a RnnCell.
-enum class RnnFunction : std::uint8_t { tanh, relu };
+template <Element T = float, bool Bias = true> using GruCell = RecurrentCell<T, Bias, detail::GruRule>;
 
 /// One step of an Elman network, as torch.nn.RNNCell: h' = tanh(x W + b + h U + d), or relu of it. cell(x, h) returns
 /// h'; cell(x) starts from zeros. All else as LstmCell. Source: Elman, Cognitive Science 14 (1990).
-template <Element T = float, bool Bias = true, RnnFunction Function = RnnFunction::tanh> struct RnnCell {
-  Gates<T, Bias> ih;  ///< of x: [in, 1, hidden]
-  Gates<T, Bias> hh;  ///< of h: [hidden, 1, hidden]
-
-  static constexpr std::array field_names{"ih", "hh"};
-  template <class X, class State> constexpr auto operator()(const X& x, const State& state) const {
-    return step(ih(x), state);
-  }
-  template <class X> constexpr auto operator()(const X& x) const {
-    const auto gates = ih(x);
-    return step(gates, zero_state<X>(gates));
-  }
-
-  template <class G, class H> constexpr auto step(const G& of_x, const H& h) const {
-    const auto [sum] = unbind<1, -2>(of_x + hh(h));  // [B, H]
-    if constexpr (Function == RnnFunction::relu)
-      return cast<typename H::element>(relu(sum));
-    else
-      return cast<typename H::element>(tanh(sum));
-  }
-  template <class X> static constexpr auto zero_state(const auto& gates) {
-    return detail::zeros_of_a_gate<typename X::element>(gates);
-  }
-  static constexpr const auto& output(const auto& state) { return state; }
-};
+template <Element T = float, bool Bias = true, RnnFunction Function = RnnFunction::tanh>
+using RnnCell = RecurrentCell<T, Bias, detail::RnnRule<Function>>;
 
 namespace detail {
 
@@ -20779,10 +19564,11 @@ Gates<T, Bias> gates(Key key, Extent in, int count, Extent hidden, const Shardin
     return {weight};
 }
 
-template <class Cell, Element T, bool Bias>
-Cell recurrent_cell(Key key, Extent in, int count, Extent hidden, const ShardingStrategy& strategy) {
+template <Element T, bool Bias, class Rule>
+RecurrentCell<T, Bias, Rule> recurrent_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
   const auto [first, second] = split<2>(key);
-  return {gates<T, Bias>(first, in, count, hidden, strategy), gates<T, Bias>(second, hidden, count, hidden, strategy)};
+  return {gates<T, Bias>(first, in, Rule::gate_count, hidden, strategy),
+          gates<T, Bias>(second, hidden, Rule::gate_count, hidden, strategy)};
 }
 
 }  // namespace detail
@@ -20791,18 +19577,384 @@ Cell recurrent_cell(Key key, Extent in, int count, Extent hidden, const Sharding
 /// are sharded like column weights, with the hidden features in the place of the columns.
 template <Element T = float, bool Bias = true>
 LstmCell<T, Bias> lstm_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
-  return detail::recurrent_cell<LstmCell<T, Bias>, T, Bias>(key, in, 4, hidden, strategy);
+  return detail::recurrent_cell<T, Bias, detail::LstmRule>(key, in, hidden, strategy);
 }
 template <Element T = float, bool Bias = true>
 GruCell<T, Bias> gru_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
-  return detail::recurrent_cell<GruCell<T, Bias>, T, Bias>(key, in, 3, hidden, strategy);
+  return detail::recurrent_cell<T, Bias, detail::GruRule>(key, in, hidden, strategy);
 }
 template <Element T = float, bool Bias = true, RnnFunction Function = RnnFunction::tanh>
 RnnCell<T, Bias, Function> rnn_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
-  return detail::recurrent_cell<RnnCell<T, Bias, Function>, T, Bias>(key, in, 1, hidden, strategy);
+  return detail::recurrent_cell<T, Bias, detail::RnnRule<Function>>(key, in, hidden, strategy);
 }
 
 }  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/graph/trace/stack.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
+#define TESSERA_GRAPH_TRACE_STACK_HPP
+
+namespace tessera {
+
+/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
+/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
+template <class Block> class Stack {
+ public:
+  using block = Block;
+
+  constexpr Stack() = default;
+  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  /// Makes layer i with make(i). Errors: `structure` for n < 0.
+  template <class Make> Stack(int n, Make&& make) {
+    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
+    layers_.reserve(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
+  }
+
+  constexpr int size() const { return static_cast<int>(layers_.size()); }
+  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr std::vector<Block>& layers() { return layers_; }
+  constexpr const std::vector<Block>& layers() const { return layers_; }
+
+  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
+  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
+  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
+  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+
+  /// The number of layers as a leaf: inside a trace, its placeholder.
+  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
+  constexpr void set_count(const Dim& count) {
+    if (count.traced())
+      count_ = count;
+    else
+      layers_.resize(static_cast<std::size_t>(count.value()));
+  }
+
+ private:
+  std::vector<Block> layers_;
+  Dim count_{};  // a placeholder, in a trace of a block without tensors
+};
+
+namespace detail {
+
+/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
+
+/// A traced call of a Stack: one repeat node, whose body is the traced block.
+template <class Block, class X, class... Extra>
+constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const Value context = trace_in(x);
+  if (stack.layers().empty() || context.module == nullptr)
+    fail(errc::structure,
+         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
+  BodyTrace body(*context.module, {});
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  X carried = x;
+  for_each_leaf(carried, bind);
+  bind.kind = BindLeaves::Kind::layer;
+  Block layer = stack[0];
+  for_each_leaf(layer, bind);
+  bind.kind = BindLeaves::Kind::captured;
+  std::tuple<Extra...> captured(extra...);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
+  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
+  X last = x;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+  constexpr bool is_outside = !detail::holds_local_v<X>;
+  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(
+      is_outside,
+      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
+  static_assert(
+      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+               "std::array of blocks inside of a layer");
+  if constexpr (is_outside && is_flat) {
+    // Computed here so that compilers report an error in a layer with few lines of context.
+    using Carried = detail::carry_t<X>;
+    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
+        std::declval<const Carried&>(), detail::settle(extra)...))>>;
+    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
+    static_assert(is_model,
+                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
+                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
+    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
+    static_assert(is_one,
+                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
+    constexpr bool same = std::is_same_v<Result, Carried>;
+    static_assert(
+        same || TensorOperand<Carried>,
+        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
+        "tensors of the same element types and ranks");
+    if constexpr (is_one && TensorOperand<Carried>) {
+      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
+      constexpr bool same_rank = Result::rank == Carried::rank;
+      static_assert(
+          same_type,
+          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
+          "convert the result with ts::cast");
+      static_assert(same_rank,
+                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
+                    "constant, use ts::full_like");
+    }
+    if constexpr (same && is_model)
+      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+    else if constexpr (is_model)
+      return detail::as_carry(detail::trace_in(x), x);
+    else
+      return x;
+  } else {
+    return x;
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/control_flow.hpp
+
+#ifndef TESSERA_OPS_CONTROL_FLOW_HPP
+#define TESSERA_OPS_CONTROL_FLOW_HPP
+
+namespace tessera {
+
+/// Options of ts::scan.
+struct ScanOptions {
+  bool reverse = false;  ///< from the last step to the first
+};
+
+namespace detail {
+
+/// What the function of a scan gets of xs: a slice of each tensor without its leading dim, a layer of a Stack. A plain
+/// struct of tensors arrives as a tuple of its fields' slices, since its fields have fixed ranks.
+template <class T> constexpr auto step_of(const T& x, BodyTrace& body) {
+  if constexpr (TensorOperand<T>) {
+    constexpr bool has_leading = T::rank > 0;
+    static_assert(has_leading,
+                  "tessera: xs of a scan are tensors with a leading dim of steps; capture values that are the "
+                  "same in every step");
+    return Sym < typename T::element, has_leading ? T::rank - 1 : 0 > (body.slice(value_behind(x), Storage::block));
+  } else if constexpr (NumberOperand<T>) {
+    return x;
+  } else if constexpr (is_stack_v<T>) {
+    static_assert(!counts_layers_v<typename T::block>,
+                  "tessera: a Stack that is scanned over has tensors in its layers, which count them");
+    auto layer = x[0];
+    BindLeaves bind{body, BindLeaves::Kind::layer};
+    for_each_leaf(layer, bind);
+    return layer;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return step_of(item, body); });
+  } else if constexpr (std::is_empty_v<T>) {
+    return x;
+  } else {
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(step_of(fields, body))...>{step_of(fields, body)...};
+    });
+  }
+}
+
+/// The results y of all steps: tensors with a leading dim of steps; for a plain struct, a Stack of them.
+class StackResults {
+ public:
+  /// `body`: the graph of the steps; `first`: the first of its outputs that is part of y.
+  constexpr StackResults(const Value& made, int body, int first) : made_(made), body_(body), next_(first) {}
+
+  template <class Y> constexpr auto operator()(const Y& y) {
+    if constexpr (TensorOperand<Y>) {
+      constexpr bool fits = Y::rank < max_rank;
+      static_assert(fits, "tessera: y of a scan has at most 7 dims, since ys have a leading dim of steps");
+      return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (take(Storage::block));
+    } else if constexpr (is_tuple_v<Y> || is_array_v<Y>) {
+      return map_items(y, [&](const auto& item) { return (*this)(item); });
+    } else {
+      constexpr bool has_tensors = BlockLeaves::of<Y>().tensor && !BlockLeaves::of<Y>().stack;
+      static_assert(has_tensors, "tessera: y of a scan is a tensor, or a tuple or plain struct of tensors");
+      Stack<Y> stack;
+      stack.layers().push_back(y);
+      for_each_leaf(stack[0], *this);
+      return stack;
+    }
+  }
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>)
+      leaf = Leaf(take(Storage::layers));
+    else if (leaf.traced())
+      made_.refuse(errc::unsupported,
+                   "[scan] y: a struct with a Dim or a Scalar can't be y; return the tensors of the struct as a tuple");
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+
+ private:
+  Value made_;
+  int body_, next_;
+
+  constexpr Value take(Storage storage) {
+    const Graph& body = made_.module->graph(body_);
+    const Node type = build::stacked_type(body[body.outputs[static_cast<std::size_t>(next_)]]);
+    return build::project(made_, next_++, type, storage);
+  }
+};
+
+template <class T> inline constexpr bool is_two_v = false;
+template <class First, class Second> inline constexpr bool is_two_v<std::pair<First, Second>> = true;
+template <class First, class Second> inline constexpr bool is_two_v<std::tuple<First, Second>> = true;
+
+/// The carry that a step returns.
+template <class Result> struct ReturnedCarry {
+  using type = void;
+};
+template <class Result>
+  requires(is_two_v<Result>)
+struct ReturnedCarry<Result> {
+  using type = carry_t<std::tuple_element_t<0, Result>>;
+};
+
+/// Calls the function of a scan: f(carry, x), or f(carry) where xs is the number of steps.
+template <class F, class Carry, class Xs>
+constexpr auto call_step(const F& f, const Carry& carry, const Xs& xs, BodyTrace& body) {
+  if constexpr (SizeOperand<Xs>)
+    return f(carry);
+  else
+    return f(carry, step_of(xs, body));
+}
+
+template <class F, class Carry, class Xs>
+constexpr auto run_scan(const F& f, const Carry& init, const Xs& xs, const Value& context, bool reverse) {
+  Value count = context;
+  if constexpr (SizeOperand<Xs>) count = as_size(lower(context, Dim(xs)));
+  BodyTrace body(*context.module, {.reverse = reverse, .scan = true});
+  const Value inside{context.module, context.module->current, -1, context.source};
+  Carry carried = init;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const auto result = call_step(f, carried, xs, body);
+  const Carry next = as_carry(inside, std::get<0>(result));
+  const auto y = as_carry(inside, std::get<1>(result));
+  GiveLeaves give{body, true};
+  for_each_leaf(next, give);
+  give.carried = false;
+  for_each_leaf(y, give);
+  const Value made = body.close(count, context.source);
+  Carry last = init;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  StackResults stack(made, inside.graph, body.carried());
+  return std::tuple(last, stack(y));
+}
+
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  constexpr bool is_outside = !holds_local_v<Init> && !holds_local_v<Xs>;
+  static_assert(is_outside, "tessera: a scan is called outside of a ts::shard_map; call shard_map in its function");
+  using Carry = carry_t<Init>;
+  using Steps = carry_t<Xs>;
+  constexpr bool is_size = SizeOperand<Xs>;
+  using Taken = std::conditional_t<is_size, Xs, Steps>;
+  // Computed here so that compilers report an error in the function with few lines of context.
+  using Result = std::remove_cvref_t<decltype(call_step(f, std::declval<const Carry&>(), std::declval<const Taken&>(),
+                                                        std::declval<BodyTrace&>()))>;
+  constexpr bool two = is_two_v<Result>;
+  static_assert(two, "tessera: the function of a scan must return the carry and y, as a std::tuple or a std::pair; "
+                     "without y, return std::tuple() in its place");
+  constexpr bool same = std::is_same_v<typename ReturnedCarry<Result>::type, Carry>;
+  static_assert(same || !two,
+                "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
+                "init; convert element types with ts::cast");
+  static_assert(!holds_number_v<Init>,
+                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
+  if constexpr (is_outside && same) {
+    Value context = trace_in(init);
+    if (context.module == nullptr) context = trace_in(xs);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+    context.source = source;
+    const Carry first = as_carry(context, init);
+    if constexpr (is_size)
+      return run_scan(f, first, xs, context, reverse);
+    else
+      return run_scan(f, first, as_carry(context, xs), context, reverse);
+  } else {
+    return std::tuple(std::tuple(), std::tuple());
+  }
+}
+
+}  // namespace detail
+
+/// Runs f step by step, as jax.lax.scan: `(carry, y) = f(carry, x)`, where x is the slice of xs at the step. Returns
+/// the carry after the last step, and the y of all steps along a new leading dim:
+///
+///     auto [last, all] = ts::scan([&](const auto& h, const auto& x) {
+///       const auto next = ts::tanh(ts::matmul(x, w) + ts::matmul(h, u));
+///       return std::tuple(next, next);
+///     }, h0, xs);                                                        // xs [T, B, D], all [T, B, H]
+///
+/// `init` is a tensor, or a tuple, pair, array or plain struct of tensors; a number in it becomes an f32 or an i32. f
+/// returns a carry of the same element types, ranks and shapes; shardings may differ. f may capture values of the
+/// traced function around it, which are the same in every step. `xs` is a tensor, a Stack, or a tuple, pair, array or
+/// plain struct of these: x has for a tensor its slice, for a Stack its layer, for a struct a tuple of its fields'
+/// slices. With a size as xs, f(carry) runs that often. y is a tensor, or a tuple, pair or array of tensors, or
+/// `std::tuple()`; of a plain struct, a Stack is returned. Without steps the carry is init.
+///
+/// One repeat node, as of a Stack: the body is traced, planned and compiled once, and runs in a loop. Random numbers
+/// differ from step to step. The gradient is a scan in the opposite order; what of the forward steps it needs is kept
+/// for each step, and elementwise operations are computed again. Sharding: the leading dim of xs is gathered if it is
+/// split; all other dims stay as they are. Communication: that of the body, once a step. Errors: shape_mismatch for a
+/// carry that changes its shape, structure for xs of different leading extents.
+template <class F, class Init, class Xs>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, ScanOptions options = {}, Here at = Here::current()) {
+  return detail::scan(f, init, xs, options.reverse, Source::from(at));
+}
+
+/// f of each slice of xs along its leading dim, one after the other, stacked: jax.lax.map. xs and the result of f are
+/// as in ts::scan. An elementwise or batched operation on the whole xs is faster where there is one.
+template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
+}
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  Value context = detail::trace_in(init);
+  for (const Value& other : {trace_of(from), trace_of(to)})
+    if (context.module == nullptr) context = other;
+  if (context.module == nullptr)
+    fail(errc::unsupported,
+         "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
+  context.source = source;
+  const Value first = detail::as_size(lower(context, Dim(from))),
+              count = detail::as_size(lower(context, Dim(to))) - first;
+  const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
+  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
+  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+  return std::get<0>(detail::scan(step, init, indices, false, source));
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -24649,6 +23801,90 @@ template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::curre
 
 #endif
 
+// ---- tessera/ops/data_movement/repeat.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The dim repeated: the copies one after the other, or each element `count` times.
+template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
+  template <class X, class Count> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value count) {
+    x = x.at(context.source);
+    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
+    const Value one = build::insert_singletons(x, 1u << copies, rank);
+    const Value places =
+        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                                 ((1u << rank) - 1) & ~(1u << copies), rank);
+    // Of these the shape is read alone.
+    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+    Factors merge{};
+    for (int d = 0; d < rank; ++d) {
+      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    }
+    merge.count = static_cast<std::int8_t>(rank);
+    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+  }
+};
+
+template <int Rank, int D> struct RollTag {
+  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value shift) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
+    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
+    const auto rest = [&](Value v) { return v - v / turn * turn; };
+    const Value moved = rest(rest(as_size(shift)) + turn);
+    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
+                                    build::slice(x, dim, zero, n - moved));
+  }
+};
+
+template <int Rank, int D> struct FlipTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
+    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
+/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
+}
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
+}
+/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
+/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
+template <int D, TensorOperand X, SizeOperand Shift>
+constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
+  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
+}
+/// Elements along a dim in reverse order. Communication: as gather.
+template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/data_movement/reshape.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
@@ -25802,6 +25038,771 @@ template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key
 
 #endif
 
+// ---- tessera/ops/losses/losses.hpp
+
+#ifndef TESSERA_OPS_LOSSES_LOSSES_HPP
+#define TESSERA_OPS_LOSSES_LOSSES_HPP
+
+namespace tessera {
+
+/// How a loss reduces the losses of the elements, as PyTorch's argument `reduction`; `each` is PyTorch's "none".
+enum class LossReduction : std::uint8_t { each, mean, sum };
+
+namespace build {
+/// The losses of the elements, or their mean or sum over all dims after the first `lead`.
+constexpr Value reduce_loss(Value losses, int lead, LossReduction reduction) {
+  if (reduction == LossReduction::each) return losses;
+  if (reduction == LossReduction::mean) return mean_of_all(losses, lead);
+  return reduce(Op::sum, losses, ((1u << losses.rank()) - 1) & ~((1u << lead) - 1), false);
+}
+}  // namespace build
+
+namespace detail {
+
+/// A number, or a tensor of the rank and the element type of X.
+template <class X, class Y>
+inline constexpr bool fits_loss_v =
+    is_number_v<typename Y::type> || (std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank);
+/// A tensor of labels, one for each `Dropped` last dims of X: of integers, or of the element type of X.
+template <class X, class Y, int Dropped = 0>
+inline constexpr bool labels_loss_v =
+    Y::rank == X::rank - Dropped &&
+    (std::is_integral_v<typename Y::type> || std::is_same_v<typename X::type, typename Y::type>);
+
+/// A loss of corresponding elements of tensors: `Loss::of(x, more...)` gives the losses, one for each element, or one
+/// for each row if Loss is a RowLoss. `Loss::fits` says which types it takes, `Loss::check` refuses wrong constants.
+struct ElementLoss {
+  static constexpr int dropped = 0;
+  template <class X, class... More> static constexpr bool fits = (fits_loss_v<X, More> && ...);
+};
+struct RowLoss {
+  static constexpr int dropped = 1;
+  template <class X, class... More> static constexpr bool fits = (fits_loss_v<X, More> && ...);
+};
+
+template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
+  static_assert(Rank >= Loss::dropped, "tessera: this loss is that of rows, and takes tensors with at least one dim");
+  template <class X, class... More> struct result {
+    using type = loss_t<X>;
+    static constexpr int rank = Reduction == LossReduction::each ? Rank - Loss::dropped : 0;
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && Loss::template fits<X, More...>,
+                    "tessera: a loss takes float, double or bf16 tensors of equal rank and element type; labels may be "
+                    "integers, and those of rows have a dim less");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, auto... more) {
+    if constexpr (requires { Loss::check(context, more...); }) Loss::check(context, more...);
+    const DType type = computed_as(x.dtype());
+    const Value losses = Loss::of(build::cast(x.at(context.source), type), build::cast(more, type)...);
+    return build::reduce_loss(losses, losses.leading(Rank - Loss::dropped), Reduction);
+  }
+};
+
+/// x, and 0 where it is below; its slope at 0 is 1, as of PyTorch's clamp.
+constexpr Value at_least_zero(Value x) {
+  return build::select(build::binary(Op::less, x, x.number(0)), x.number(0), x);
+}
+constexpr bool is_constant_below(Value x, double least) { return x.node().is_constant() && !(x.node().value >= least); }
+
+struct HuberLoss : ElementLoss {
+  static constexpr void check(Value context, Value, Value delta) {
+    if (delta.node().is_constant() && !(delta.node().value > 0))
+      context.refuse(errc::option, "[huber] delta: delta is not above 0");
+  }
+  static constexpr Value of(Value x, Value y, Value delta) {
+    const Value off = build::unary(Op::abs, x - y);
+    // With c = min(|x - y|, delta), both branches are c (|x - y| - c / 2).
+    const Value near = build::binary(Op::minimum, off, delta);
+    return near * (off - near * 0.5);
+  }
+};
+struct SmoothL1Loss : ElementLoss {
+  static constexpr void check(Value context, Value, Value beta) {
+    if (is_constant_below(beta, 0)) context.refuse(errc::option, "[smooth_l1_loss] beta: beta is below 0");
+  }
+  static constexpr Value of(Value x, Value y, Value beta) {
+    const Value off = build::unary(Op::abs, x - y), zero = beta.number(0);
+    const Value divisor = build::select(build::greater(beta, zero), beta, beta.number(1));
+    return build::select(build::less(off, beta), off * off * 0.5 / divisor, off - beta * 0.5);
+  }
+};
+struct L1Loss : ElementLoss {
+  static constexpr Value of(Value x, Value y) { return build::unary(Op::abs, x - y); }
+};
+struct BceWithLogitsLoss : ElementLoss {
+  // y x is never subtracted from a softplus of x, which would lose digits for large x.
+  static constexpr Value of(Value x, Value y) {
+    return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
+  }
+};
+struct KlDivLoss : ElementLoss {
+  static constexpr Value of(Value x, Value y) {
+    const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
+    return y * build::unary(Op::log, safe) - y * x;
+  }
+};
+struct FocalLoss : ElementLoss {
+  static constexpr Value of(Value x, Value y, Value alpha, Value gamma) {
+    const Value p = build::unary(Op::sigmoid, x), other = 1.0 - y, zero = alpha.number(0);
+    const Value missed = build::apply<ops::PowOp>(1.0 - (p * y + (1.0 - p) * other), gamma);
+    const Value weight = build::select(build::less(alpha, zero), alpha.number(1), alpha * y + (1.0 - alpha) * other);
+    return weight * missed * BceWithLogitsLoss::of(x, y);
+  }
+};
+struct GaussianNllLoss : ElementLoss {
+  static constexpr void check(Value context, Value, Value, Value eps, Value) {
+    if (is_constant_below(eps, 0)) context.refuse(errc::option, "[gaussian_nll_loss] eps: eps is below 0");
+  }
+  static constexpr Value of(Value x, Value y, Value variance, Value eps, Value constant) {
+    const Value spread = build::select(build::less(variance, eps), eps, variance), off = x - y;
+    return (build::unary(Op::log, spread) + off * off / spread) * 0.5 + constant;
+  }
+};
+template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
+  static constexpr Value of(Value x, Value y, Value eps) {
+    const Value loss = OfLogarithms ? build::unary(Op::exp, x) - y * x : x - y * build::unary(Op::log, x + eps);
+    if (!Full) return loss;
+    const Value above = build::greater(y, y.number(1)), safe = build::select(above, y, y.number(1));
+    const Value log = build::unary(Op::log, safe);
+    const Value stirling = safe * log - safe + (log + 1.8378770664093454836) * 0.5;  // log(2 pi)
+    return loss + build::select(above, stirling, stirling.number(0));
+  }
+};
+
+/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
+constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
+  const Value some = build::select(kept, losses, losses.number(0));
+  if (reduction == LossReduction::each) return some;
+  const Value sum = build::reduce_loss(some, lead, LossReduction::sum);
+  if (reduction == LossReduction::sum) return sum;
+  return sum / build::reduce_loss(build::cast(kept, losses.dtype()), lead, LossReduction::sum);
+}
+/// Targets with a last dim of extent 1, to be compared with the positions of the classes.
+constexpr Value with_class_dim(Value targets, Value scores) {
+  return build::insert_singletons(targets, 1u << (scores.rank() - 1), scores.rank());
+}
+constexpr Value is_counted(Value targets, Value ignored) {
+  // An unsigned element type has no -100.
+  const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
+  return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
+}
+
+template <int Rank, LossReduction Reduction> struct NllTag {
+  template <class Scores, class Targets, class Ignored>
+  struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
+    static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+  };
+  static constexpr Value emit(Value context, Value scores, Value targets, Value ignored) {
+    const int lead = scores.leading(Rank), dim = scores.rank() - 1;
+    scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
+    targets = targets.at(context.source);
+    const Value picked =
+        build::binary(Op::equal, build::iota(scores, dim, targets.dtype()), with_class_dim(targets, scores));
+    const Value losses = build::reduce(Op::sum, build::select(picked, build::unary(Op::neg, scores), scores.number(0)),
+                                       1u << dim, false);
+    return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
+  }
+};
+
+template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
+  template <class Logits, class Targets, class Smoothing, class Z, class Ignored>
+  struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
+    static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+  };
+  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored) {
+    const int lead = logits.leading(Rank), dim = logits.rank() - 1;
+    logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
+    targets = targets.at(context.source);
+    smoothing = build::cast(smoothing, logits.dtype());
+    const Value most = build::constant_reduce(Op::max, logits, 1u << dim), shifted = logits - most;
+    const Value log_sum = build::log_sum_exp_of_shifted(shifted, dim), loss = log_sum - shifted;
+    const Value picked =
+        build::binary(Op::equal, build::iota(logits, dim, targets.dtype()), with_class_dim(targets, logits));
+    // A class of weight 0 adds 0 even if its logit is -infinity, as in PyTorch without smoothing.
+    const Value spread = smoothing / build::cast(build::extent(logits, dim), logits.dtype());
+    const Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
+    const Value some =
+        build::select(build::apply<ops::GreaterOp>(weight, logits.number(0)), weight * loss, loss.number(0));
+    const Value total = log_sum + most;
+    const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
+    const Value losses = build::reduce(Op::sum, some, 1u << dim, false) + penalty;
+    return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
+  }
+};
+
+}  // namespace detail
+
+/// The Huber loss, as torch.nn.functional.huber_loss: (x - y)^2 / 2 where |x - y| is at most delta, and
+/// delta (|x - y| - delta / 2) elsewhere. Its gradient is x - y, clipped to [-delta, delta], and NaN where x - y is
+/// NaN.
+///
+/// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is NaN, as in
+/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands
+/// one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
+///
+///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
+constexpr auto huber(const X& x, const Y& y, const Delta& delta = 1.0, Here at = Here::current()) {
+  return call<detail::LossTag<detail::HuberLoss, X::rank, Reduction>>(Source::from(at), x, y, delta);
+}
+/// (x - y)^2 / (2 beta) where |x - y| is below beta, and |x - y| - beta / 2 elsewhere, as
+/// torch.nn.functional.smooth_l1_loss; with a beta of 0 l1_loss. Shapes, reductions and communication: as huber.
+/// Errors: shape_mismatch; option for a constant beta below 0. Source: Girshick, 1504.08083.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Beta = double>
+constexpr auto smooth_l1_loss(const X& x, const Y& y, const Beta& beta = 1.0, Here at = Here::current()) {
+  return call<detail::LossTag<detail::SmoothL1Loss, X::rank, Reduction>>(Source::from(at), x, y, beta);
+}
+
+/// |x - y|, as torch.nn.functional.l1_loss. Shapes, reductions, errors and communication: as huber. The gradient at
+/// x = y is 0.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::L1Loss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// -y log sigmoid(x) - (1 - y) log(1 - sigmoid(x)) for logits x and probabilities y, without overflow, as
+/// torch.nn.functional.binary_cross_entropy_with_logits. Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0.
+/// PyTorch's reduction "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and
+/// communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::KlDivLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+
+/// The focal loss of logits x and probabilities y, as torchvision.ops.sigmoid_focal_loss: bce_with_logits times
+/// (1 - p)^gamma, where p is the probability that x gives to the target, times alpha for a target of 1 and 1 - alpha
+/// for one of 0. A negative alpha gives no weights. Shapes, reductions, errors and communication: as huber; the default
+/// is the mean, torchvision's `each`. Source: Lin et al., 1708.02002.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Alpha = double,
+          NumberOperand Gamma = double>
+constexpr auto sigmoid_focal_loss(const X& x, const Y& y, const Alpha& alpha = 0.25, const Gamma& gamma = 2.0,
+                                  Here at = Here::current()) {
+  return call<detail::LossTag<detail::FocalLoss, X::rank, Reduction>>(Source::from(at), x, y, alpha, gamma);
+}
+
+/// Options of gaussian_nll_loss, with PyTorch's names and defaults.
+struct GaussianNll {
+  bool full = false;  ///< adds the constant log(2 pi) / 2
+  double eps = 1e-6;  ///< the least variance
+};
+/// (log v + (x - y)^2 / v) / 2 for means x, targets y and variances v, as torch.nn.functional.gaussian_nll_loss. The
+/// variance is a number, or a tensor of the shape of x; one below `eps` counts as eps, with a gradient of 0, where
+/// PyTorch has that of eps. Negative variances are no error. Shapes, reductions and communication: as huber. Errors:
+/// shape_mismatch; option for an eps below 0. Source: Nix, Weigend, ICNN 1994.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, Operand Variance>
+constexpr auto gaussian_nll_loss(const X& x, const Y& y, const Variance& variance, const GaussianNll& options = {},
+                                 Here at = Here::current()) {
+  return call<detail::LossTag<detail::GaussianNllLoss, X::rank, Reduction>>(
+      Source::from(at), x, y, variance, options.eps, options.full ? 0.91893853320467274178 : 0.0);
+}
+
+/// Options of poisson_nll_loss, with PyTorch's names and defaults.
+struct PoissonNll {
+  bool log_input = true;  ///< x is the logarithm of the rate
+  bool full = false;      ///< adds Stirling's approximation of log(y!), for y above 1
+};
+/// exp(x) - y x for logarithms x of rates and counts y, as torch.nn.functional.poisson_nll_loss; for rates x,
+/// x - y log(x + eps). Shapes, reductions, errors and communication: as huber.
+///
+///     ts::poisson_nll_loss<ts::LossReduction::mean, ts::PoissonNll{.full = true}>(model(x), counts)
+template <LossReduction Reduction = LossReduction::mean, PoissonNll Options = PoissonNll{}, TensorOperand X,
+          TensorOperand Y, NumberOperand Eps = double>
+constexpr auto poisson_nll_loss(const X& x, const Y& y, const Eps& eps = 1e-8, Here at = Here::current()) {
+  return call<detail::LossTag<detail::PoissonNllLoss<Options.log_input, Options.full>, X::rank, Reduction>>(
+      Source::from(at), x, y, eps);
+}
+
+/// -x[target] for log-probabilities x [..., classes] and integer targets [...], as torch.nn.functional.nll_loss, which
+/// has the classes in dim 1. Targets that equal `ignore_index` give 0 and are not counted in the mean, which is NaN if
+/// all are ignored. Errors: shape_mismatch. Communication: as cross_entropy.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
+  return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
+}
+
+/// Options of cross_entropy, with PyTorch's names and defaults.
+struct CrossEntropy {
+  double label_smoothing = 0;  ///< the part of the target distribution that is uniform over all classes
+  int ignore_index = -100;     ///< targets of this value give 0 and are not counted in the mean
+  double z_loss = 0;           ///< factor of logsumexp(logits)^2, which is added (PaLM, Chowdhery et al., 2204.02311)
+};
+/// Cross entropy with options, as torch.nn.functional.cross_entropy with the classes in the last dim:
+///
+///     (1 - s) (-log p[target]) + s mean over the classes of (-log p) + z logsumexp(logits)^2,  p = softmax(logits)
+/// The mean is over the targets that are not ignored; NaN if all are. Targets outside of the classes select no class.
+/// Errors: shape_mismatch. Communication: as cross_entropy without options. Source of smoothing: Szegedy et al.,
+/// 1512.00567.
+///
+///     ts::cross_entropy(logits, targets, ts::CrossEntropy{.label_smoothing = 0.1, .ignore_index = 0})
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const CrossEntropy& options,
+                             Here at = Here::current()) {
+  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
+                                                                        options.label_smoothing, options.z_loss,
+                                                                        static_cast<double>(options.ignore_index));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/losses/ctc_loss.hpp
+
+#ifndef TESSERA_OPS_LOSSES_CTC_LOSS_HPP
+#define TESSERA_OPS_LOSSES_CTC_LOSS_HPP
+
+namespace tessera {
+
+/// Options of ctc_loss, with PyTorch's names and defaults.
+struct Ctc {
+  int blank = 0;               ///< the class between labels
+  bool zero_infinity = false;  ///< the loss of a target that is longer than its input is 0, not infinite
+};
+
+namespace detail {
+
+/// The logarithm of a probability of 0: finite, so that no infinity is subtracted from another one.
+inline constexpr double log_of_zero = -1e30;
+
+/// The labels with blanks around them, [batch, 2 length + 1], and the logarithm of the probability, 1 or 0, that a
+/// path goes to a label from the one before it, without the blank between them.
+template <class T, class Targets> constexpr auto ctc_labels(const Targets& targets, int blank, Here at) {
+  const auto extended = pad<1>(repeat_interleave<1>(targets, 2, at), 0, 1, at);  // t0 t0 t1 t1 ... 0
+  const auto position = iota<1, std::int32_t>(extended, at);
+  const auto is_label = tessera::equal(remainder(position, 2, at), 1, at);
+  const auto labels = select(is_label, extended, full_like(extended, blank, at), at);
+  const auto two_before = slice<1>(pad<1>(extended, 2, 0, at), 0, extent<1>(extended, at), at);
+  const auto skips = logical_and(is_label, logical_or(not_equal(extended, two_before, at), position < 2, at), at);
+  const auto like = cast<T>(extended, at);
+  return std::pair(labels, select(skips, zeros_like(like, at), full_like(like, log_of_zero, at), at));
+}
+
+}  // namespace detail
+
+/// Connectionist temporal classification, as torch.nn.functional.ctc_loss: -log of the probability that the steps
+/// [0, input length) give the labels [0, target length) of a sequence, with blanks between them and repetitions.
+///
+/// Shapes: log_probs [time, batch, classes], the results of log_softmax<-1>; targets [batch, length], of integers other
+/// than `blank`; input_lengths and target_lengths [batch], of integers. Each sequence has one loss. The mean divides
+/// each by its target length, at least 1, as in PyTorch. A target that its input is too short for has an infinite loss,
+/// of which the gradient is 0; with zero_infinity the loss is 0 too. The gradient is that of the formula; PyTorch's has
+/// another part, which log_softmax removes again. PyTorch's concatenated targets and its form without a batch have no
+/// counterpart. Errors: shape_mismatch; dim_range for a target outside of the classes.
+///
+/// One ts::scan over the steps, in logarithms; only inside a traced function. Communication: none for a split batch;
+/// time that is split is gathered. Source: Graves et al., ICML 2006.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Lengths,
+          TensorOperand TargetLengths>
+constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
+                        const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
+  static_assert(X::rank == 3 && is_floating_v<typename X::element>,
+                "tessera: the log_probs of ctc_loss are a float, double or bf16 tensor of [time, batch, classes]");
+  static_assert(Targets::rank == 2 && Lengths::rank == 1 && TargetLengths::rank == 1,
+                "tessera: the targets of ctc_loss are [batch, length], input_lengths and target_lengths [batch]");
+  using T = detail::loss_t<typed_of<X>>;
+  if (detail::trace_in(log_probs).module == nullptr)
+    fail(errc::unsupported,
+         "[ctc_loss] outside of a traced function: call ts::ctc_loss inside a function of ts::compile");
+  const auto x = detail::as_sym(cast<T>(log_probs, at));
+  const auto both = detail::ctc_labels<T>(detail::as_sym(targets), options.blank, at);
+  const auto& labels = both.first;  // [B, S], S = 2 length + 1
+  const auto& skip_log = both.second;
+  // Two positions more in front: a path starts at position 1, and no path is at position 0.
+  const auto ahead = pad<1>(zeros_like(skip_log, at), 2, 0, at);  // [B, 2 + S]
+  const auto position = iota<1, std::int32_t>(ahead, at);
+  const auto never = full_like(ahead, detail::log_of_zero, at);
+  const auto start = select(tessera::equal(position, 1, at), ahead, never, at);
+  const auto two_never = slice<1>(never, 0, 2, at);
+  const auto positions = extent<1>(skip_log, at);
+  const auto running = iota<0, std::int32_t>(sum<2>(x, at), at) <
+                       unsqueeze<0>(cast<std::int32_t>(detail::as_sym(input_lengths), at), at);
+
+  const auto step = [&](const auto& alpha, const auto& now) {
+    const auto emitted = maximum(gather<1>(std::get<0>(now), labels, at), detail::log_of_zero, at);  // [B, S]
+    const auto stays = slice<1>(alpha, 2, positions, at), moves = slice<1>(alpha, 1, positions, at);
+    const auto skips = slice<1>(alpha, 0, positions, at) + skip_log;
+    const auto most = maximum(maximum(stays, moves, at), skips, at);
+    const auto total = exp(stays - most, at) + exp(moves - most, at) + exp(skips - most, at);
+    const auto next = concat<1>(two_never, most + log(total, at) + emitted, at);
+    return std::tuple(select(unsqueeze<1>(std::get<1>(now), at), next, alpha, at), std::tuple());
+  };
+  const auto last = std::get<0>(scan(step, start, std::tuple(x, running), {}, at));
+
+  const auto lengths = detail::as_sym(target_lengths);
+  // A path ends at the last label or at the blank behind it.
+  const auto end = unsqueeze<1>(cast<std::int32_t>(lengths, at) * 2 + 1, at);  // of the last label, or the start
+  const auto at_end = logical_or(tessera::equal(position, end, at), tessera::equal(position, end + 1, at), at);
+  const auto log_of_all = logsumexp<1>(select(at_end, last, never, at), at);  // [B]
+  const double of_impossible = options.zero_infinity ? 0.0 : std::numeric_limits<double>::infinity();
+  const auto losses =
+      select(log_of_all < 0.5 * detail::log_of_zero, full_like(log_of_all, of_impossible, at), -log_of_all, at);
+  if constexpr (Reduction == LossReduction::each)
+    return losses;
+  else if constexpr (Reduction == LossReduction::sum)
+    return sum(losses, at);
+  else
+    return mean(losses / cast<T>(maximum(lengths, 1, at), at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/statistics.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
+#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
+constexpr Value flat_root(Value x) {
+  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
+  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
+}
+
+template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class Correction> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value correction) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value count = build::cast(build::element_count(x, set), x.dtype());
+    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
+    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
+    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
+    return build::cast(Root ? flat_root(variance) : variance, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct Norm {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanSum {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
+    return R::emit(context, x, rank, set);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanMean {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
+    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct CountNonzero {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
+  }
+};
+
+template <int Rank, bool Keep, int... Dims> struct PNormTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class P> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value p) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Value size = build::unary(Op::abs, x);
+    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
+    if (p.is_number(1)) return over(Op::sum, size);
+    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    if (p.is_number(infinity)) return over(Op::max, size);
+    if (p.is_number(-infinity)) return over(Op::min, size);
+    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
+    p = build::cast(p, x.dtype());
+    // Powers of 0 have no slope: it is 0, as of flat_root.
+    const auto power = [](Value v, Value by) {
+      const Value at_zero = build::binary(Op::equal, v, v.number(0));
+      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
+    };
+    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
+  }
+};
+
+}  // namespace detail
+
+/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
+/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
+/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
+/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
+/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
+}
+
+/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
+/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
+/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
+}
+
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
+}
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
+}
+
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
+}
+/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
+}
+/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
+}
+
+/// Two statistics of the same elements.
+template <class Spread, class Mean> struct SpreadAndMean {
+  Spread spread;
+  Mean mean;
+};
+template <class Min, class Max> struct Extremes {
+  Min min;
+  Max max;
+};
+/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
+/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
+                                                                                max<Dims...>(x, at)};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/losses/margin_losses.hpp
+
+#ifndef TESSERA_OPS_LOSSES_MARGIN_LOSSES_HPP
+#define TESSERA_OPS_LOSSES_MARGIN_LOSSES_HPP
+
+// Losses of embeddings and ranks: what is alike is moved together, what is not is moved apart up to a margin.
+
+namespace tessera {
+
+namespace detail {
+
+struct MarginRankingLoss : ElementLoss {
+  template <class X, class Y, class Labels, class Margin>
+  static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels>;
+  static constexpr Value of(Value x, Value y, Value label, Value margin) {
+    return at_least_zero(label * (y - x) + margin);
+  }
+};
+struct HingeEmbeddingLoss : ElementLoss {
+  template <class X, class Labels, class Margin> static constexpr bool fits = labels_loss_v<X, Labels>;
+  // A label that is neither 1 nor -1 counts as both, as in PyTorch.
+  static constexpr Value of(Value x, Value label, Value margin) {
+    const Value zero = x.number(0);
+    return build::select(build::equal(label, label.number(1)), zero, at_least_zero(margin - x)) +
+           build::select(build::equal(label, label.number(-1)), zero, x);
+  }
+};
+struct CosineEmbeddingLoss : RowLoss {
+  template <class X, class Y, class Labels, class Margin>
+  static constexpr bool fits = fits_loss_v<X, Y> && labels_loss_v<X, Labels, 1>;
+  static constexpr Value of(Value x, Value y, Value label, Value margin) {
+    const auto dot = [dim = x.rank() - 1](Value a, Value b) { return build::reduce(Op::sum, a * b, 1u << dim, false); };
+    const Value squares = (dot(x, x) + 1e-12) * (dot(y, y) + 1e-12);
+    const Value cosine = dot(x, y) / build::unary(Op::sqrt, squares), zero = cosine.number(0);
+    return build::select(build::equal(label, label.number(1)), 1.0 - cosine, zero) +
+           build::select(build::equal(label, label.number(-1)), at_least_zero(cosine - margin), zero);
+  }
+};
+/// The P-norms of the rows of x - y + eps, as torch.nn.functional.pairwise_distance.
+template <int P> constexpr Value distance_of_rows(Value x, Value y, Value eps) {
+  const Value off = x - y + eps;
+  const unsigned row = 1u << (x.rank() - 1);
+  const Value size = build::unary(Op::abs, off);
+  if (P == 1) return build::reduce(Op::sum, size, row, false);
+  if (P == 2) return flat_root(build::reduce(Op::sum, off * off, row, false));
+  const Value sum = build::reduce(Op::sum, build::apply<ops::PowOp>(size, size.number(P)), row, false);
+  return build::apply<ops::PowOp>(sum, sum.number(1.0 / P));
+}
+template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
+  static_assert(P >= 1, "tessera: the norm of a triplet_margin_loss is 1 or more");
+  static constexpr Value of(Value anchor, Value positive, Value negative, Value margin, Value eps) {
+    const Value near = distance_of_rows<P>(anchor, positive, eps);
+    Value far = distance_of_rows<P>(anchor, negative, eps);
+    if (Swap) far = build::binary(Op::minimum, far, distance_of_rows<P>(positive, negative, eps));
+    return at_least_zero(near - far + margin);
+  }
+};
+
+/// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
+struct UnitRowsTag {
+  template <class X> using result = Typed<loss_t<X>, X::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    const Value length = flat_root(build::row_sum(x * x, x.rank() - 1));
+    return x / build::binary(Op::maximum, length, x.number(1e-12));
+  }
+};
+template <class X> constexpr auto unit_rows(const X& x, Here at) { return call<UnitRowsTag>(Source::from(at), x); }
+
+}  // namespace detail
+
+/// max(0, margin - label (x - y)) for labels 1, where x should be larger, and -1, as
+/// torch.nn.functional.margin_ranking_loss. Shapes: x, y and labels have equal shapes; labels are integers or of the
+/// element type of x. Reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto margin_ranking_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
+                                   Here at = Here::current()) {
+  return call<detail::LossTag<detail::MarginRankingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
+}
+/// x where the label is 1, and max(0, margin - x) where it is -1, as torch.nn.functional.hinge_embedding_loss, for
+/// distances x. Shapes, reductions, errors and communication: as margin_ranking_loss.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto hinge_embedding_loss(const X& x, const Labels& labels, const Margin& margin = 1.0,
+                                    Here at = Here::current()) {
+  return call<detail::LossTag<detail::HingeEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, labels, margin);
+}
+/// 1 - cos(x, y) for rows with label 1, max(0, cos(x, y) - margin) for rows with label -1, and 0 for others, as
+/// torch.nn.functional.cosine_embedding_loss. Shapes: x and y [..., features], labels [...], integers or of the element
+/// type of x; one loss for each row. Reductions and errors: as huber. Communication: for split features all_reduces of
+/// three values for each row.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Labels,
+          NumberOperand Margin = double>
+constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
+                                     Here at = Here::current()) {
+  return call<detail::LossTag<detail::CosineEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
+}
+
+/// Options of triplet_margin_loss, with PyTorch's names and defaults.
+struct TripletMargin {
+  int p = 2;          ///< the norm of the distances, 1 or more
+  bool swap = false;  ///< with the distance of the negative from the positive, where that is less
+};
+/// max(0, d(anchor, positive) - d(anchor, negative) + margin), as torch.nn.functional.triplet_margin_loss, where d is
+/// the norm of the difference plus eps. Shapes: all three [..., features]; one loss for each row. Reductions and
+/// errors: as huber. Communication: for split features all_reduces of two values for each row. Source: Balntas et al.,
+/// BMVC 2016.
+///
+///     ts::triplet_margin_loss<ts::LossReduction::mean, ts::TripletMargin{.p = 1}>(anchor, positive, negative, 0.5)
+template <LossReduction Reduction = LossReduction::mean, TripletMargin Options = TripletMargin{}, TensorOperand Anchor,
+          TensorOperand Positive, TensorOperand Negative, NumberOperand Margin = double>
+constexpr auto triplet_margin_loss(const Anchor& anchor, const Positive& positive, const Negative& negative,
+                                   const Margin& margin = 1.0, double eps = 1e-6, Here at = Here::current()) {
+  return call<detail::LossTag<detail::TripletMarginLoss<Options.p, Options.swap>, Anchor::rank, Reduction>>(
+      Source::from(at), anchor, positive, negative, margin, eps);
+}
+
+/// Cross entropy of the cosines of each query with all keys, over the temperature, where key i is that of query i and
+/// the other keys are its negatives: the loss of contrastive learning. Shapes: query and keys [batch, features].
+/// Reductions and errors: as huber. Communication: with a split batch an all_gather of the keys. Source: van den Oord
+/// et al., 1807.03748.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+          NumberOperand Temperature = double>
+constexpr auto info_nce(const Query& query, const Keys& keys, const Temperature& temperature = 0.1,
+                        Here at = Here::current()) {
+  static_assert(Query::rank == 2 && Keys::rank == 2, "tessera: info_nce takes query and keys of [batch, features]");
+  const auto logits =
+      einsum<"id,jd->ij">(detail::unit_rows(query, at), detail::unit_rows(keys, at), at) / temperature;  // [B, B]
+  return cross_entropy<Reduction>(logits, iota<0, std::int32_t>(sum<1>(query, at), at), CrossEntropy{}, at);
+}
+/// The same with negatives of its own for all queries: key i against negatives [count, features].
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Query, TensorOperand Keys,
+          TensorOperand Negatives, NumberOperand Temperature = double>
+constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& negatives,
+                        const Temperature& temperature = 0.1, Here at = Here::current()) {
+  static_assert(Query::rank == 2 && Keys::rank == 2 && Negatives::rank == 2,
+                "tessera: info_nce takes query and keys of [batch, features], and negatives of [count, features]");
+  const auto rows = detail::unit_rows(query, at);
+  const auto of_key = sum<1>(rows * detail::unit_rows(keys, at), at);                         // [B]
+  const auto of_negatives = einsum<"id,jd->ij">(rows, detail::unit_rows(negatives, at), at);  // [B, count]
+  const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
+  const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
+  return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random.hpp
 
 #ifndef TESSERA_OPS_RANDOM_HPP
@@ -26844,7 +26845,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 ///
 ///     const auto tall = ts::interpolate<1>(x, 2 * ts::extent<1>(x));
 ///     const auto large = ts::interpolate<2>(tall, 2 * ts::extent<2>(x));
-///     const auto sharp = ts::interpolate<1, {.mode = ts::InterpolateMode::cubic}>(x, 64);
+///     const auto sharp = ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(x, 64);
 /// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 is interpolated in f32.
 /// The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative extent,
 /// dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as that of

@@ -13,6 +13,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/name_pattern.hpp>
+#include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 

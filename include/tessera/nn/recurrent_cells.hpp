@@ -73,18 +73,14 @@ template <Element T> constexpr auto zeros_of_a_gate(const auto& gates) {
 
 }  // namespace detail
 
-/// One step of a long short-term memory, as torch.nn.LSTMCell:
-///
-///     (i, f, g, o) = x W + b + h U + d
-///     c' = sigmoid(f) c + sigmoid(i) tanh(g),  h' = sigmoid(o) tanh(c')
-/// cell(x, std::tuple(h, c)) returns the state std::tuple(h', c'); cell(x) starts from zeros. x is [batch, in], h and c
-/// are [batch, hidden]. PyTorch's parameters: `weight_ih[g * hidden + j][i]` is `ih.weight[i][g][j]`, and its biases
-/// are `ih.bias` and `hh.bias`. With f32 parameters and a bf16 x, h is bf16 and the gates and c are f32. Errors:
-/// shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce of the gates.
-/// Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al. 2000.
-template <Element T = float, bool Bias = true> struct LstmCell {
-  Gates<T, Bias> ih;  ///< of x: [in, 4, hidden]
-  Gates<T, Bias> hh;  ///< of h: [hidden, 4, hidden]
+/// The function of a RnnCell.
+enum class RnnFunction : std::uint8_t { tanh, relu };
+
+/// A cell that computes its next state from the gates of x and of h, by the rule of the network: LstmCell, GruCell or
+/// RnnCell. cell(x, state) returns the next state; cell(x) starts from zeros. x is [batch, in].
+template <Element T, bool Bias, class Rule> struct RecurrentCell {
+  Gates<T, Bias> ih;  ///< of x: [in, gates, hidden]
+  Gates<T, Bias> hh;  ///< of h: [hidden, gates, hidden]
 
   static constexpr std::array field_names{"ih", "hh"};
   template <class X, class State> constexpr auto operator()(const X& x, const State& state) const {
@@ -96,19 +92,73 @@ template <Element T = float, bool Bias = true> struct LstmCell {
   }
 
   /// The next state, from the gates' inputs of x.
-  template <class G, class H, class C> constexpr auto step(const G& of_x, const std::tuple<H, C>& state) const {
-    const auto gates = of_x + hh(std::get<0>(state));  // [B, 4, H]
-    const auto [i, f, g, o] = unbind<4, -2>(gates);
+  template <class State> constexpr auto step(const auto& of_x, const State& state) const {
+    return Rule::next(of_x, hh, state);
+  }
+  template <class X> static constexpr auto zero_state(const auto& gates) { return Rule::template zeros<X>(gates); }
+  static constexpr const auto& output(const auto& state) { return Rule::output(state); }
+};
+
+namespace detail {
+
+/// A state that is h alone.
+struct HiddenState {
+  template <class X> static constexpr auto zeros(const auto& gates) {
+    return zeros_of_a_gate<typename X::element>(gates);
+  }
+  static constexpr const auto& output(const auto& state) { return state; }
+};
+
+struct LstmRule {
+  static constexpr int gate_count = 4;
+  template <class H, class C>
+  static constexpr auto next(const auto& of_x, const auto& hh, const std::tuple<H, C>& state) {
+    const auto sum = of_x + hh(std::get<0>(state));  // [B, 4, H]
+    const auto [i, f, g, o] = unbind<4, -2>(sum);
     const auto c = sigmoid(f) * std::get<1>(state) + sigmoid(i) * tanh(g);
     return std::tuple(cast<typename H::element>(sigmoid(o) * tanh(c)), c);
   }
-  template <class X> static constexpr auto zero_state(const auto& gates) {
+  template <class X> static constexpr auto zeros(const auto& gates) {
     using G = std::remove_cvref_t<decltype(gates)>;
-    return std::tuple(detail::zeros_of_a_gate<typename X::element>(gates),
-                      detail::zeros_of_a_gate<typename G::element>(gates));
+    return std::tuple(zeros_of_a_gate<typename X::element>(gates), zeros_of_a_gate<typename G::element>(gates));
   }
   static constexpr const auto& output(const auto& state) { return std::get<0>(state); }
 };
+
+struct GruRule : HiddenState {
+  static constexpr int gate_count = 3;
+  template <class G, class H> static constexpr auto next(const G& of_x, const auto& hh, const H& h) {
+    const auto of_h = hh(h);  // [B, 3, H]
+    const auto [xr, xz, xn] = unbind<3, -2>(of_x);
+    const auto [hr, hz, hn] = unbind<3, -2>(of_h);
+    const auto n = tanh(xn + sigmoid(xr + hr) * hn);
+    return cast<typename H::element>(n + sigmoid(xz + hz) * (cast<typename G::element>(h) - n));
+  }
+};
+
+template <RnnFunction Function> struct RnnRule : HiddenState {
+  static constexpr int gate_count = 1;
+  template <class H> static constexpr auto next(const auto& of_x, const auto& hh, const H& h) {
+    const auto [sum] = unbind<1, -2>(of_x + hh(h));  // [B, H]
+    if constexpr (Function == RnnFunction::relu)
+      return cast<typename H::element>(relu(sum));
+    else
+      return cast<typename H::element>(tanh(sum));
+  }
+};
+
+}  // namespace detail
+
+/// One step of a long short-term memory, as torch.nn.LSTMCell:
+///
+///     (i, f, g, o) = x W + b + h U + d
+///     c' = sigmoid(f) c + sigmoid(i) tanh(g),  h' = sigmoid(o) tanh(c')
+/// cell(x, std::tuple(h, c)) returns the state std::tuple(h', c'); cell(x) starts from zeros. x is [batch, in], h and c
+/// are [batch, hidden]. PyTorch's parameters: `weight_ih[g * hidden + j][i]` is `ih.weight[i][g][j]`, and its biases
+/// are `ih.bias` and `hh.bias`. With f32 parameters and a bf16 x, h is bf16 and the gates and c are f32. Errors:
+/// shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce of the gates.
+/// Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al. 2000.
+template <Element T = float, bool Bias = true> using LstmCell = RecurrentCell<T, Bias, detail::LstmRule>;
 
 /// One step of a gated recurrent unit, as torch.nn.GRUCell, with r, z, n the gates of x and of h in this order:
 ///
@@ -116,62 +166,12 @@ template <Element T = float, bool Bias = true> struct LstmCell {
 ///     n = tanh(x W_n + b_n + r (h U_n + d_n)),  h' = (1 - z) n + z h
 /// cell(x, h) returns h'; cell(x) starts from zeros. All else as LstmCell. Source: Cho et al., 1406.1078, with r
 /// multiplied after the product, as in cuDNN.
-template <Element T = float, bool Bias = true> struct GruCell {
-  Gates<T, Bias> ih;  ///< of x: [in, 3, hidden]
-  Gates<T, Bias> hh;  ///< of h: [hidden, 3, hidden]
-
-  static constexpr std::array field_names{"ih", "hh"};
-  template <class X, class State> constexpr auto operator()(const X& x, const State& state) const {
-    return step(ih(x), state);
-  }
-  template <class X> constexpr auto operator()(const X& x) const {
-    const auto gates = ih(x);
-    return step(gates, zero_state<X>(gates));
-  }
-
-  template <class G, class H> constexpr auto step(const G& of_x, const H& h) const {
-    const auto of_h = hh(h);  // [B, 3, H]
-    const auto [xr, xz, xn] = unbind<3, -2>(of_x);
-    const auto [hr, hz, hn] = unbind<3, -2>(of_h);
-    const auto n = tanh(xn + sigmoid(xr + hr) * hn);
-    return cast<typename H::element>(n + sigmoid(xz + hz) * (cast<typename G::element>(h) - n));
-  }
-  template <class X> static constexpr auto zero_state(const auto& gates) {
-    return detail::zeros_of_a_gate<typename X::element>(gates);
-  }
-  static constexpr const auto& output(const auto& state) { return state; }
-};
-
-/// The function of a RnnCell.
-enum class RnnFunction : std::uint8_t { tanh, relu };
+template <Element T = float, bool Bias = true> using GruCell = RecurrentCell<T, Bias, detail::GruRule>;
 
 /// One step of an Elman network, as torch.nn.RNNCell: h' = tanh(x W + b + h U + d), or relu of it. cell(x, h) returns
 /// h'; cell(x) starts from zeros. All else as LstmCell. Source: Elman, Cognitive Science 14 (1990).
-template <Element T = float, bool Bias = true, RnnFunction Function = RnnFunction::tanh> struct RnnCell {
-  Gates<T, Bias> ih;  ///< of x: [in, 1, hidden]
-  Gates<T, Bias> hh;  ///< of h: [hidden, 1, hidden]
-
-  static constexpr std::array field_names{"ih", "hh"};
-  template <class X, class State> constexpr auto operator()(const X& x, const State& state) const {
-    return step(ih(x), state);
-  }
-  template <class X> constexpr auto operator()(const X& x) const {
-    const auto gates = ih(x);
-    return step(gates, zero_state<X>(gates));
-  }
-
-  template <class G, class H> constexpr auto step(const G& of_x, const H& h) const {
-    const auto [sum] = unbind<1, -2>(of_x + hh(h));  // [B, H]
-    if constexpr (Function == RnnFunction::relu)
-      return cast<typename H::element>(relu(sum));
-    else
-      return cast<typename H::element>(tanh(sum));
-  }
-  template <class X> static constexpr auto zero_state(const auto& gates) {
-    return detail::zeros_of_a_gate<typename X::element>(gates);
-  }
-  static constexpr const auto& output(const auto& state) { return state; }
-};
+template <Element T = float, bool Bias = true, RnnFunction Function = RnnFunction::tanh>
+using RnnCell = RecurrentCell<T, Bias, detail::RnnRule<Function>>;
 
 namespace detail {
 
@@ -193,10 +193,11 @@ Gates<T, Bias> gates(Key key, Extent in, int count, Extent hidden, const Shardin
     return {weight};
 }
 
-template <class Cell, Element T, bool Bias>
-Cell recurrent_cell(Key key, Extent in, int count, Extent hidden, const ShardingStrategy& strategy) {
+template <Element T, bool Bias, class Rule>
+RecurrentCell<T, Bias, Rule> recurrent_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
   const auto [first, second] = split<2>(key);
-  return {gates<T, Bias>(first, in, count, hidden, strategy), gates<T, Bias>(second, hidden, count, hidden, strategy)};
+  return {gates<T, Bias>(first, in, Rule::gate_count, hidden, strategy),
+          gates<T, Bias>(second, hidden, Rule::gate_count, hidden, strategy)};
 }
 
 }  // namespace detail
@@ -205,15 +206,15 @@ Cell recurrent_cell(Key key, Extent in, int count, Extent hidden, const Sharding
 /// are sharded like column weights, with the hidden features in the place of the columns.
 template <Element T = float, bool Bias = true>
 LstmCell<T, Bias> lstm_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
-  return detail::recurrent_cell<LstmCell<T, Bias>, T, Bias>(key, in, 4, hidden, strategy);
+  return detail::recurrent_cell<T, Bias, detail::LstmRule>(key, in, hidden, strategy);
 }
 template <Element T = float, bool Bias = true>
 GruCell<T, Bias> gru_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
-  return detail::recurrent_cell<GruCell<T, Bias>, T, Bias>(key, in, 3, hidden, strategy);
+  return detail::recurrent_cell<T, Bias, detail::GruRule>(key, in, hidden, strategy);
 }
 template <Element T = float, bool Bias = true, RnnFunction Function = RnnFunction::tanh>
 RnnCell<T, Bias, Function> rnn_cell(Key key, Extent in, Extent hidden, const ShardingStrategy& strategy) {
-  return detail::recurrent_cell<RnnCell<T, Bias, Function>, T, Bias>(key, in, 1, hidden, strategy);
+  return detail::recurrent_cell<T, Bias, detail::RnnRule<Function>>(key, in, hidden, strategy);
 }
 
 }  // namespace tessera::nn

@@ -78,12 +78,12 @@ TEST(Interpolate, IsThatOfPyTorch) {
   const Array x = random_array({2, 5, 3}, 2);
   const auto made = results_of<Float<3>>(
       [](const auto& a) {
-        return std::tuple(ts::interpolate<1, {.mode = nearest}>(a, 13),
-                          ts::interpolate<1, {.mode = nearest_exact}>(a, 3), ts::interpolate<1>(a, 12),
-                          ts::interpolate<1, {.align_corners = true}>(a, 9),
-                          ts::interpolate<1, {.mode = ts::InterpolateMode::cubic}>(a, 11),
-                          ts::interpolate<1, {ts::InterpolateMode::cubic, true}>(a, 3), ts::interpolate<1>(a, 2),
-                          ts::interpolate<1, {.align_corners = true}>(a, 1));
+        return std::tuple(ts::interpolate<1, ts::Interpolate{.mode = nearest}>(a, 13),
+                          ts::interpolate<1, ts::Interpolate{.mode = nearest_exact}>(a, 3), ts::interpolate<1>(a, 12),
+                          ts::interpolate<1, ts::Interpolate{.align_corners = true}>(a, 9),
+                          ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(a, 11),
+                          ts::interpolate<1, ts::Interpolate{ts::InterpolateMode::cubic, true}>(a, 3),
+                          ts::interpolate<1>(a, 2), ts::interpolate<1, ts::Interpolate{.align_corners = true}>(a, 1));
       },
       {x});
   const auto centers = [](double m) { return [m](double i) { return (i + 0.5) * 5 / m - 0.5; }; };
@@ -99,7 +99,7 @@ TEST(Interpolate, IsThatOfPyTorch) {
   expect_near(made[7], along_rows(x, 1, reads(5, [](double) { return 0; })), 1e-12);
   check_gradient<Float<3>>(
       [](const auto& a) {
-        return ts::interpolate<2, {.mode = ts::InterpolateMode::cubic}>(ts::interpolate<1>(a * a, 7), 5);
+        return ts::interpolate<2, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(ts::interpolate<1>(a * a, 7), 5);
       },
       {random_array({1, 3, 4}, 3)});
 }

@@ -149,8 +149,9 @@ TEST(Programs, Images) {
     const auto& [x] = floats;  // [n, h, w, c]
     const auto wide = ts::pad<1, ts::PadMode::reflect>(ts::pad<2, ts::PadMode::replicate>(x, 1, 2), 2, 1);
     const auto round = ts::pad<2, ts::PadMode::circular>(ts::pad<1, ts::PadMode::symmetric>(x, 1, 2), 3, 1);
-    const auto large = ts::interpolate<2>(ts::interpolate<1, {.mode = ts::InterpolateMode::cubic}>(x, 7), 5);
-    const auto near = ts::interpolate<1, {.mode = ts::InterpolateMode::nearest}>(x, 4);
+    const auto large =
+        ts::interpolate<2>(ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(x, 7), 5);
+    const auto near = ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::nearest}>(x, 4);
     constexpr ts::Unfold windows{.window = {2, 3}, .strides = {2, 1}, .padding = {1, 1}};
     const auto rows = ts::unfold(x, windows);
     const auto shuffled = ts::pixel_shuffle(ts::concat<3>(x, x, x, x), 2);

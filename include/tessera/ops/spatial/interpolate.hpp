@@ -90,7 +90,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 ///
 ///     const auto tall = ts::interpolate<1>(x, 2 * ts::extent<1>(x));
 ///     const auto large = ts::interpolate<2>(tall, 2 * ts::extent<2>(x));
-///     const auto sharp = ts::interpolate<1, {.mode = ts::InterpolateMode::cubic}>(x, 64);
+///     const auto sharp = ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(x, 64);
 /// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 is interpolated in f32.
 /// The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative extent,
 /// dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as that of
