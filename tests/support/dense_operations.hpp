@@ -151,10 +151,17 @@ inline Array einsum(const Node& node, const Array& a, const Array& b) {
   return y;
 }
 
+inline constexpr std::int64_t no_bound = std::int64_t{1} << 40;
+
 /// Computes all scores of one query row at a time; attention_form.hpp lists the operands.
 inline Array attention(const Node& node, const std::vector<const Array*>& x) {
   const Array &q = *x[0], &k = *x[1];
-  const bool causal = node.labels[0] != 0;
+  const tessera::AttentionForm form = tessera::AttentionForm::of_node(node);
+  const auto bound = [&](int operand) { return static_cast<std::int64_t>(x[at(operand)]->data[0]); };
+  const std::int64_t lower = form.banded ? bound(form.lower()) : -no_bound, upper = form.banded
+                                                                                        ? bound(form.lower() + 1)
+                                                                                    : form.causal ? 0
+                                                                                                  : no_bound;
   const int of = node.op == Op::attention_grad ? node.labels[1] : -1;
   const std::int64_t batch = q.shape[0], queries = q.shape[1], heads = q.shape[2], keys = k.shape[1];
   const std::int64_t width = q.shape[3], values = node.op == Op::attention_lse ? 0 : x[2]->shape[3];
@@ -162,15 +169,20 @@ inline Array attention(const Node& node, const std::vector<const Array*>& x) {
           : of >= 0                    ? x[at(of)]->shape
                                        : Shape{batch, queries, heads, values});
   for_each_index({batch, heads, queries}, [&](const Shape& i) {
-    const std::int64_t b = i[0], h = i[1], t = i[2], seen = causal ? std::min(keys, t + 1) : keys;
+    const std::int64_t b = i[0], h = i[1], t = i[2];
     const double scale = x.back()->data[0];
-    std::vector<double> score(at(static_cast<int>(seen)), 0);
-    for (std::int64_t s = 0; s < seen; ++s)
+    std::vector<double> score(at(static_cast<int>(keys)), -INFINITY);
+    for (std::int64_t s = std::max<std::int64_t>(0, t + lower); s < std::min(keys, t + upper + 1); ++s) {
+      score[at(static_cast<int>(s))] = 0;
       for (std::int64_t d = 0; d < width; ++d)
         score[at(static_cast<int>(s))] += scale * q.at({b, t, h, d}) * k.at({b, s, h, d});
+      // Masked by a finite number, as in the kernels.
+      if (score[at(static_cast<int>(s))] < -1e29) score[at(static_cast<int>(s))] = -INFINITY;
+    }
     double most = -INFINITY, total = 0;
     for (double value : score) most = std::max(most, value);
-    for (double value : score) total += std::exp(value - most);
+    for (double value : score)
+      if (value != -INFINITY) total += std::exp(value - most);
     const double lse = most + std::log(total);
     if (node.op == Op::attention_lse) {
       y.at(i) = lse;
@@ -180,7 +192,8 @@ inline Array attention(const Node& node, const std::vector<const Array*>& x) {
     const double given = x[node.op == Op::attention ? 3 : 4]->at(i);
     double mean = 0;
     for (std::int64_t e = 0; of >= 0 && e < values; ++e) mean += x[5]->at({b, t, h, e}) * x[3]->at({b, t, h, e});
-    for (std::int64_t s = 0; s < seen; ++s) {
+    for (std::int64_t s = 0; s < keys; ++s) {
+      if (score[at(static_cast<int>(s))] == -INFINITY) continue;
       const double weight = std::exp(score[at(static_cast<int>(s))] - given);
       double each = 0;
       for (std::int64_t e = 0; e < values; ++e) {

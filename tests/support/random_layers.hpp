@@ -109,9 +109,18 @@ class RandomLayers : public RandomMovement {
     const Item q = bounded(new_argument({batch, queries, heads, width}));
     const Item k = new_argument({batch, keys, heads, width}), v = new_argument({batch, keys, heads, out});
     const auto scale = program_.number(0.5, options_.type);
-    const auto made = roll(2) == 0
-                          ? tessera::detail::AttentionTag<true>::emit(q.value, q.value, k.value, v.value, scale)
-                          : tessera::detail::AttentionTag<false>::emit(q.value, q.value, k.value, v.value, scale);
+    // A band may leave queries without keys.
+    const auto bound = [&](int least) {
+      return program_.number(static_cast<double>(least + roll(6)), tessera::DType::i64);
+    };
+    const auto before = bound(-1);
+    const auto after = bound(-1);
+    const auto offset = bound(-3);
+    const auto made =
+        roll(3) == 0
+            ? tessera::detail::BandAttentionTag::emit(q.value, q.value, k.value, v.value, before, after, offset, scale)
+        : roll(2) == 0 ? tessera::detail::AttentionTag<true>::emit(q.value, q.value, k.value, v.value, scale)
+                       : tessera::detail::AttentionTag<false>::emit(q.value, q.value, k.value, v.value, scale);
     push(made, {batch, queries, heads, out});
   }
   /// A repeat, as of a call of a Stack: its body runs once per layer.

@@ -35,6 +35,9 @@ template <Element T = float> struct GatedMlp {
   }
 };
 
+/// The name of the same layer in the literature: silu is also called swish.
+template <Element T = float> using SwiGlu = GatedMlp<T>;
+
 /// An MLP for a model of `depth` layers, with initialized parameters.
 template <Element T = float, bool Bias = true>
 Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,

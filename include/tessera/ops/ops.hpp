@@ -5,6 +5,8 @@
 // Every operation, and the tensor that they take.
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/attention/band_attention.hpp>
+#include <tessera/ops/attention/positions.hpp>
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/constraint.hpp>
@@ -48,6 +50,7 @@
 #include <tessera/ops/reduction/pooling.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/ops/spatial/grid_sample.hpp>
 #include <tessera/ops/spatial/interpolate.hpp>
 #include <tessera/ops/spatial/pad_modes.hpp>
 #include <tessera/ops/spatial/pixel_shuffle.hpp>

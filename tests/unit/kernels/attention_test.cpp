@@ -57,17 +57,18 @@ template <class T> struct Dense {
     dv.assign(static_cast<std::size_t>(s.keys * s.value_width), 0);
     for (std::int64_t i = 0; i < s.queries; ++i) {
       const std::int64_t seen = s.causal ? std::min(s.keys, s.first_position + i + 1) : s.keys;
+      const std::int64_t from = s.causal ? std::max<std::int64_t>(0, s.first_position + i - s.span) : 0;
       double total = 0;
-      for (std::int64_t j = 0; j < seen; ++j) {
+      for (std::int64_t j = from; j < seen; ++j) {
         double score = 0;
         for (std::int64_t c = 0; c < s.width; ++c) score += q.get(i, c) * k.get(j, c);
         weight[at(i, j, s.keys)] = std::exp(score * s.scale);
         total += weight[at(i, j, s.keys)];
       }
-      if (seen > 0) lse[static_cast<std::size_t>(i)] = std::log(total);
+      if (seen > from) lse[static_cast<std::size_t>(i)] = std::log(total);
       double mean = 0;
       std::vector<double> slope(static_cast<std::size_t>(s.keys), 0);
-      for (std::int64_t j = 0; j < seen; ++j) {
+      for (std::int64_t j = from; j < seen; ++j) {
         const double p = weight[at(i, j, s.keys)] /= total;
         for (std::int64_t e = 0; e < s.value_width; ++e) {
           out[at(i, e, s.value_width)] += p * v.get(j, e);
@@ -76,7 +77,7 @@ template <class T> struct Dense {
         }
         mean += p * slope[static_cast<std::size_t>(j)];
       }
-      for (std::int64_t j = 0; j < seen; ++j) {
+      for (std::int64_t j = from; j < seen; ++j) {
         const double ds = weight[at(i, j, s.keys)] * (slope[static_cast<std::size_t>(j)] - mean) * s.scale;
         for (std::int64_t c = 0; c < s.width; ++c) {
           dq[at(i, c, s.width)] += ds * k.get(j, c);
@@ -201,6 +202,32 @@ TEST(Attention, GradientsOfKeysInParts) {
     check<double>(square<double>(200, 16, causal), {0, 1}, 7);
     check<double>({5, 9, 4, 4, 0, causal, 1}, {}, 12);  // some parts are empty
   }
+}
+
+TEST(Attention, WindowsOfAnySpan) {
+  for (const std::int64_t span : {-1, 0, 1, 15, 16, 17, 63, 64, 65, 150})
+    for (const std::int64_t position : {-70, -3, 0, 37, 150, 300})  // some queries are in front of or behind all keys
+      for (const std::int64_t queries : {1, 64, 130}) {
+        SCOPED_TRACE(testing::Message() << "span " << span);
+        check<float>({queries, 200, 16, 16, position, true, 0.25, span}, {}, 3);
+        check<double>({queries, 200, 16, 16, position, true, 0.25, span});
+      }
+}
+
+// Masked scores are finite numbers below the limit: in part of a row, and in all of it.
+TEST(Attention, ScoresBelowTheLeastAreMasked) {
+  const AttentionShape shape{3, 70, 1, 2, 0, false, 1};
+  auto q = Matrix<float>(3, 1), k = Matrix<float>(70, 1), v = Matrix<float>(70, 2).randomize(1);
+  for (std::int64_t i = 0; i < 3; ++i) q.at(i, 0) = i == 2 ? 0.0f : 1.0f;
+  for (std::int64_t j = 0; j < 70; ++j) k.at(j, 0) = -1e30f;
+  Matrix<float> out(3, 2), lse(3, 1);
+  attend<float>(shape, 0, 3, q.read(), k.read(), v.read(), out.write(), lse.write());
+  for (std::int64_t e = 0; e < 2; ++e) {
+    EXPECT_EQ(out.at(0, e), 0);
+    EXPECT_EQ(out.at(1, e), 0);
+  }
+  EXPECT_EQ(lse.at(0, 0), -std::numeric_limits<float>::infinity());
+  EXPECT_NEAR(lse.at(2, 0), std::log(70.0), 1e-5);
 }
 
 TEST(Attention, NothingToSeeGivesZeros) {
@@ -333,6 +360,14 @@ void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t
 TEST(AttentionOfBf16, EveryTimeAroundTheEdgesOfTiles) {
   for (const std::int64_t time : {1, 2, 15, 16, 31, 32, 33, 63, 64, 65, 96, 127, 128, 129, 256, 257, 300})
     for (const bool causal : {false, true}) check_bf16(square<float>(time, 16, causal));
+}
+
+TEST(AttentionOfBf16, WindowsOfAnySpan) {
+  for (const std::int64_t span : {-1, 0, 1, 16, 63, 64, 150})
+    for (const std::int64_t position : {-70, 0, 37, 300}) {
+      check_bf16({130, 200, 16, 16, position, true, 0.25, span}, {}, 3);
+      check_bf16({300, 200, 32, 16, position, true, 0.25, span});
+    }
 }
 
 TEST(AttentionOfBf16, EveryWidthAndLayout) {

@@ -144,6 +144,37 @@ TEST_P(Collectives, DataAndTensorParallelAreTheSumOfTheTwo) {
 
 INSTANTIATE_TEST_SUITE_P(Layers, Collectives, testing::Values(1, 2, 12));
 
+struct TrainNorm {
+  constexpr auto operator()(const auto& norm, const auto& running, const auto& x) const {
+    return norm.train(x, running);
+  }
+};
+struct OwnStatistics {
+  constexpr auto operator()(const auto& norm, const auto& x) const { return norm(x); }
+};
+struct Evaluate {
+  constexpr auto operator()(const auto& norm, const auto& running, const auto& x) const { return norm(x, running); }
+};
+
+// Over a split batch, or split rows, only sums of each feature are sent, and running statistics need no others.
+TEST(BatchNorm, RunningStatisticsShareTheSumsOfTheNorm) {
+  const ts::Mesh mesh({{"data", 4}});
+  const ts::Abstract features(ts::Shape{16}), number(ts::Shape{});
+  const auto norm = ts::abstract<nn::BatchNorm<>>({features, features, number, number});
+  const auto running = ts::abstract<nn::RunningStatistics<>>({features, features});
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{"data"}, ts::PartitionSpec{ts::none, "data"}}) {
+    const auto x = ts::abstract<float>({8, 6, 5, 16}, spec);
+    const ts::Plan trained = ts::plan(TrainNorm{}, mesh, norm, running, x);
+    const ts::Plan alone = ts::plan(OwnStatistics{}, mesh, norm, x);
+    EXPECT_EQ(payloads(trained, ts::all_reduce, "data"), payloads(alone, ts::all_reduce, "data"));
+    EXPECT_EQ(trained.wire_bytes(), alone.wire_bytes());
+    EXPECT_GE(alone.count(ts::all_reduce), 1);
+    EXPECT_LE(alone.count(ts::all_reduce), 3);
+    for (const std::int64_t bytes : payloads(alone, ts::all_reduce, "data")) EXPECT_EQ(bytes, 16 * f32);
+    EXPECT_EQ(ts::plan(Evaluate{}, mesh, norm, running, x).wire_bytes(), 0);
+  }
+}
+
 // The same by the compiler.
 static_assert([] {
   const ts::Plan made = plan(nn::tensor_parallel(ts::Mesh({{"model", 4}})), {1, 8, 128, 1024, 16});

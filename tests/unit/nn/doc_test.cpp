@@ -60,6 +60,16 @@ struct Lstm {
 struct Cache {
   ts::ShardedTensor<float, 2> sum;
 };
+struct NextToken {
+  constexpr auto operator()(const auto& blocks, const ts::Stack<nn::KvCache<>>& caches, const auto& x,
+                            const ts::Scalar& position) const {
+    const auto layer = [&](const auto& v, const auto& both) {
+      return std::get<0>(both).cached(v, std::get<1>(both), position);
+    };
+    return ts::scan(layer, x, std::tuple(blocks, caches));  // (y, the new caches)
+  }
+};
+
 struct Decode {
   constexpr auto operator()(const auto& blocks, const ts::Stack<Cache>& caches, const auto& x) const {
     const auto layer = [](const auto& v, const auto& both) {
@@ -81,6 +91,30 @@ struct MoeLoss {
   constexpr auto operator()(const auto& layer, const auto& x, const auto& target) const {
     const auto [y, balance, z] = layer(x);
     return ts::mse(y, target) + 0.01 * balance + 0.001 * z;
+  }
+};
+
+constexpr ts::Conv<2> same{.padding = {1, 1}};
+constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
+
+struct Images {
+  nn::Conv2d<same> first;
+  nn::BatchNorm<> norm;
+  nn::Conv2d<halved> second;
+  nn::Dropout<> drop{0.25};
+  nn::Linear<> head;
+};
+struct Forward {
+  constexpr auto operator()(const auto& m, const auto& old, const auto& x, const auto& key) const {
+    const auto [normed, next] = m.norm.train(m.first(x), old);
+    const auto y = ts::mean<1, 2>(ts::relu(m.second(ts::relu(normed))));  // [batch, 16]
+    return std::tuple(m.head(m.drop(y, key)), next);
+  }
+};
+struct Classify {
+  constexpr auto operator()(const auto& m, const auto& running, const auto& x) const {
+    const auto normed = m.norm(m.first(x), running);
+    return m.head(m.drop(ts::mean<1, 2>(ts::relu(m.second(ts::relu(normed))))));
   }
 };
 
@@ -131,6 +165,27 @@ TEST(DocNn, LoopsAndBranches) {
   EXPECT_EQ(ts::sharded_type_text(made[2].sum).substr(0, 9), "f32[16,8]");
 }
 
+TEST(DocNn, GenerationWithACache) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const ts::Stack<nn::LlamaBlock<>> blocks(2, [&](int i) {
+    return nn::llama_block(ts::fold_in(ts::Key(1), i), 16, ts::Dim(4), ts::Dim(2), 24, strategy, 2, 0.3);
+  });
+  ts::Stack<nn::KvCache<>> caches(2, [&](int) { return nn::kv_cache(2, 5, 2, 4, strategy); });
+  const auto xs = ts::normal<float>(ts::Key(2), {2, 5, 16}, strategy.mesh, strategy.batch);
+  const std::vector<float> whole =
+      ts::to_host(ts::compile([](const auto& all, const auto& x) { return all(x); })(blocks, xs));
+  constexpr auto next = ts::compile(NextToken());
+  constexpr auto token = ts::compile([](const auto& x, const auto& t) { return ts::dynamic_slice<1>(x, t, 1); });
+  for (int t = 0; t < 5; ++t) {
+    const auto [y, made] = next(blocks, caches, token(xs, ts::Scalar(t)), ts::Scalar(t));
+    caches = made;
+    const std::vector<float> row = ts::to_host(y);  // [2, 1, 16]
+    for (std::size_t b = 0; b < 2; ++b)
+      for (std::size_t c = 0; c < 16; ++c)
+        EXPECT_NEAR(row[b * 16 + c], whole[(b * 5 + static_cast<std::size_t>(t)) * 16 + c], 1e-4) << t;
+  }
+}
+
 TEST(DocNn, RecurrentLayersAndMixturesOfExperts) {
   const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
   auto lstm = nn::lstm<float, 2, nn::Direction::both>(ts::Key(5), 8, 16, strategy);  // 2 layers, both directions
@@ -142,6 +197,22 @@ TEST(DocNn, RecurrentLayersAndMixturesOfExperts) {
   auto moe = nn::moe(ts::Key(6), 64, 128, 8, 2, strategy);  // 8 experts, 2 for each token
   const auto x = ts::normal<float>(ts::Key(8), {4, 5, 64}, strategy.mesh, {"data"});
   EXPECT_GT(ts::item(ts::compile(MoeLoss())(moe, x, x)), 0.9F);
+}
+
+TEST(DocNn, ConvolutionsBatchNormAndDropout) {
+  nn::ShardingStrategy data = nn::data_parallel(ts::Mesh({{"data", 4}}));
+  Images images{.first = nn::conv2d<same>(ts::Key(1), 3, 8, {3, 3}, data),
+                .norm = nn::batch_norm(8, data),
+                .second = nn::conv2d<halved>(ts::Key(2), 8, 16, {3, 3}, data),
+                .head = nn::linear(ts::Key(3), 16, 10, data, nn::Role::head)};
+  nn::RunningStatistics<> running = nn::running_statistics(8, data);
+  const auto pictures = ts::normal<float>(ts::Key(5), {8, 6, 6, 3}, data.mesh, data.batch);
+  const auto [logits, next] = ts::compile(Forward())(images, running, pictures, ts::Key(4));  // [8, 10]
+  const auto scores = ts::compile(Classify())(images, next, pictures);
+  EXPECT_EQ(ts::shape(logits), (ts::Shape{8, 10}));
+  EXPECT_EQ(ts::shape(scores), ts::shape(logits));
+  EXPECT_NE(ts::to_host(next.mean), ts::to_host(running.mean));
+  EXPECT_NE(ts::to_host(scores), ts::to_host(logits));
 }
 
 TEST(DocNn, LoopsThatEnd) {

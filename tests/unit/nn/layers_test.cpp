@@ -1,6 +1,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <tuple>
 #include <vector>
 
 #include "../../support/gradients.hpp"
@@ -9,6 +10,8 @@
 #include <gtest/gtest.h>
 
 #include <tessera/nn/nn.hpp>
+#include <tessera/tensor/host.hpp>
+#include <tessera/tensor/print.hpp>
 
 namespace ts = tessera;
 namespace nn = tessera::nn;
@@ -78,6 +81,80 @@ TEST(Attention, AttendsToThePastOfEveryHead) {
   }
 }
 
+/// A layer of all positions, and the same with a cache: three positions at once, then one by one.
+struct WithCache {
+  constexpr auto operator()(const auto& layer, const auto& cache, const auto& x) const {
+    const auto first = layer.cached(ts::slice<1>(x, 0, 3), cache, 0);
+    const auto second = layer.cached(ts::slice<1>(x, 3, 1), std::get<1>(first), 3);
+    const auto third = layer.cached(ts::slice<1>(x, 4, 1), std::get<1>(second), 4);
+    return std::tuple(layer(x), ts::concat<1>(std::get<0>(first), std::get<0>(second), std::get<0>(third)));
+  }
+};
+
+TEST(LlamaBlock, WithACacheGivesTheSame) {
+  const std::vector<Array> arguments{random_array({8}, 1),
+                                     Array::number(1e-5),
+                                     random_array({8, 8}, 2),
+                                     random_array({8, 4}, 3),
+                                     random_array({8, 4}, 4),
+                                     random_array({8, 8}, 5),
+                                     Array::number(4),
+                                     Array::number(2),
+                                     Array::number(100),
+                                     Array::number(1),
+                                     Array::number(1),
+                                     random_array({8}, 6),
+                                     Array::number(1e-5),
+                                     random_array({8, 12}, 7),
+                                     random_array({8, 12}, 8),
+                                     random_array({12, 8}, 9),
+                                     random_array({2, 6, 2, 2}, 10),
+                                     random_array({2, 6, 2, 2}, 11),
+                                     random_array({2, 5, 8}, 12)};
+  const oracle::Program program = oracle::trace<WithCache, nn::LlamaBlock<>, nn::KvCache<>, Tensor3>();
+  const std::vector<Array> y = oracle::run(program.view(), arguments);
+  oracle::expect_near(y.at(0), y.at(1), 1e-12);
+}
+
+struct Forms {
+  constexpr auto operator()(const auto& layer, const auto& x, const auto& memory, const auto& mask) const {
+    return std::tuple(layer(x), layer.causal(x), layer(x, memory), layer.masked(x, memory, mask));
+  }
+};
+
+TEST(MultiHeadAttention, IsAttentionOfProjections) {
+  const Array qw = random_array({4, 4}, 1), qb = random_array({4}, 2), kw = random_array({4, 4}, 3),
+              kb = random_array({4}, 4), vw = random_array({4, 4}, 5), vb = random_array({4}, 6),
+              ow = random_array({4, 4}, 7), ob = random_array({4}, 8);
+  const Array x = random_array({2, 3, 4}, 9), memory = random_array({2, 5, 4}, 10);
+  const Array mask({2, 5}, {1, 0, 1, 1, 0, 0, 1, 0, 0, 0});
+  const oracle::Program program =
+      oracle::trace<Forms, nn::MultiHeadAttention<>, Tensor3, Tensor3, ts::ShardedTensor<bool, 2>>();
+  const std::vector<Array> y =
+      oracle::run(program.view(), {qw, qb, kw, kb, vw, vb, ow, ob, Array::number(2), x, memory, mask});
+  const auto want = [&](const Array& from, auto seen) {
+    const Array q = plain::linear(x, qw, &qb), k = plain::linear(from, kw, &kb), v = plain::linear(from, vw, &vb);
+    Array joined(x.shape);
+    oracle::for_each_index({2, 3, 2}, [&](const oracle::Shape& i) {
+      const std::int64_t b = i[0], t = i[1], first = i[2] * 2;
+      double total = 0;
+      for (std::int64_t s = 0; s < from.shape[1]; ++s) {
+        if (!seen(b, t, s)) continue;
+        double score = 0;
+        for (std::int64_t e = first; e < first + 2; ++e) score += q.at({b, t, e}) * k.at({b, s, e}) / std::sqrt(2.0);
+        total += std::exp(score);
+        for (std::int64_t e = first; e < first + 2; ++e) joined.at({b, t, e}) += std::exp(score) * v.at({b, s, e});
+      }
+      for (std::int64_t e = first; e < first + 2; ++e) joined.at({b, t, e}) /= total;
+    });
+    return plain::linear(joined, ow, &ob);
+  };
+  oracle::expect_near(y.at(0), want(x, [](auto, auto, auto) { return true; }), 1e-12);
+  oracle::expect_near(y.at(1), want(x, [](auto, auto t, auto s) { return s <= t; }), 1e-12);
+  oracle::expect_near(y.at(2), want(memory, [](auto, auto, auto) { return true; }), 1e-12);
+  oracle::expect_near(y.at(3), want(memory, [&](auto b, auto, auto s) { return mask.at({b, s}) != 0; }), 1e-12);
+}
+
 TEST(Mlp, IsGeluBetweenTwoProducts) {
   const Array up = random_array({4, 6}, 1), ub = random_array({6}, 2), down = random_array({6, 4}, 3),
               db = random_array({4}, 4), x = random_array({2, 3, 4}, 5);
@@ -91,6 +168,192 @@ TEST(GatedMlp, MultipliesByTheGate) {
   const Array hidden = plain::zip(plain::map(plain::linear(x, gate, nullptr), plain::silu),
                                   plain::linear(x, up, nullptr), [](double a, double b) { return a * b; });
   oracle::expect_near(meaning<nn::GatedMlp<>>({gate, up, down, x}), plain::linear(hidden, down, nullptr), 1e-12);
+}
+
+constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 0}};
+constexpr ts::Conv<1> grouped{.groups = 2};
+constexpr ts::ConvTranspose<2> doubled{.strides = {2, 2}, .groups = 2};
+
+struct Convolve {
+  constexpr auto operator()(const auto& image, const auto& line, const auto& back, const auto& x,
+                            const auto& xs) const {
+    return std::tuple(image(x), ts::conv2d(x, image.weight, halved), line(xs), ts::conv1d(xs, line.weight, grouped),
+                      back(x), ts::conv_transpose2d(x, back.weight, doubled));
+  }
+};
+Array plus_bias(Array y, const Array& bias) {
+  for (std::size_t i = 0; i < y.data.size(); ++i) y.data[i] += bias.data[i % bias.data.size()];
+  return y;
+}
+
+// The convolutions themselves are tested by ops/convolution_test.cpp.
+TEST(Convolutions, AddABias) {
+  const Array bias = random_array({6}, 2), back_bias = random_array({6}, 5);
+  const auto got =
+      oracle::run(oracle::trace<Convolve, nn::Conv2d<halved>, nn::Conv1d<grouped, float, false>,
+                                nn::ConvTranspose2d<doubled>, oracle::Float<4>, oracle::Float<3>>()
+                      .view(),
+                  {random_array({3, 2, 4, 6}, 1), bias, random_array({3, 2, 6}, 3), random_array({2, 3, 4, 3}, 4),
+                   back_bias, random_array({2, 5, 4, 4}, 6), random_array({2, 7, 4}, 7)});
+  EXPECT_EQ(got.at(0).shape, (ts::Shape{2, 3, 2, 6}));
+  EXPECT_EQ(got.at(4).shape, (ts::Shape{2, 10, 9, 6}));
+  oracle::expect_near(got[0], plus_bias(got.at(1), bias), 1e-12);
+  oracle::expect_near(got.at(2), got.at(3), 0);
+  oracle::expect_near(got[4], plus_bias(got.at(5), back_bias), 1e-12);
+}
+
+TEST(Convolutions, SumTheirWindow) {
+  const Array x({1, 3, 3, 1}, {1, 2, 3, 4, 5, 6, 7, 8, 9});
+  oracle::expect_near(meaning<nn::Conv2d<>, oracle::Float<4>>({Array({2, 2, 1, 1}, 1), Array(ts::Shape{1}, 0.5), x}),
+                      Array({1, 2, 2, 1}, {12.5, 16.5, 24.5, 28.5}), 1e-12);
+}
+
+/// All values are within the limit, and spread as uniform ones: their squares have a mean of limit^2 / 3.
+template <class Tensor> void expect_uniform(const Tensor& tensor, const ts::Shape& shape, double limit) {
+  EXPECT_EQ(ts::shape(tensor), shape);
+  double square = 0;
+  const auto values = ts::to_host(tensor);
+  for (const float value : values) {
+    const double v = static_cast<double>(value);
+    EXPECT_LE(std::fabs(v), limit * (1 + 1e-6));
+    square += v * v / static_cast<double>(values.size());
+  }
+  EXPECT_NEAR(square / (limit * limit / 3), 1, 0.4) << "limit " << limit;
+}
+
+// torch.nn.Conv2d and ConvTranspose2d: the fan is that of the second dim of PyTorch's weight, [out, in / groups, ...]
+// and [in, out / groups, ...].
+TEST(Convolutions, StartAsInPyTorch) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const auto image = nn::conv2d<halved>(ts::Key(1), 8, 128, {3, 2}, strategy);
+  expect_uniform(image.weight, {3, 2, 8, 128}, 1 / std::sqrt(3.0 * 2 * 8));
+  expect_uniform(image.bias, {128}, 1 / std::sqrt(3.0 * 2 * 8));
+  EXPECT_EQ(ts::sharded_type_text(image.weight), "f32[3,2,8,128]{-,-,data*,model}");
+  EXPECT_EQ(ts::sharded_type_text(image.bias), "f32[128]{model}");
+  const auto line = nn::conv1d<grouped, float, false>(ts::Key(2), 16, 64, 5, strategy, nn::Role::row);
+  expect_uniform(line.weight, {5, 8, 64}, 1 / std::sqrt(5.0 * 8));
+  EXPECT_EQ(ts::sharded_type_text(line.weight), "f32[5,8,64]{-,model,data*}");
+  const auto back = nn::conv_transpose2d<doubled>(ts::Key(3), 32, 16, {2, 3}, nn::single(ts::Mesh{}));
+  expect_uniform(back.weight, {2, 3, 32, 8}, 1 / std::sqrt(2.0 * 3 * 8));
+  expect_uniform(nn::conv_transpose1d(ts::Key(4), 32, 64, 3, strategy).weight, {3, 32, 64}, 1 / std::sqrt(3.0 * 64));
+  tessera_test::expect_error(
+      ts::errc::not_divisible, [&] { nn::conv1d<grouped>(ts::Key(5), 4, 9, 3, strategy); },
+      "[conv1d] groups: 9 features are not divisible by 2 groups", "layers_test.cpp:");
+  tessera_test::expect_error(
+      ts::errc::not_divisible, [&] { nn::group_norm(4, 6, strategy); },
+      "[group_norm] groups: 6 features are not divisible by 4 groups");
+}
+
+struct TrainAndEvaluate {
+  constexpr auto operator()(const auto& norm, const auto& running, const auto& x) const {
+    const auto [y, next] = norm.train(x, running);
+    const auto slope = ts::grad([](const auto& in, const auto& layer, const auto& old) {
+      const auto both = layer.train(in, old);
+      return ts::sum(std::get<1>(both).mean) + ts::sum(std::get<1>(both).variance);
+    })(x, norm, running);
+    return std::tuple(y, next, norm(x, running), norm(x), slope);
+  }
+};
+std::vector<Array> batch_norm(const std::vector<Array>& arguments) {
+  const oracle::Program program =
+      oracle::compiled<TrainAndEvaluate, nn::BatchNorm<>, nn::RunningStatistics<>, oracle::Float<4>>();
+  return oracle::run(program.view(), arguments);
+}
+
+TEST(BatchNorm, KeepsRunningStatistics) {
+  const Array gain = random_array({3}, 1), bias = random_array({3}, 2), mean = random_array({3}, 3),
+              variance = random_array({3}, 4, 0.5, 2), x = random_array({4, 2, 5, 3}, 5, 1, 3);
+  const double epsilon = 0.01, momentum = 0.3, count = 4 * 2 * 5;
+  const auto got = batch_norm({gain, bias, Array::number(epsilon), Array::number(momentum), mean, variance, x});
+  Array y(x.shape), evaluated(x.shape), next_mean = mean, next_variance = variance;
+  for (std::size_t c = 0; c < 3; ++c) {
+    double sum = 0, squares = 0;
+    for (std::size_t i = c; i < x.data.size(); i += 3) sum += x.data[i];
+    for (std::size_t i = c; i < x.data.size(); i += 3) squares += std::pow(x.data[i] - sum / count, 2);
+    const auto normalized = [&](double v, double m, double s) {
+      return (v - m) / std::sqrt(s + epsilon) * gain.data[c] + bias.data[c];
+    };
+    for (std::size_t i = c; i < x.data.size(); i += 3) {
+      y.data[i] = normalized(x.data[i], sum / count, squares / count);
+      evaluated.data[i] = normalized(x.data[i], mean.data[c], variance.data[c]);
+    }
+    next_mean.data[c] = (1 - momentum) * mean.data[c] + momentum * sum / count;
+    next_variance.data[c] = (1 - momentum) * variance.data[c] + momentum * squares / (count - 1);
+  }
+  oracle::expect_near(got.at(0), y, 1e-12);
+  oracle::expect_near(got.at(1), next_mean, 1e-12);
+  oracle::expect_near(got.at(2), next_variance, 1e-12);
+  oracle::expect_near(got.at(3), evaluated, 1e-12);
+  oracle::expect_near(got.at(4), got.at(0), 0, "without running statistics");
+  oracle::expect_near(got.at(5), Array(x.shape), 0, "running statistics have no gradient");
+}
+
+// torch.nn.BatchNorm1d(1) after a batch of 1, 2, 3, 4: running_mean 0.25, running_var 0.9 + 0.1 * 5 / 3.
+TEST(BatchNorm, StartsAsInPyTorch) {
+  const auto after = [](const Array& x) {
+    const Array zero(ts::Shape{1}), one(ts::Shape{1}, 1);
+    return batch_norm({one, zero, Array::number(1e-5), Array::number(0.1), zero, one, x});
+  };
+  const auto got = after(Array({2, 1, 2, 1}, {1, 2, 3, 4}));
+  EXPECT_NEAR(got.at(1).data[0], 0.25, 1e-12);
+  EXPECT_NEAR(got.at(2).data[0], 0.9 + 0.1 * 5 / 3, 1e-12);
+  const auto single = after(Array({1, 1, 1, 1}, 7));  // PyTorch refuses it
+  EXPECT_NEAR(single.at(1).data[0], 0.7, 1e-12);
+  EXPECT_NEAR(single.at(2).data[0], 0.9, 1e-12);
+
+  const nn::BatchNorm<> made = nn::batch_norm(2, nn::single(ts::Mesh{}));
+  const nn::RunningStatistics<> running = nn::running_statistics(2, nn::single(ts::Mesh{}));
+  EXPECT_EQ(made.momentum.value(), 0.1);
+  EXPECT_EQ(made.epsilon.value(), 1e-5);
+  EXPECT_EQ(ts::to_host(made.gain), (std::vector<float>{1, 1}));
+  EXPECT_EQ(ts::to_host(made.bias), (std::vector<float>{0, 0}));
+  EXPECT_EQ(ts::to_host(running.mean), (std::vector<float>{0, 0}));
+  EXPECT_EQ(ts::to_host(running.variance), (std::vector<float>{1, 1}));
+}
+
+TEST(GroupNorm, NormalizesGroupsOfFeaturesOfEachImage) {
+  const Array gain = random_array({6}, 1), bias = random_array({6}, 2), x = random_array({2, 2, 3, 6}, 3);
+  Array want(x.shape);
+  for (std::int64_t n = 0; n < 2; ++n)
+    for (std::int64_t g = 0; g < 3; ++g) {
+      const auto each = [&](auto visit) {
+        oracle::for_each_index({2, 3, 2}, [&](const ts::Shape& i) { visit(ts::Shape{n, i[0], i[1], 2 * g + i[2]}); });
+      };
+      double mean = 0, variance = 0;
+      each([&](const ts::Shape& i) { mean += x.at(i) / 12; });
+      each([&](const ts::Shape& i) { variance += std::pow(x.at(i) - mean, 2) / 12; });
+      each([&](const ts::Shape& i) {
+        const auto c = static_cast<std::size_t>(i[3]);
+        want.at(i) = (x.at(i) - mean) / std::sqrt(variance + 0.01) * gain.data[c] + bias.data[c];
+      });
+    }
+  oracle::expect_near(
+      meaning<nn::GroupNorm<>, oracle::Float<4>>({gain, bias, Array::number(3), Array::number(0.01), x}), want, 1e-12);
+}
+
+struct Drop {
+  constexpr auto operator()(const auto& drop, const auto& x, const ts::Scalar& key) const {
+    const auto slope =
+        ts::grad([](const auto& in, const auto& layer, const auto& k) { return ts::sum(layer(in, k)); })(x, drop, key);
+    return std::tuple(drop(x, key), drop(x), slope);
+  }
+};
+TEST(Dropout, DropsInTrainingOnly) {
+  const Array x = random_array({50}, 1, 1, 2);
+  const oracle::Program program = oracle::trace<Drop, nn::Dropout<>, oracle::Float<1>, ts::Scalar>();
+  for (const double rate : {0.0, 0.25, 1.0}) {
+    const auto got = oracle::run(program.view(), {Array::number(rate), x, Array::number(7)});
+    oracle::expect_near(got.at(1), x, 0);
+    double dropped = 0;
+    for (std::size_t i = 0; i < 50; ++i) {
+      const bool is_dropped = got.at(0).data[i] == 0;
+      dropped += is_dropped ? 1 : 0;
+      const double scale = is_dropped ? 0 : 1 / (1 - rate);
+      EXPECT_NEAR(got[0].data[i], x.data[i] * scale, 1e-12);
+      EXPECT_NEAR(got.at(2).data[i], scale, 1e-12) << "the slope";
+    }
+    EXPECT_NEAR(dropped / 50, rate, rate == 0.25 ? 0.2 : 0);
+  }
 }
 
 /// The leaves of a Block<> of 6 features, 3 heads and 8 hidden features.

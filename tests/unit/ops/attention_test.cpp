@@ -3,6 +3,8 @@
 #include <tessera/graph/fuse/group.hpp>
 #include <tessera/graph/ir/print.hpp>
 #include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/attention/band_attention.hpp>
+#include <tessera/ops/attention/positions.hpp>
 
 namespace ts = tessera;
 using namespace oracle;
@@ -119,6 +121,153 @@ TEST(Attention, DimsOfStaticExtentOneMustMeetAlike) {
     return ts::causal_attention(x, x, x);
   };
   check_gradient<Float<3>>(alike, {random_array({3, 2, 2}, 1)}, first_order);
+}
+
+/// Attention with a number added to each score [batch, head, query, key]; -infinity masks. Dense, in double.
+template <class F> Array expected_with(const std::vector<Array>& x, double scale, F score_of) {
+  const Array &q = x[0], &k = x[1], &v = x[2];
+  const std::int64_t group = q.shape[2] / k.shape[2];
+  Array y({q.shape[0], q.shape[1], q.shape[2], v.shape[3]});
+  for_each_index({q.shape[0], q.shape[1], q.shape[2]}, [&](const Shape& i) {
+    const std::int64_t b = i[0], t = i[1], h = i[2];
+    double total = 0;
+    for (std::int64_t s = 0; s < k.shape[1]; ++s) {
+      double score = score_of(b, h, t, s);
+      for (std::int64_t d = 0; d < q.shape[3]; ++d) score += q.at({b, t, h, d}) * k.at({b, s, h / group, d}) * scale;
+      total += std::exp(score);
+      for (std::int64_t e = 0; e < v.shape[3]; ++e) y.at({b, t, h, e}) += std::exp(score) * v.at({b, s, h / group, e});
+    }
+    for (std::int64_t e = 0; e < v.shape[3] && total > 0; ++e) y.at({b, t, h, e}) /= total;
+  });
+  return y;
+}
+
+/// Query 0 is at position 4 of 5 keys: query 2 has no key left.
+const auto banded = [](const auto& q, const auto& k, const auto& v) { return ts::band_attention(q, k, v, 1, 0, 4); };
+
+TEST(BandAttention, AttendsToTheKeysAroundThePosition) {
+  const double scale = 1 / std::sqrt(2.0);
+  expect_near(
+      apply<Tensor, Tensor, Tensor>(banded, cross),
+      expected_with(cross, scale,
+                    [](int, int, std::int64_t t, std::int64_t s) { return s >= t + 3 && s <= t + 4 ? 0 : -INFINITY; }),
+      1e-12);
+  const auto at_run_time = [](const auto& q, const auto& k, const auto& v, const auto& before, const auto& offset) {
+    return ts::band_attention(q, k, v, before, 1, offset, 0.25);
+  };
+  using F = std::decay_t<decltype(at_run_time)>;
+  const Program program = trace<F, Tensor, Tensor, Tensor, ts::Scalar, ts::Scalar>();
+  for (const int before : {-2, 0, 1, 9})
+    for (const int offset : {-4, 0, 2, 9}) {
+      std::vector<Array> arguments = cross;
+      arguments.push_back(Array::number(before));
+      arguments.push_back(Array::number(offset));
+      expect_near(run(program.view(), arguments).at(0),
+                  expected_with(cross, 0.25,
+                                [&](int, int, std::int64_t t, std::int64_t s) {
+                                  return s >= t + offset - before && s <= t + offset + 1 ? 0 : -INFINITY;
+                                }),
+                  1e-12);
+    }
+}
+
+TEST(BandAttention, Derivatives) {
+  check_gradient<Tensor, Tensor, Tensor>(banded, cross);
+  const Program program = trace<std::decay_t<decltype(banded)>, Tensor, Tensor, Tensor>();
+  EXPECT_EQ(units_of(program, ts::UnitKind::attention), 1);
+  EXPECT_NE(ts::text_of(program.view()).find("attention[band]"), std::string::npos);
+}
+
+TEST(BiasedAttention, AddsANumberToTheScoresOfAKey) {
+  const auto biased = [](const auto& q, const auto& k, const auto& v, const auto& bias) {
+    return ts::biased_attention(q, k, v, bias, ts::unlimited, ts::unlimited);
+  };
+  std::vector<Array> arguments = cross;
+  arguments.push_back(random_array({2, 2, 5}, 4));
+  const Array& bias = arguments[3];
+  expect_near(apply<Tensor, Tensor, Tensor, Float<3>>(biased, arguments),
+              expected_with(cross, 1 / std::sqrt(2.0),
+                            [&](std::int64_t b, std::int64_t h, int, std::int64_t s) {
+                              return bias.at({b, h, s});
+                            }),
+              1e-12);
+  check_gradient<Tensor, Tensor, Tensor, Float<3>>(biased, arguments, first_order);
+}
+
+TEST(BiasedAttention, MasksKeys) {
+  const auto masked = [](const auto& q, const auto& k, const auto& v, const auto& mask) {
+    return ts::biased_attention(q, k, v, ts::key_padding_bias(mask), ts::unlimited, ts::unlimited);
+  };
+  std::vector<Array> arguments = cross;
+  arguments.push_back(Array({2, 5}, {1, 0, 1, 1, 0, 0, 0, 0, 0, 0}));  // in the second batch all: zeros
+  const Array& mask = arguments[3];
+  expect_near(apply<Tensor, Tensor, Tensor, ts::ShardedTensor<bool, 2>>(masked, arguments),
+              expected_with(cross, 1 / std::sqrt(2.0),
+                            [&](std::int64_t b, int, int, std::int64_t s) {
+                              return mask.at({b, s}) != 0 ? 0 : -INFINITY;
+                            }),
+              1e-12);
+}
+
+TEST(RepeatHeads, EachHeadOfKeysServesAGroupOfQueries) {
+  const auto grouped = [](const auto& q, const auto& k, const auto& v) {
+    return ts::attention(q, ts::repeat_heads(k, q), ts::repeat_heads(v, q));
+  };
+  const std::vector<Array> x{random_array({2, 3, 4, 2}, 1), random_array({2, 5, 2, 2}, 2),
+                             random_array({2, 5, 2, 3}, 3)};
+  expect_near(apply<Tensor, Tensor, Tensor>(grouped, x),
+              expected_with(x, 1 / std::sqrt(2.0), [](int, int, int, int) { return 0.0; }), 1e-12);
+  check_gradient<Tensor, Tensor, Tensor>(grouped, x, first_order);
+}
+
+TEST(Rotary, RotatesPairsByTheirPosition) {
+  const Array x = random_array({2, 3, 2, 6}, 1);
+  const auto want = [&](bool interleaved, double base, double linear, double ntk, int offset) {
+    Array y = x;
+    for_each_index({2, 3, 2, 3}, [&](const Shape& i) {
+      const double power = 2.0 * static_cast<double>(i[3]) / 6, grown = base * std::pow(ntk, 6.0 / 4);
+      const double angle = static_cast<double>(i[1] + offset) / linear * std::pow(grown, -power);
+      const Shape a{i[0], i[1], i[2], interleaved ? 2 * i[3] : i[3]},
+          b{i[0], i[1], i[2], interleaved ? 2 * i[3] + 1 : i[3] + 3};
+      y.at(a) = x.at(a) * std::cos(angle) - x.at(b) * std::sin(angle);
+      y.at(b) = x.at(b) * std::cos(angle) + x.at(a) * std::sin(angle);
+    });
+    return y;
+  };
+  const auto both = [](const auto& v, const auto& offset) {
+    return std::tuple(ts::rotary_embedding(v, offset),
+                      ts::rotary_embedding<ts::RotaryForm::interleaved>(v, offset, {100.0, 2.0, 4.0}));
+  };
+  const Program program = trace<std::decay_t<decltype(both)>, Tensor, ts::Scalar>();
+  for (const int offset : {0, 7}) {
+    const std::vector<Array> y = run(program.view(), {x, Array::number(offset)});
+    expect_near(y.at(0), want(false, 10000, 1, 1, offset), 1e-12);
+    expect_near(y.at(1), want(true, 100, 2, 4, offset), 1e-12);
+  }
+  check_gradient<Tensor>([](const auto& v) { return ts::rotary_embedding(v, 3); }, {x}, first_order);
+}
+
+TEST(Alibi, SlopesOfThePaper) {
+  const std::vector<float> eight = ts::alibi_slopes(8), six = ts::alibi_slopes(6);
+  for (int i = 0; i < 8; ++i)
+    EXPECT_FLOAT_EQ(eight[static_cast<std::size_t>(i)], std::exp2(-1.0f - static_cast<float>(i)));
+  const std::vector<float> want{0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f};
+  EXPECT_EQ(six, want);
+  EXPECT_THROW((void)ts::alibi_slopes(0), ts::error);
+}
+
+TEST(Alibi, SubtractsTheDistance) {
+  const auto linear = [](const auto& q, const auto& k, const auto& v, const auto& slopes) {
+    return ts::biased_attention(q, k, v, ts::alibi_bias(slopes, k), ts::unlimited, 0, 2);
+  };
+  std::vector<Array> arguments = cross;
+  arguments.push_back(Array(Shape{2}, {0.5, 0.25}));
+  expect_near(apply<Tensor, Tensor, Tensor, Float<1>>(linear, arguments),
+              expected_with(cross, 1 / std::sqrt(2.0),
+                            [](int, std::int64_t h, std::int64_t t, std::int64_t s) {
+                              return s > t + 2 ? -INFINITY : (h == 0 ? 0.5 : 0.25) * static_cast<double>(s - t - 2);
+                            }),
+              1e-12);
 }
 
 }  // namespace

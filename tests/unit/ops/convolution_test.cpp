@@ -153,6 +153,23 @@ TEST(Convolution, OneDim) {
   expect_close(got, want);
 }
 
+TEST(Convolution, ThreeDims) {
+  static constexpr ts::Conv<3> wide{.strides = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {1, 1, 2}};
+  const Array a = random_array({2, 3, 4, 5, 2}, 4), b = random_array({2, 3, 2, 2, 3}, 5);
+  const auto f = [](const auto& volume, const auto& taps) { return ts::conv3d(volume, taps, wide); };
+  Array want({2, 4, 1, 5, 3});
+  for_each_index(want.shape, [&](const Shape& i) {
+    for_each_index({2, 3, 2, 2}, [&](const Shape& k) {
+      const std::int64_t depth = i[1] + k[0] - 1, row = 2 * i[2] + k[1], column = i[3] + 2 * k[2] - 1;
+      if (depth < 0 || depth >= 3 || column < 0 || column >= 5) return;
+      want.at(i) += a.at({i[0], depth, row, column, k[3]}) * b.at({k[0], k[1], k[2], k[3], i[4]});
+    });
+  });
+  expect_close(run(trace<decltype(f), Float<5>, Float<5>>().view(), {a, b}).at(0), want);
+  check_gradient<Float<5>, Float<5>>(f, {random_array({1, 2, 3, 3, 1}, 6), random_array({1, 3, 2, 1, 2}, 7)},
+                                     first_order);
+}
+
 TEST(Convolution, Mistakes) {
   const auto infer = []<class F>(const F&, std::vector<ts::Shape> arguments) {
     return [arguments] { ts::infer_shapes(trace<F, Float<4>, Float<4>>().view(), arguments.data(), nullptr); };
@@ -250,14 +267,19 @@ TEST(Pooling, Definition) {
 
 // Bounds as in PyTorch's AdaptiveAveragePooling.cpp: floor(i n / size) and ceil((i + 1) n / size).
 TEST(Pooling, Adaptive) {
-  Array want({2, 3, 9, 4});
-  for_each_index(want.shape, [&](const Shape& i) {
+  Array mean({2, 3, 9, 4}), most({2, 3, 9, 4}, -1e9);
+  for_each_index(mean.shape, [&](const Shape& i) {
     double sum = 0, count = 0;
     for (std::int64_t r = i[1] * 5 / 3; r < ((i[1] + 1) * 5 + 2) / 3; ++r)
-      for (std::int64_t c = i[2] * 7 / 9; c < ((i[2] + 1) * 7 + 8) / 9; ++c) sum += x.at({i[0], r, c, i[3]}), ++count;
-    want.at(i) = sum / count;
+      for (std::int64_t c = i[2] * 7 / 9; c < ((i[2] + 1) * 7 + 8) / 9; ++c) {
+        const double element = x.at({i[0], r, c, i[3]});
+        sum += element, ++count;
+        most.at(i) = std::fmax(most.at(i), element);
+      }
+    mean.at(i) = sum / count;
   });
-  expect_close(apply([](const auto& a) { return ts::adaptive_avg_pool2d(a, {3, 9}); }, x), want);
+  expect_close(apply([](const auto& a) { return ts::adaptive_avg_pool2d(a, {3, 9}); }, x), mean);
+  expect_close(apply([](const auto& a) { return ts::adaptive_max_pool2d(a, {3, 9}); }, x), most);
 }
 
 TEST(Pooling, Gradients) {
@@ -273,6 +295,7 @@ TEST(Pooling, Gradients) {
       },
       {small});
   check_gradient<Float<4>>([](const auto& a) { return ts::adaptive_avg_pool2d(a, {3, 2}); }, {small});
+  check_gradient<Float<4>>([](const auto& a) { return ts::adaptive_max_pool2d(a, {3, 2}); }, {small}, first_order);
 }
 
 // torch.nn.functional.max_pool2d backpropagates to the index that it returns, the first of equal elements.

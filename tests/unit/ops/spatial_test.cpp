@@ -5,6 +5,7 @@
 #include "../../support/gradients.hpp"
 
 #include <tessera/ops/reduction/pooling.hpp>
+#include <tessera/ops/spatial/grid_sample.hpp>
 #include <tessera/ops/spatial/interpolate.hpp>
 #include <tessera/ops/spatial/pad_modes.hpp>
 #include <tessera/ops/spatial/pixel_shuffle.hpp>
@@ -50,6 +51,28 @@ auto kernel(std::int64_t n, auto position, double (*of)(double)) {
   };
 }
 double tent(double t) { return std::fmax(0, 1 - std::abs(t)); }
+
+/// The definition, from the page of torch.nn.functional.grid_sample.
+Array sampled(const Array& images, const Array& grid, const ts::GridSample& o) {
+  Array y({grid.shape[0], grid.shape[1], grid.shape[2], images.shape[3]});
+  const auto position = [&](double g, std::int64_t n) {
+    const double size = static_cast<double>(n);
+    const double p = o.align_corners ? (g + 1) / 2 * (size - 1) : ((g + 1) * size - 1) / 2;
+    return o.padding == ts::GridSamplePadding::border ? std::clamp(p, 0.0, size - 1) : p;
+  };
+  const auto weight = [&](double p, std::int64_t element) {
+    const double off = static_cast<double>(element);
+    return o.mode == ts::GridSampleMode::nearest ? (std::nearbyint(p) == off ? 1.0 : 0.0) : tent(p - off);
+  };
+  for_each_index(y.shape, [&](const Shape& i) {
+    const double column = position(grid.at({i[0], i[1], i[2], 0}), images.shape[2]);
+    const double row = position(grid.at({i[0], i[1], i[2], 1}), images.shape[1]);
+    for_each_index({images.shape[1], images.shape[2]}, [&](const Shape& k) {
+      y.at(i) += weight(row, k[0]) * weight(column, k[1]) * images.at({i[0], k[0], k[1], i[3]});
+    });
+  });
+  return y;
+}
 
 }  // namespace
 
@@ -170,4 +193,24 @@ TEST(Pools, OfVolumes) {
   expect_near(made[0], most, 1e-12);
   expect_near(made[1], mean, 1e-12);
   expect_near(made[2], adapted, 1e-12);
+}
+
+TEST(GridSample, IsThatOfPyTorch) {
+  using enum ts::GridSamplePadding;
+  static constexpr ts::GridSample corners{.align_corners = true}, near{.mode = ts::GridSampleMode::nearest},
+      held{.padding = border}, near_held{ts::GridSampleMode::nearest, border, true};
+  const Array images = random_array({2, 4, 5, 3}, 7), grid = random_array({2, 3, 6, 2}, 8, -1.4, 1.4);
+  const auto made = results_of<Float<4>, Float<4>>(
+      [](const auto& x, const auto& g) {
+        return std::tuple(ts::grid_sample(x, g), ts::grid_sample<corners>(x, g), ts::grid_sample<near>(x, g),
+                          ts::grid_sample<held>(x, g), ts::grid_sample<near_held>(x, g));
+      },
+      {images, grid});
+  expect_near(made[0], sampled(images, grid, {}), 1e-12);
+  expect_near(made[1], sampled(images, grid, corners), 1e-12);
+  expect_near(made[2], sampled(images, grid, near), 1e-12);
+  expect_near(made[3], sampled(images, grid, held), 1e-12);
+  expect_near(made[4], sampled(images, grid, near_held), 1e-12);
+  check_gradient<Float<4>, Float<4>>([](const auto& x, const auto& g) { return ts::grid_sample(x, g); },
+                                     {random_array({1, 3, 4, 2}, 9), random_array({1, 2, 3, 2}, 10)}, first_order);
 }

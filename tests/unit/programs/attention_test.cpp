@@ -1,6 +1,8 @@
 #include "check.hpp"
 
 #include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/attention/band_attention.hpp>
+#include <tessera/ops/attention/positions.hpp>
 
 namespace ts = tessera;
 using namespace programs;
@@ -66,6 +68,36 @@ TEST(Programs, LongAttention) {
        .tolerance = 1e-4,
        .extents = {{'b', {1}}, {'t', {530, 640}}, {'h', {1, 2}}, {'e', {8, 20}}}},
       34);
+}
+
+// Positions of queries are global ones, whatever shard they are in; some queries have no keys.
+TEST(Programs, AttentionInABandWithRotaryEmbeddings) {
+  const auto f = [](const auto& x) {
+    const auto q = ts::rotary_embedding(std::get<0>(x), 1), k = ts::rotary_embedding(std::get<1>(x));
+    const auto y = ts::band_attention(q, k, std::get<2>(x), 2, 0, 1);
+    return std::tuple(energy(y), y);
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>, Tensor<4>>>(
+      with_gradient(f),
+      {.arguments = {values("bthe"), values("bshe"), values("bshv")},
+       .cases = 60,
+       .tolerance = 5e-5,
+       .extents = {{'e', {2, 4, 6}}}},
+      35);
+}
+
+TEST(Programs, AttentionWithBiasAndGroupsOfHeads) {
+  const auto f = [](const auto& q, const auto& k, const auto& v, const auto& bias) {
+    const auto y = ts::biased_attention(q, ts::repeat_heads(k, q), ts::repeat_heads(v, q), bias, 3, 1);
+    return std::tuple(energy(y), y);
+  };
+  expect_equal_on_all_meshes<Tensor<4>, Tensor<4>, Tensor<4>, Tensor<3>>(
+      f,
+      {.arguments = {values("bthe"), values("bsge"), values("bsgv"), values("bhs")},
+       .cases = 40,
+       .tolerance = 5e-5,
+       .extents = {{'h', {4}}, {'g', {1, 2, 4}}}},
+      36);
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ TEST(Programs, Pools) {
 
 TEST(Programs, Images) {
   constexpr auto f = [](const auto& floats) {
-    const auto& [x] = floats;  // [n, h, w, c]
+    const auto& [x, grid] = floats;  // [n, h, w, c], [n, r, s, 2]
     const auto wide = ts::pad<1, ts::PadMode::reflect>(ts::pad<2, ts::PadMode::replicate>(x, 1, 2), 2, 1);
     const auto round = ts::pad<2, ts::PadMode::circular>(ts::pad<1, ts::PadMode::symmetric>(x, 1, 2), 3, 1);
     const auto large =
@@ -155,13 +155,21 @@ TEST(Programs, Images) {
     constexpr ts::Unfold windows{.window = {2, 3}, .strides = {2, 1}, .padding = {1, 1}};
     const auto rows = ts::unfold(x, windows);
     const auto shuffled = ts::pixel_shuffle(ts::concat<3>(x, x, x, x), 2);
-    return std::tuple(energy(wide, round, large, near, rows, shuffled), wide, round, large, near, rows, shuffled);
+    const auto sampled = ts::grid_sample(x, grid);
+    return std::tuple(energy(wide, round, large, near, rows, shuffled, sampled), wide, round, large, near, rows,
+                      shuffled, sampled);
   };
-  expect_equal_on_all_meshes<std::tuple<Tensor<4>>>(
+  expect_equal_on_all_meshes<std::tuple<Tensor<4>, Tensor<4>>>(
       with_gradient(f),
-      {.arguments = {values("nhwc")},
+      {.arguments = {values("nhwc"), values("nrst", -1.5, 1.5)},
        .cases = 40,
-       .extents = {{'n', {1, 2, 3}}, {'h', {3, 4, 7}}, {'w', {3, 5, 8}}, {'c', {0, 1, 4}}}},
+       .extents = {{'n', {1, 2, 3}},
+                   {'h', {3, 4, 7}},
+                   {'w', {3, 5, 8}},
+                   {'c', {0, 1, 4}},
+                   {'r', {1, 2, 5}},
+                   {'s', {1, 3}},
+                   {'t', {2}}}},
       79);
 }
 

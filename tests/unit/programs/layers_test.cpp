@@ -93,4 +93,40 @@ TEST(Programs, MixturesOfExperts) {
       103);
 }
 
+TEST(Programs, ImageLayers) {
+  static constexpr ts::Conv<2> halved{.strides = {2, 1}, .padding = {1, 1}};
+  static constexpr ts::ConvTranspose<2> doubled{.strides = {2, 1}};
+  using Norm = nn::BatchNorm<>;
+  constexpr auto f = [](const auto& first, const auto& second, const auto& norm, const auto& groups,
+                        const auto& running, const auto& x) {
+    const auto loss = [](const auto& layers, const auto& statistics, const auto& in) {
+      const auto& [down, up, batch, group] = layers;
+      const auto features = down(in);
+      const auto trained = batch.train(features, statistics);
+      const auto y = group(up(ts::tanh(std::get<0>(trained))));
+      return std::tuple(energy(y, batch(features, statistics)), y, std::get<1>(trained));
+    };
+    return ts::value_and_grad(loss)(std::tuple(first, second, norm, groups), running, x);
+  };
+  expect_equal_on_all_meshes<nn::Conv2d<halved>, nn::ConvTranspose2d<doubled>, Norm, nn::GroupNorm<>,
+                             nn::RunningStatistics<>, Tensor<4>>(
+      f,
+      {.arguments = {values("rsco"), values("o"), values("rsou"), values("u"), values("o"), values("o"),
+                     scalar(0.25, 0.5), scalar(0.1, 0.9), values("u"), values("u"), size('g'), scalar(0.25, 0.5),
+                     values("o"), values("o", 0.5, 2), values("nhwc")},
+       .cases = 40,
+       .tolerance = 5e-5,
+       .extents = {{'n', {1, 2, 3, 5}},
+                   {'h', {3, 4, 7}},
+                   {'w', {3, 5}},
+                   {'r', {1, 2, 3}},
+                   {'s', {1, 2, 3}},
+                   {'c', {1, 2, 4}},
+                   {'o', {1, 2, 4}},
+                   {'g', {1, 2, 3}},
+                   {'v', {1, 2}}},
+       .products = {{'u', "gv"}}},
+      104);
+}
+
 }  // namespace

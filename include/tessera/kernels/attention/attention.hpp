@@ -12,18 +12,30 @@
 
 namespace tessera::kernels {
 
-/// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width].
+/// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width]. A query attends to
+/// all keys, or if `causal` to those in a band: from `span` keys before its position up to its position.
 struct AttentionShape {
+  static constexpr std::int64_t no_limit = std::int64_t{1} << 60;
+
   std::int64_t queries = 0, keys = 0, width = 0, value_width = 0;
   std::int64_t first_position = 0;  ///< position of query 0 among the keys
   bool causal = false;              ///< a query attends to the keys up to its own position
   double scale = 1;                 ///< factor of the product of a query and a key
+  std::int64_t span = no_limit;     ///< keys before its own position to which a causal query attends; -1: to no key
 
   /// Number of keys to which queries [0, end) attend.
   constexpr std::int64_t visible(std::int64_t end) const {
     return causal ? std::clamp<std::int64_t>(first_position + end, 0, keys) : keys;
   }
+  /// The first key to which any of the queries from `first` on attends.
+  constexpr std::int64_t first_visible(std::int64_t first) const {
+    return causal ? std::clamp<std::int64_t>(first_position + first - span, 0, keys) : 0;
+  }
 };
+
+/// A score below this is masked: its weight is 0, also where all scores of a query are masked. A mask may so be added
+/// to scores as a finite number, such as -1e30, which products with zeros keep finite.
+inline constexpr double least_score = -1e29;
 
 /// The matrix [position, width] of one head in a strided array.
 template <class T> struct HeadRows {
@@ -37,6 +49,12 @@ template <class T> struct HeadRows {
 inline constexpr std::int64_t attention_queries = 64, attention_keys = 64;
 /// Keys of a tile on the causal diagonal are processed in steps, each for the queries that attend to it.
 inline constexpr std::int64_t attention_step = 16;
+
+/// The first key of the first tile that has keys to which queries from `query` on attend. Tiles begin at `first_key`.
+constexpr std::int64_t first_tile(const AttentionShape& shape, std::int64_t query, std::int64_t first_key) {
+  const std::int64_t before = shape.first_visible(query) - first_key;
+  return before <= 0 ? first_key : first_key + before / attention_keys * attention_keys;
+}
 
 /// Keys [first, first + count) of a tile, and the queries that attend to them: from `begin`, the start of a register.
 struct KeyStep {
@@ -52,15 +70,18 @@ struct KeySteps {
   constexpr KeySteps(const AttentionShape& shape, std::int64_t query, std::int64_t count, std::int64_t key,
                      std::int64_t keys, std::int64_t lanes) {
     const std::int64_t position = shape.first_position + query;
+    // The last query attends to no key before `begin_of_last`.
+    const std::int64_t begin_of_last = position + count - 1 - shape.span;
     if (!shape.causal || key + keys - 1 <= position) {
-      steps[size++] = {0, keys, 0, false};
+      steps[size++] = {0, keys, 0, shape.causal && key < begin_of_last};
       return;
     }
     for (std::int64_t first = 0; first < keys; first += attention_step) {
       const std::int64_t own = std::min(attention_step, keys - first),
                          behind = std::max<std::int64_t>(0, key + first - position);
       if (behind >= count) return;
-      steps[size++] = {first, own, behind / lanes * lanes, key + first + own - 1 > position};
+      steps[size++] = {first, own, behind / lanes * lanes,
+                       key + first + own - 1 > position || key + first < begin_of_last};
     }
   }
   /// Number of keys of the tile that the queries of the register at `lane` process.
@@ -99,9 +120,12 @@ void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& ti
                     queries + step.begin, attention_queries, step.count, registers - step.begin / lanes, shape.width,
                     false);
     for (std::int64_t i = 0; step.masked && i < step.count; ++i) {
-      const std::int64_t unseen = std::min(key + step.first + i - shape.first_position - query, registers * lanes);
-      for (std::int64_t c = step.begin; c < unseen; ++c)
-        to[i * attention_queries + c] = -std::numeric_limits<T>::infinity();
+      // Queries before `unseen` do not attend to this key yet, those from `passed` on no longer.
+      const std::int64_t own = key + step.first + i - shape.first_position - query, all = registers * lanes;
+      const std::int64_t unseen = std::min(own, all), passed = std::max(step.begin, own + shape.span + 1);
+      T* const row = to + i * attention_queries;
+      for (std::int64_t c = step.begin; c < unseen; ++c) row[c] = -std::numeric_limits<T>::infinity();
+      for (std::int64_t c = passed; c < all; ++c) row[c] = -std::numeric_limits<T>::infinity();
     }
   }
 }
@@ -134,16 +158,18 @@ template <class T> struct RunningSoftmax {
     }
     if (i < keys) even = xsimd::max(even, Batch::load_aligned(score(i)));
     const Batch now = xsimd::max(even, odd);
+    // Of a query whose scores are masked so far, all exponentials are 0.
+    const Batch base = xsimd::max(now, Batch(static_cast<T>(least_score)));
     Batch total = Batch::load_aligned(totals + c), other(T(0));
     if (xsimd::any(now > before)) {
-      const Batch shrink = simd::fading_exp<T>(before - now);
+      const Batch shrink = simd::fading_exp<T>(before - base);
       total = total * shrink;
       now.store_aligned(largest + c);
       for (std::int64_t e = 0; e < width; ++e)
         (Batch::load_aligned(sums + e * row + c) * shrink).store_aligned(sums + e * row + c);
     }
     const auto exponential = [&](T* at) TESSERA_INLINE_LAMBDA {
-      const Batch p = simd::fading_exp<T>(Batch::load_aligned(at) - now);
+      const Batch p = simd::fading_exp<T>(Batch::load_aligned(at) - base);
       p.store_aligned(at);
       return p;
     };
@@ -191,7 +217,7 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
                     static_cast<T>(shape.scale));
   softmax.clear();
   const std::int64_t visible = shape.visible(first + count);
-  for (std::int64_t key = 0; key < visible; key += attention_keys) {
+  for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t end = std::min(key + attention_keys, visible);
     const KeySteps tile(shape, first, count, key, end - key, lanes);
     detail::prefetch_rows<T>(v, key, end, shape.value_width);

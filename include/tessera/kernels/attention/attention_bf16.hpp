@@ -182,6 +182,9 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
     for (std::int64_t c = 0; c < cols; c += lanes) (Batch::load_aligned(row + c) * scale).store_aligned(row + c);
     const std::int64_t hidden = shape.causal ? std::min(key + i - shape.first_position - query, cols) : 0;
     for (std::int64_t c = 0; c < hidden; ++c) row[c] = unseen;
+    if (!shape.causal) continue;
+    const std::int64_t passed = key + i - shape.first_position - query + shape.span + 1;
+    for (std::int64_t c = std::max<std::int64_t>(passed, 0); c < cols; ++c) row[c] = unseen;
   }
 }
 
@@ -212,14 +215,14 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
     softmax(t).clear();
   }
   const std::int64_t visible = shape.visible(first + count);
-  for (std::int64_t key = 0; key < visible; key += attention_keys) {
+  for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t keys = std::min(attention_keys, visible - key);
     const AmxPanels packed_keys = packed_panels<false>({k.at(key), k.row, k.col}, keys, shape.width, keys_room);
     const AmxPanels values = packed_panels<false>({v.at(key), v.col, v.row}, shape.value_width, keys, values_room);
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
       const std::int64_t seen = std::min(keys, shape.visible(from + own) - key);
-      if (seen <= 0) continue;
+      if (seen <= 0 || key + seen <= shape.first_visible(from)) continue;
       const std::int64_t cols = whole_blocks(own), whole = whole_blocks(seen);
       amx_tile(packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row, false);
       scale_and_mask(scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
@@ -291,11 +294,11 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
                        g_rows_room);
       row_products(g.cotangent, g.out, first, count, shape.value_width, products);
       for (std::int64_t i = 0; i < row; ++i) {
-        logarithms[i] = i < count ? *g.row_lse.at(first + i) : 0.0f;
+        logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<float>(least_score)) : 0.0f;
         if (i >= count) products[i] = 0.0f;
       }
     }
-    for (std::int64_t key = first_key; key < visible; key += attention_keys) {
+    for (std::int64_t key = first_tile(shape, first, first_key); key < visible; key += attention_keys) {
       const std::int64_t seen = std::min(attention_keys, visible - key), whole = whole_blocks(seen),
                          at = key - first_key, own = whole_blocks(std::min(attention_keys, end_key - key));
       amx_tile({keys + at * width, width}, {q_room, width}, whole, cols, shape.width, weights, row, false);

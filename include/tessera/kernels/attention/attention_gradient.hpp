@@ -116,10 +116,12 @@ void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g,
                              sum);
         sum.store_aligned(products + c);
       }
-      for (std::int64_t i = 0; i < registers * lanes; ++i) logarithms[i] = i < count ? *g.row_lse.at(first + i) : T(0);
+      // A query without keys has logarithm -inf: its weights are 0.
+      for (std::int64_t i = 0; i < registers * lanes; ++i)
+        logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
     }
 
-    for (std::int64_t key = first_key; key < visible; key += attention_keys) {
+    for (std::int64_t key = first_tile(shape, first, first_key); key < visible; key += attention_keys) {
       const std::int64_t keys = std::min(attention_keys, visible - key);
       const KeySteps tile(shape, first, count, key, keys, lanes);
       detail::prefetch_rows<T>(g.v, key, key + keys, value_width);

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_ATTENTION_ATTENTION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
 #include <initializer_list>
 
 #include <tessera/graph/ir/attention_form.hpp>
@@ -11,7 +12,8 @@ namespace tessera {
 
 namespace detail {
 
-template <bool Causal> struct AttentionTag {
+/// Checks of types, and the nodes of all forms of attention.
+struct AttentionNodes {
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     using Checks = decltype([] {
@@ -22,12 +24,13 @@ template <bool Causal> struct AttentionTag {
                     "tessera: queries, keys and values of attention must have the same floating element type");
     });
   };
-  static constexpr Value emit(Value context, Value q, Value k, Value v) {
-    q = q.at(context.source);
-    const Value width = build::cast(build::extent(q, 3), DType::f64);
-    return emit(context, q, k, v, build::unary(Op::rsqrt, width));
+  static constexpr Value default_scale(Value context, Value q) {
+    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
+    return build::unary(Op::rsqrt, width);
   }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+  /// `lower` and `upper` are null unless the form is banded.
+  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
+                              Value upper) {
     q = q.at(context.source);
     if (q.rank() != 4)
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
@@ -35,6 +38,13 @@ template <bool Causal> struct AttentionTag {
     // With bf16 operands the logarithms, gradients and scale are f32.
     const DType wide = computed_as(q.dtype());
     scale = build::cast(scale, wide);
+    std::int32_t operands[7] = {q.id, k.id};
+    const auto node = [&](const Node& made, int tensors) {
+      int arity = tensors;
+      if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
+      operands[arity++] = scale.id;
+      return q.make(made, operands, arity);
+    };
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned singletons = 0, bit = 1;
       for (int d : from) {
@@ -43,18 +53,22 @@ template <bool Causal> struct AttentionTag {
       }
       return static_cast<std::uint8_t>(singletons);
     };
+    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
+    form.result = AttentionResult::logarithms;
     Node made{.op = Op::attention_lse,
               .dtype = wide,
               .rank = 3,
               .singletons = dims(q.node(), {0, 2, 1}),
-              .labels = AttentionForm{Causal, AttentionResult::logarithms}.pack()};
-    const Value lse = q.make(made, {q.id, k.id, scale.id});
+              .labels = form.pack()};
+    const Value lse = node(made, 2);
+    form.result = AttentionResult::output;
     made.op = Op::attention;
-    made.labels = AttentionForm{Causal, AttentionResult::output}.pack();
+    made.labels = form.pack();
     made.dtype = q.dtype();
     made.rank = 4;
     made.singletons = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_singleton(3) ? 1u << 3 : 0u));
-    return q.make(made, {q.id, k.id, v.id, lse.id, scale.id});
+    operands[2] = v.id, operands[3] = lse.id;
+    return node(made, 4);
   }
 
  private:
@@ -66,6 +80,15 @@ template <bool Causal> struct AttentionTag {
       context.refuse(errc::unsupported,
                      "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
                      "in all of queries, keys and values, or in none of them");
+  }
+};
+
+template <bool Causal> struct AttentionTag : AttentionNodes {
+  static constexpr Value emit(Value context, Value q, Value k, Value v) {
+    return emit(context, q, k, v, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+    return make(context, {Causal}, q, k, v, scale, {}, {});
   }
 };
 

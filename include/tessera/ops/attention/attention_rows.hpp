@@ -83,12 +83,21 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
       rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
     }
   }
-  rule.operands.emplace_back();  // the scale
+  for (int i = AttentionForm::of_node(node).host_scalars(); i > 0; --i) rule.operands.emplace_back();
 }
 
 /// Attention with its scores in memory, for the derivatives that no kernel computes: those of lse and of gradients.
 struct DenseAttention {
   Value q, k, scale;
+  AttentionForm form;
+  Value lower{}, upper{};  ///< of a band
+
+  /// Of the operands of a node of attention.
+  constexpr DenseAttention(const Gradient& r)
+      : q(build::cast(r.x(0), computed_as(r.x(0).dtype()))), k(build::cast(r.x(1), computed_as(r.x(1).dtype()))),
+        scale(r.x(r.arity() - 1)), form(AttentionForm::of_node(r.node())) {
+    if (form.banded) lower = r.x(form.lower()), upper = r.x(form.lower() + 1);
+  }
 
   static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
     EinsumLabels made;
@@ -99,13 +108,20 @@ struct DenseAttention {
     }
     return made;
   }
-  /// exp(scores - lse), 0 where causal attention excludes a key: [b, h, t, s].
-  constexpr Value weights(Value lse, bool causal) const {
+  /// exp(scores - lse), 0 where a key is excluded: [b, h, t, s].
+  constexpr Value weights(Value lse) const {
+    // A query without keys has logarithm -inf. See kernels::least_score.
+    lse = build::binary(Op::maximum, lse, lse.number(-1e29));
     Value shifted =
         build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_singletons(lse, 1u << 3, 4);
-    if (causal) {
+    if (form.causal) {
       const Value seen =
           build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
+      shifted = build::select(seen, shifted, shifted.number(-1e30));
+    } else if (form.banded) {
+      const Value key = build::iota(shifted, 3, DType::i64), query = build::iota(shifted, 2, DType::i64);
+      const Value seen = build::binary(Op::logical_and, build::binary(Op::greater_equal, key, query + lower),
+                                       build::binary(Op::less_equal, key, query + upper));
       shifted = build::select(seen, shifted, shifted.number(-1e30));
     }
     return build::unary(Op::exp, shifted);
@@ -121,32 +137,35 @@ constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
 
 constexpr void attention_gradient(Gradient& r) {
   const Value g = build::cast(r.full_g(), r.node().dtype);
+  AttentionForm form = AttentionForm::of_node(r.node());
+  std::int32_t operands[9] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
+  int arity = 6;
+  for (int i = form.lower(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
   for (int i = 0; i < 3; ++i) {
     if (!r.needs(i)) continue;
     Node made = r.x(i).node();
     made.op = Op::attention_grad;
     made.dtype = computed_as(made.dtype);
     made.value = 0;
-    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<AttentionResult>(i)}.pack();
-    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
-    r.add(i, build::cast(made_of, r.x(i).dtype()));
+    form.result = static_cast<AttentionResult>(i);
+    made.labels = form.pack();
+    r.add(i, build::cast(g.make(made, operands, arity), r.x(i).dtype()));
   }
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
-  const Value slopes =
-      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_singletons(r.full_g(), 1u << 3, 4);
+  const DenseAttention dense(r);
+  const Value slopes = dense.weights(r.y()) * build::insert_singletons(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
     if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
 }
 
 /// The gradient of a gradient: writes the first gradient as operations on stored scores, and differentiates these.
 constexpr void attention_second_gradient(Gradient& r) {
-  const AttentionForm form = AttentionForm::of_node(r.node());
   const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
-  const Value weights = dense.weights(lse, form.causal);
+  const DenseAttention dense(r);
+  const AttentionForm& form = dense.form;
+  const Value weights = dense.weights(lse);
   Value written = weights;
   if (form.of() == 2) {
     written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
@@ -187,10 +206,14 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   if (!is_gradient && form.result != (plain ? AttentionResult::logarithms : AttentionResult::output))
     return "the kind of result is an attribute of the node";
   const DType type = q.dtype, wide = computed_as(type);
-  for (int i = 0; i < node.arity; ++i)
-    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
-        c.x(i).dtype != (sum ? wide : type))
+  if (node.arity != form.tensors() + form.host_scalars()) return "a band has a lower and an upper bound";
+  if (form.banded && form.causal) return "a band is not causal too: its upper bound is";
+  for (int i = form.lower(); i < node.arity - 1; ++i)
+    if (c.x(i).dtype != DType::i64 || c.x(i).rank != 0) return "the bounds of a band are numbers of i64";
+  for (int i = 0; i < form.tensors(); ++i)
+    if (const bool sum = !plain && i == (is_gradient ? 4 : 3); c.x(i).dtype != (sum ? wide : type))
       return "operands have equal element types";
+  if (c.x(node.arity - 1).dtype != wide) return "operands have equal element types";
   if (node.dtype != (plain || is_gradient ? wide : type))
     return "the element type of the result follows from that of the operands";
   if (!is_floating(type)) return "operands have a floating element type";
@@ -218,7 +241,7 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
                              .unit = UnitKind::attention,
-                             .arity = 3,
+                             .arity = any_arity,
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_attention_shapes(c, false);
@@ -228,14 +251,15 @@ struct AttentionLseOp {
   static constexpr GradientRule gradient = attention_lse_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return std::string(form.causal ? "causal" : form.banded ? "band" : "");
   };
 };
 
 struct AttentionOp {
   static constexpr OpRow row{.name = "attention",
                              .unit = UnitKind::attention,
-                             .arity = 5,
+                             .arity = any_arity,
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_attention_shapes(c, true);
@@ -248,29 +272,37 @@ struct AttentionOp {
   static constexpr GradientRule gradient = attention_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return std::string(form.causal ? "causal" : form.banded ? "band" : "");
   };
 };
 
 struct AttentionGradOp {
-  static constexpr OpRow row{
-      .name = "attention_grad",
-      .unit = UnitKind::attention,
-      .arity = 7,
-      .shape =
-          [](const ShapeContext& c) {
-            check_attention_shapes(c, true);
-            return c.operand(AttentionForm::of_node(c.node()).of());
-          },
-      .sharding = attention_sharding,
-      .partial = sums_over_queries,
-      .joins = [](const Node& x,
-                  const Node& y) { return AttentionForm::of_node(x).causal == AttentionForm::of_node(y).causal; }};
+  static constexpr OpRow row{.name = "attention_grad",
+                             .unit = UnitKind::attention,
+                             .arity = any_arity,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   return c.operand(AttentionForm::of_node(c.node()).of());
+                                 },
+                             .sharding = attention_sharding,
+                             .partial = sums_over_queries,
+                             .joins =
+                                 [](const Node& x, const Node& y) {
+                                   const AttentionForm a = AttentionForm::of_node(x), b = AttentionForm::of_node(y);
+                                   return a.causal == b.causal && a.banded == b.banded;
+                                 }};
   static constexpr GradientRule gradient = attention_second_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
-    return concat_text(form.of() == 0 ? "q" : form.of() == 1 ? "k" : "v", form.causal ? ", causal" : "");
+    return concat_text(form.of() == 0   ? "q"
+                       : form.of() == 1 ? "k"
+                                        : "v",
+                       form.causal   ? ", causal"
+                       : form.banded ? ", band"
+                                     : "");
   };
 };
 

@@ -13,6 +13,8 @@
 namespace tessera {
 
 namespace detail {
+/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
+/// that options which are changed later would share one name.
 template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
   std::array<std::int64_t, N> made{};
   for (auto& own : made) own = number;
@@ -23,7 +25,8 @@ template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t numbe
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
 /// within a window, and the number of groups of features, each convolved on its own.
 template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, dilation = detail::all_of<N>(1);
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              dilation = detail::all_of<N>(1);
   std::int64_t groups = 1;
 };
 
@@ -31,8 +34,8 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, output_padding{},
-                              dilation = detail::all_of<N>(1);
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
   std::int64_t groups = 1;
 };
 
@@ -82,13 +85,15 @@ template <int N> struct ConvTag {
                                   Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
       fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
+    // Windows over three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
     for (int d = 0; d < N; ++d)
       if (!padding[d].is_number(0))
         x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
     for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
+    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 1, groups);
@@ -191,6 +196,14 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
   return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
                                   Dim(options.dilation[1]), Dim(options.groups));
+}
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
+                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
+                                  Dim(options.dilation[2]), Dim(options.groups));
 }
 
 /// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +

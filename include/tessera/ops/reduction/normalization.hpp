@@ -2,10 +2,11 @@
 #define TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <cstdint>
+#include <type_traits>
 
 #include <tessera/ops/contraction/convolution.hpp>
 #include <tessera/ops/functional.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
 
 // Norms of [batch, ..., features] over other dims than the last; layer_norm and rms_norm are in ops/functional.hpp.
 
@@ -13,17 +14,21 @@ namespace tessera {
 
 namespace build {
 
-/// x less its mean, over its standard deviation, along a bit set of dims; as in layer_norm a second mean, which has no
-/// gradient, corrects the rounding of the first.
-constexpr Value normalized(Value x, unsigned dims, Value eps) {
-  Value count = x.number(1, DType::i64);
-  for (int d = 0; d < x.rank(); ++d)
-    if ((dims >> d & 1) != 0) count = count * extent(x, d);
-  count = cast(count, x.dtype());
-  const Value near = x - reduce(Op::sum, x, dims, true) / count;
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: as in
+/// layer_norm a second mean, which has no gradient, corrects the rounding of the first; `near` is x - first.
+struct Moments {
+  Value near, first, rest, variance;
+};
+constexpr Moments moments(Value x, unsigned dims) {
+  const Value count = cast(element_count(x, dims), x.dtype());
+  const Value first = reduce(Op::sum, x, dims, true) / count, near = x - first;
   const Value rest = constant_reduce(Op::sum, near, dims) / count;
-  const Value variance = reduce(Op::sum, near * near, dims, true) / count - rest * rest;
-  return (near - rest) * unary(Op::rsqrt, variance + cast(eps, x.dtype()));
+  return {near, first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
+}
+/// x less its mean, over its standard deviation, along a bit set of dims.
+constexpr Value normalized(Value x, unsigned dims, Value eps) {
+  const Moments m = moments(x, dims);
+  return (m.near - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
 }
 
 }  // namespace build
@@ -32,6 +37,12 @@ namespace detail {
 
 enum class NormOver { batch, instance };
 
+/// The dims of x [batch, ..., features] that a norm reduces, as a bit set.
+template <int Rank, NormOver Over> constexpr unsigned normed_dims(const Value& x) {
+  const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
+  return ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
+}
+
 template <int Rank, NormOver Over> struct FeatureNormTag {
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
@@ -39,10 +50,29 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
-    const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
-    const unsigned dims = ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
-    return build::cast(build::normalized(x, dims, eps) * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()),
-                       type);
+    const Value made = build::normalized(x, normed_dims<Rank, Over>(x), eps);
+    return build::cast(made * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+  }
+};
+
+enum class Moment { mean, unbiased_variance };
+
+template <int Rank, Moment Of> struct BatchMomentTag {
+  template <class X> struct result : Typed<loss_t<X>, 1> {
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && Rank >= 2,
+                    "tessera: batch_norm_statistics takes a float, double or bf16 tensor [batch, ..., features]");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
+    const build::Moments m = build::moments(x, dims);
+    if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
+    const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
+    const Value divisor = build::binary(Op::maximum, count - one, one);
+    const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
+    return build::drop_singletons(m.variance * ratio, dims);
   }
 };
 
@@ -86,6 +116,20 @@ constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const 
                           Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
 }
+/// The statistics of a batch that running statistics average. `mean` and `variance` are vectors of features.
+template <class Mean, class Variance> struct BatchStatistics {
+  Mean mean;
+  Variance variance;
+};
+/// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
+/// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
+/// PyTorch's running variance, and 0 where there is one. Of bf16 they are f32. Beside a batch_norm of the same x in one
+/// program they share its sums and its communication.
+template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
+  const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
+  const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
+  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+}
 /// Batch norm by given statistics, vectors of features: what evaluation computes.
 template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
           NumberOperand Eps = double>
@@ -101,8 +145,8 @@ constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, con
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
 /// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, std::int64_t groups, const Eps& eps = 1e-5,
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, SizeOperand Groups, NumberOperand Eps = double>
+constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
 }

@@ -63,6 +63,22 @@ constexpr Value pool_windows(Value x, int first, const Value* window, const Valu
   return x;
 }
 
+/// The largest element along a bit set of dims, which are dropped; NaN where there is one. The first of equal elements
+/// gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
+constexpr Value first_largest(Value x, unsigned dims) {
+  const Value largest = build::constant_reduce(Op::max, x, dims);
+  const Value found =
+      build::binary(Op::logical_or, build::binary(Op::equal, x, largest), build::binary(Op::not_equal, x, x));
+  Value place = x.number(0, DType::i32);
+  for (int d = 0; d < x.rank(); ++d)
+    if ((dims >> d & 1) != 0)
+      place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
+  const Value past = x.number(0x1p31 - 1, DType::i32);
+  const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
+  const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
+  return build::reduce(Op::sum, chosen, dims, false);
+}
+
 template <int N> struct MaxPoolTag {
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
@@ -71,19 +87,7 @@ template <int N> struct MaxPoolTag {
     unsigned dims = 0;
     const Value windows = pool_windows<N>(x.at(context.source), x.shifted(1, N + 2), all, all + N, all + 2 * N,
                                           all + 3 * N, -std::numeric_limits<double>::infinity(), dims);
-    x = build::cast(windows, computed_as(type));
-    // The first of equal elements gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
-    const Value found =
-        build::binary(Op::logical_or, build::binary(Op::equal, x, build::constant_reduce(Op::max, x, dims)),
-                      build::binary(Op::not_equal, x, x));
-    Value place = x.number(0, DType::i32);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((dims >> d & 1) != 0)
-        place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
-    const Value past = x.number(0x1p31 - 1, DType::i32);
-    const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
-    const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
-    return build::cast(build::reduce(Op::sum, chosen, dims, false), type);
+    return build::cast(first_largest(build::cast(windows, computed_as(type)), dims), type);
   }
 };
 
@@ -116,21 +120,21 @@ template <int N> struct AvgPoolTag {
   }
 };
 
-/// The mean over the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of extent n, for each i of the
-/// result.
-template <int N> struct AdaptiveAvgPoolTag {
+/// Index i of a result of extent `size` is made of the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of
+/// extent n: their mean, or the largest.
+template <int N, bool Max> struct AdaptivePoolTag {
   template <class X, class... Sizes> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
     const int first = x.shifted(1, N + 2);
-    for (int d = 0; d < N; ++d) x = averaged(x, first + d, all[d]);
+    for (int d = 0; d < N; ++d) x = pooled(x, first + d, all[d]);
     return build::cast(x, type);
   }
 
  private:
-  static constexpr Value averaged(Value x, int dim, Value size) {
+  static constexpr Value pooled(Value x, int dim, Value size) {
     const int rank = x.rank() + 1;
     const Value n = build::extent(x, dim), one = x.number(1, DType::i64);
     x = build::insert_singletons(x, 1u << dim, rank);
@@ -140,10 +144,15 @@ template <int N> struct AdaptiveAvgPoolTag {
     // j >= floor(i n / size) and j < ceil((i + 1) n / size), without a division
     const Value inside = build::binary(Op::logical_and, build::binary(Op::less, i * n, (j + one) * size),
                                        build::binary(Op::less, j * size, (i + one) * n));
-    const Value zero = x.number(0);
     const unsigned dims = 1u << (dim + 1);
-    return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
-           build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+    if constexpr (Max) {
+      const Value outside = x.number(-std::numeric_limits<double>::infinity());
+      return first_largest(build::select(inside, x, outside), dims);
+    } else {
+      const Value zero = x.number(0);
+      return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
+             build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+    }
   }
 };
 
@@ -193,15 +202,31 @@ template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<1>>(Source::from(at), x, Dim(extents[0]));
+  return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<2>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
+  return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<3>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
+  return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
+                                                 Dim(extents[2]));
+}
+
+/// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
+/// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
+template <TensorOperand X>
+constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
 }
 
 }  // namespace tessera

@@ -31,7 +31,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     const Node& node = c.graph[unit.root];
     dtype_ = c.graph.operand_node(unit.root, 0).dtype;
     element_ = static_cast<std::int64_t>(size_of(computed_as(dtype_)));
-    causal_ = AttentionForm::of_node(node).causal;
+    const AttentionForm form = AttentionForm::of_node(node);
+    causal_ = form.causal;
+    if (form.banded)
+      lower_ = c.graph.operand(unit.root, form.lower()), upper_ = c.graph.operand(unit.root, form.lower() + 1);
     scale_ = c.graph.operand(unit.root, node.arity - 1);
     const WorkGrid work(c.layout, c.step);
     for (int w = 0; w < work.count(); ++w) add_place(c, work, work.coordinates(w));
@@ -63,7 +66,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   DType dtype_{};
   std::int64_t element_ = 4;                           ///< bytes of an element of a gradient
   std::int64_t queries_ = kernels::attention_queries;  ///< queries of a forward task
-  int scale_ = -1;
+  int scale_ = -1, lower_ = -1, upper_ = -1;           ///< host scalars; bounds -1: no band
   std::vector<Place> places_;
   std::int64_t items_ = 0, ranges_ = 1, scratch_ = 0;
   double flops_ = 0;
@@ -159,7 +162,15 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
   kernels::AttentionShape shape_of(const Frame& frame, const Place& place) const {
     kernels::AttentionShape shape = place.shape;
-    shape.scale = frame.numbers[static_cast<std::size_t>(scale_)].real();
+    const auto number = [&](int id) { return frame.numbers[static_cast<std::size_t>(id)].real(); };
+    shape.scale = number(scale_);
+    if (lower_ < 0) return shape;
+    // Bounds beyond any extent are no limits, and their sums with positions stay in range.
+    const auto bound = [&](int id) { return static_cast<std::int64_t>(std::fmin(std::fmax(number(id), -1e15), 1e15)); };
+    const std::int64_t lower = bound(lower_), upper = bound(upper_);
+    shape.causal = true;
+    shape.first_position += upper;
+    shape.span = std::max<std::int64_t>(upper - lower, -1);
     return shape;
   }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }

@@ -1,0 +1,190 @@
+// A convolutional network that reads digits, trained data-parallel on two devices. Batch norm has the statistics of the
+// whole batch; its running statistics are a value that each training step takes and returns.
+//
+//     digits_cnn [PICTURE.svg]               draws its own digits
+//     digits_cnn PICTURE.svg DIRECTORY       reads MNIST, or files of the same format, from a directory
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <numeric>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "digits_cnn/draw_digits.hpp"
+#include "digits_cnn/idx.hpp"
+#include "picture.hpp"
+
+#include <tessera/tessera.hpp>
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+using digits_cnn::Digits;
+
+constexpr ts::Mesh mesh({{"data", 2}});
+constexpr ts::Conv<2> same{.padding = {1, 1}};
+constexpr std::size_t batch = 100;
+constexpr int epochs = 3;
+constexpr double goal = 0.97;
+
+/// The running statistics of both batch norms.
+struct Statistics {
+  nn::RunningStatistics<> first, second;
+};
+
+struct Cnn {
+  nn::Conv2d<same, float, false> first, second;  // a bias before a batch norm has no effect
+  nn::BatchNorm<> norm1, norm2;
+  nn::Dropout<> drop{0.25};
+  nn::Linear<> head;
+  static constexpr std::array field_names{"first", "second", "norm1", "norm2", "drop", "head"};
+
+  /// Logits of x [batch, height, width, 1], and the next running statistics.
+  constexpr auto train(const auto& x, const Statistics& old, const auto& key) const {
+    const auto [a, first_next] = norm1.train(first(x), old.first);
+    const auto [b, second_next] = norm2.train(second(pooled(a)), old.second);
+    return std::tuple(head(drop(flat(pooled(b)), key)), Statistics{first_next, second_next});
+  }
+  constexpr auto operator()(const auto& x, const Statistics& running) const {
+    const auto a = pooled(norm1(first(x), running.first));
+    const auto b = pooled(norm2(second(a), running.second));
+    return head(drop(flat(b)));
+  }
+
+ private:
+  static constexpr auto pooled(const auto& x) { return ts::max_pool2d(ts::relu(x), {.window = {2, 2}}); }
+  static constexpr auto flat(const auto& x) { return ts::rearrange<"b h w c -> b (h w c)">(x); }
+};
+
+constexpr auto train_step =
+    ts::compile([](auto model, auto state, auto statistics, auto x, auto labels, auto key, auto config) {
+      const auto loss_of = [](const auto& m, const auto& old, const auto& images, const auto& targets, const auto& k) {
+        const auto [logits, next] = m.train(images, old, k);
+        return std::tuple(ts::cross_entropy(logits, targets), next);
+      };
+      const auto [result, gradient] = ts::value_and_grad(loss_of)(model, statistics, x, labels, key);
+      const auto [next, next_state] = ts::adamw(model, gradient, state, config);
+      return std::tuple(next, next_state, std::get<1>(result), std::get<0>(result));
+    });
+
+constexpr auto classify =
+    ts::compile([](auto model, auto statistics, auto x) { return ts::argmax<1>(model(x, statistics)); });
+
+/// Images [n, height, width, 1] with values from 0 to 1, split along the batch.
+auto images_of(const Digits& digits, const std::size_t* chosen, std::size_t n) {
+  const std::size_t pixels = digits.height * digits.width;
+  std::vector<float> values;
+  values.reserve(n * pixels);
+  for (std::size_t i = 0; i < n; ++i)
+    for (std::size_t p = 0; p < pixels; ++p)
+      values.push_back(static_cast<float>(digits.pixels[chosen[i] * pixels + p]) / 255);
+  return ts::shard(values, {n, digits.height, digits.width, 1}, mesh, {"data"});
+}
+
+std::vector<std::int32_t> classes_of(const Cnn& model, const Statistics& statistics, const Digits& digits) {
+  std::vector<std::size_t> order(digits.count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::int32_t> classes;
+  for (std::size_t first = 0; first < digits.count; first += batch) {
+    const std::size_t n = std::min(batch, digits.count - first);
+    for (const std::int32_t found : ts::to_host(classify(model, statistics, images_of(digits, &order[first], n))))
+      classes.push_back(found);
+  }
+  return classes;
+}
+
+/// At most 36 of the chosen images, in six rows.
+void add_panel(examples::Picture& picture, const std::string& title, const Digits& digits,
+               const std::vector<std::size_t>& chosen) {
+  const std::size_t rows = 6 * digits.height, columns = 6 * digits.width;
+  std::vector<float> sheet(rows * columns);
+  for (std::size_t i = 0; i < std::min<std::size_t>(36, chosen.size()); ++i)
+    for (std::size_t r = 0; r < digits.height; ++r)
+      for (std::size_t c = 0; c < digits.width; ++c)
+        sheet[(i / 6 * digits.height + r) * columns + i % 6 * digits.width + c] =
+            static_cast<float>(digits.pixels[(chosen[i] * digits.height + r) * digits.width + c] / 32) / 8;
+  picture.panel(title);
+  picture.grid(sheet, static_cast<int>(rows), static_cast<int>(columns));
+}
+
+int run(int argc, char** argv) {
+  const auto load = [&](const std::string& name, std::size_t count, std::uint32_t seed) {
+    if (argc <= 2) return digits_cnn::draw_digits(count, seed);
+    const std::string path = std::string(argv[2]) + "/" + name;
+    return digits_cnn::read_digits(path + "-images-idx3-ubyte", path + "-labels-idx1-ubyte");
+  };
+  const Digits training = load("train", 6000, 1), test = load("t10k", 1000, 2);
+  if (training.height != test.height || training.width != test.width || training.count < batch) {
+    std::fprintf(stderr, "training and test images must have one size, and there must be %zu training images\n", batch);
+    return 1;
+  }
+
+  const nn::ShardingStrategy strategy = nn::data_parallel(mesh);
+  const auto [k1, k2, k3, of_steps] = ts::split<4>(ts::Key(1));
+  const std::size_t features = 32 * (training.height / 4) * (training.width / 4);
+  Cnn model{.first = nn::conv2d<same, float, false>(k1, 1, 16, {3, 3}, strategy),
+            .second = nn::conv2d<same, float, false>(k2, 16, 32, {3, 3}, strategy),
+            .norm1 = nn::batch_norm(16, strategy),
+            .norm2 = nn::batch_norm(32, strategy),
+            .head = nn::linear(k3, features, 10, strategy, nn::Role::head)};
+  Statistics statistics{nn::running_statistics(16, strategy), nn::running_statistics(32, strategy)};
+  ts::optim::AdamW config{.learning_rate = 2e-3};
+  auto state = ts::optim::init_state(config, model);
+  std::printf("%s\n", ts::summary(model).c_str());
+
+  std::mt19937 random(3);
+  std::vector<std::size_t> order(training.count);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::vector<std::int32_t> found;
+  std::vector<std::size_t> mistakes;
+  double accuracy = 0;
+  std::uint64_t step = 0;
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    for (std::size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
+    double total = 0;
+    const std::size_t batches = training.count / batch;  // a last, smaller batch is left out
+    for (std::size_t b = 0; b < batches; ++b) {
+      std::vector<std::int32_t> labels;
+      for (std::size_t i = 0; i < batch; ++i) labels.push_back(training.labels[order[b * batch + i]]);
+      const auto x = images_of(training, &order[b * batch], batch);
+      const auto y = ts::shard(labels, mesh, {"data"});
+      ts::ShardedTensor<float, 0> loss;
+      const ts::Key key = ts::fold_in(of_steps, step++);
+      std::tie(model, state, statistics, loss) =
+          train_step(std::move(model), std::move(state), std::move(statistics), x, y, key, config);
+      total += static_cast<double>(ts::item(loss));
+    }
+    found = classes_of(model, statistics, test);
+    mistakes.clear();
+    for (std::size_t i = 0; i < test.count; ++i)
+      if (found[i] != test.labels[i]) mistakes.push_back(i);
+    accuracy = 1 - static_cast<double>(mistakes.size()) / static_cast<double>(test.count);
+    std::printf("epoch %d  loss %.4f  %.2f %% of the test digits are read correctly\n", epoch,
+                total / static_cast<double>(batches), 100 * accuracy);
+  }
+
+  if (argc > 1) {
+    examples::Picture picture(2);
+    std::vector<std::size_t> first(std::min<std::size_t>(36, test.count));
+    std::iota(first.begin(), first.end(), std::size_t{0});
+    add_panel(picture, "test digits", test, first);
+    add_panel(picture, std::to_string(mistakes.size()) + " mistakes", test, mistakes);
+    picture.write(argv[1]);
+  }
+  return accuracy < goal ? 1 : 0;
+}
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,74 @@
+#ifndef TESSERA_NN_BATCH_NORM_HPP
+#define TESSERA_NN_BATCH_NORM_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <tuple>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/nn/sharding_strategy.hpp>
+#include <tessera/ops/reduction/normalization.hpp>
+#include <tessera/ops/stop_gradient.hpp>
+#include <tessera/tensor/creation.hpp>
+
+namespace tessera::nn {
+
+/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
+/// state that a training step takes and returns, so that no optimizer changes them.
+template <Element T = float> struct RunningStatistics {
+  ShardedTensor<T, 1> mean, variance;
+
+  static constexpr std::array field_names{"mean", "variance"};
+};
+
+/// Batch norm of x [batch, ..., features], as torch.nn.BatchNorm1d, 2d and 3d with the features last:
+///
+///     const auto [y, next] = norm.train(x, running);   // normalized by this batch; the next running statistics
+///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
+///     const auto y = norm(x);                          // normalized by this batch, without running statistics
+/// The next running statistics are (1 - momentum) running + momentum of this batch, with its unbiased variance, and
+/// have no gradient. A batch of one element for each feature has a variance of 0; PyTorch refuses it. Errors:
+/// shape_mismatch. Communication: of train as ts::batch_norm, the running statistics add none, so that over a split
+/// batch they are those of the whole batch on every device; of evaluation none. Source: Ioffe, Szegedy, 1502.03167.
+template <Element T = float> struct BatchNorm {
+  ShardedTensor<T, 1> gain, bias;
+  Scalar epsilon = 1e-5, momentum = 0.1;
+
+  static constexpr std::array field_names{"gain", "bias", "epsilon", "momentum"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::batch_norm(x, gain, bias, epsilon, at);
+  }
+  template <class X>
+  constexpr auto operator()(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    return tessera::batch_norm_inference(x, running.mean, running.variance, gain, bias, epsilon, at);
+  }
+  template <class X>
+  constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    const auto batch = tessera::batch_norm_statistics(x, at);
+    const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
+      return old + (stop_gradient(now, at) - old) * momentum;
+    };
+    const RunningStatistics<T> moved{next(running.mean, batch.mean), next(running.variance, batch.variance)};
+    return std::tuple((*this)(x, at), moved);
+  }
+};
+
+/// A BatchNorm with a gain of ones and a bias of zeros.
+template <Element T = float>
+BatchNorm<T> batch_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5,
+                        double momentum = 0.1) {
+  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
+          epsilon, momentum};
+}
+/// Running statistics before the first batch: means of zero and variances of one.
+template <Element T = float>
+RunningStatistics<T> running_statistics(Extent features, const ShardingStrategy& strategy) {
+  return {zeros<T>({features}, strategy.mesh, strategy.vector), ones<T>({features}, strategy.mesh, strategy.vector)};
+}
+
+}  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,90 @@
+#ifndef TESSERA_NN_MULTI_HEAD_ATTENTION_HPP
+#define TESSERA_NN_MULTI_HEAD_ATTENTION_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/ops/attention/band_attention.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/random.hpp>
+
+namespace tessera::nn {
+
+/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first and without dropout: x [batch, time, features]
+/// to a result of the same shape.
+///
+///     attention(x)                        // to all positions of x
+///     attention.causal(x)                 // to those up to its own
+///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
+///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; elsewhere 0, see
+///     biased_attention
+///
+/// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
+/// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
+/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
+template <Element T = float, bool Bias = true> struct MultiHeadAttention {
+  Linear<T, Bias> query, key, value;  ///< [features, heads * width]
+  Linear<T, Bias> out;                ///< [heads * width, features]
+  Dim heads;
+
+  static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
+  constexpr auto operator()(const auto& x) const { return (*this)(x, x); }
+  constexpr auto operator()(const auto& x, const auto& memory) const {
+    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
+  }
+  constexpr auto causal(const auto& x) const {
+    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
+  }
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask) const {
+    return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
+                                   unlimited, unlimited));
+  }
+
+  constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
+  constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
+};
+
+namespace detail {
+
+/// A linear layer with uniform weights in [-limit, limit) and a bias of zeros.
+template <Element T, bool Bias>
+Linear<T, Bias> uniform_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role,
+                               double limit) {
+  auto weight =
+      uniform<T>(key, {in, out}, strategy.mesh, strategy.weight(role), static_cast<T>(-limit), static_cast<T>(limit));
+  if constexpr (Bias)
+    return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
+  else
+    return {weight};
+}
+
+}  // namespace detail
+
+/// With PyTorch's initialisation: weights of query, key and value are those of one Glorot-uniform weight [features,
+/// 3 features], out is uniform in [-1 / sqrt(features), 1 / sqrt(features)), biases are zeros. Errors: not_divisible
+/// unless the number of heads divides the features.
+template <Element T = float, bool Bias = true>
+MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim heads,
+                                                 const ShardingStrategy& strategy) {
+  if (heads.value() < 1 || features.value % heads.value() != 0)
+    fail(errc::not_divisible, "[multi_head_attention] number of heads: ", features.value,
+         " features are not divisible by ", heads.value(), " heads");
+  const double n = static_cast<double>(features.value), in = std::sqrt(6 / (4 * n)), last = 1 / std::sqrt(n);
+  const auto [first, second, third, fourth] = split<4>(key);
+  return {detail::uniform_linear<T, Bias>(first, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(second, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(third, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(fourth, features, features, strategy, Role::row, last), heads};
+}
+
+}  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,109 @@
+#ifndef TESSERA_NN_TRANSFORMER_HPP
+#define TESSERA_NN_TRANSFORMER_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/nn/layer_norm.hpp>
+#include <tessera/nn/linear.hpp>
+#include <tessera/nn/multi_head_attention.hpp>
+#include <tessera/ops/elementwise.hpp>
+
+// The layers of the first transformer, which encode one sequence and decode another.
+
+namespace tessera::nn {
+
+/// Where a layer normalises: after the residual addition (torch's norm_first = false) or before each part.
+enum class NormPlace : std::uint8_t { post, pre };
+
+namespace detail {
+/// x plus a part of the layer, normalised in one of both places.
+template <NormPlace Place> constexpr auto residual(const auto& x, const auto& norm, const auto& part) {
+  if constexpr (Place == NormPlace::pre)
+    return x + part(norm(x));
+  else
+    return norm(x + part(x));
+}
+}  // namespace detail
+
+/// Two products with relu between them, as in torch.nn.TransformerEncoderLayer.
+template <Element T = float> struct FeedForward {
+  Linear<T> up;    ///< [features, hidden]
+  Linear<T> down;  ///< [hidden, features]
+
+  static constexpr std::array field_names{"up", "down"};
+  constexpr auto operator()(const auto& x) const { return down(relu(up(x))); }
+};
+
+/// torch.nn.TransformerEncoderLayer without dropout: self-attention and two products, x [batch, time, features] to the
+/// same shape; `masked(x, mask)` attends to the positions where mask [batch, time] is true. Source: Vaswani et al.,
+/// 1706.03762; the norm in front: Xiong et al., 2002.04745.
+template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLayer {
+  MultiHeadAttention<T> attention;
+  LayerNorm<T> attention_norm;
+  FeedForward<T> mlp;
+  LayerNorm<T> mlp_norm;
+
+  static constexpr std::array field_names{"attention", "attention_norm", "mlp", "mlp_norm"};
+  constexpr auto operator()(const auto& x) const {
+    const auto middle = detail::residual<Place>(x, attention_norm, attention);
+    return detail::residual<Place>(middle, mlp_norm, mlp);
+  }
+  constexpr auto masked(const auto& x, const auto& mask) const {
+    const auto middle =
+        detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
+    return detail::residual<Place>(middle, mlp_norm, mlp);
+  }
+};
+
+/// torch.nn.TransformerDecoderLayer without dropout, with a causal mask of the target: causal self-attention, attention
+/// to memory [batch, keys, features], and two products.
+template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLayer {
+  MultiHeadAttention<T> attention;
+  LayerNorm<T> attention_norm;
+  MultiHeadAttention<T> cross;
+  LayerNorm<T> cross_norm;
+  FeedForward<T> mlp;
+  LayerNorm<T> mlp_norm;
+
+  static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
+  constexpr auto operator()(const auto& x, const auto& memory) const {
+    const auto own = detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.causal(v); });
+    const auto both = detail::residual<Place>(own, cross_norm, [&](const auto& v) { return cross(v, memory); });
+    return detail::residual<Place>(both, mlp_norm, mlp);
+  }
+};
+
+/// With the initialisation of these layers in PyTorch: attention as `multi_head_attention`; weights of the products
+/// uniform in [-1 / sqrt(in), 1 / sqrt(in)), their biases zeros (PyTorch draws them from the same range).
+template <Element T = float>
+FeedForward<T> feed_forward(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy) {
+  const auto [first, second] = split<2>(key);
+  const auto limit = [](Extent in) { return 1 / std::sqrt(static_cast<double>(in.value)); };
+  return {detail::uniform_linear<T, true>(first, features, hidden, strategy, Role::column, limit(features)),
+          detail::uniform_linear<T, true>(second, hidden, features, strategy, Role::row, limit(hidden))};
+}
+template <Element T = float, NormPlace Place = NormPlace::post>
+EncoderLayer<T, Place> encoder_layer(Key key, Extent features, Dim heads, Extent hidden,
+                                     const ShardingStrategy& strategy) {
+  const auto [first, second] = split<2>(key);
+  return {multi_head_attention<T>(first, features, heads, strategy), layer_norm<T>(features, strategy),
+          feed_forward<T>(second, features, hidden, strategy), layer_norm<T>(features, strategy)};
+}
+template <Element T = float, NormPlace Place = NormPlace::post>
+DecoderLayer<T, Place> decoder_layer(Key key, Extent features, Dim heads, Extent hidden,
+                                     const ShardingStrategy& strategy) {
+  const auto [first, second, third] = split<3>(key);
+  return {multi_head_attention<T>(first, features, heads, strategy),  layer_norm<T>(features, strategy),
+          multi_head_attention<T>(second, features, heads, strategy), layer_norm<T>(features, strategy),
+          feed_forward<T>(third, features, hidden, strategy),         layer_norm<T>(features, strategy)};
+}
+
+}  // namespace tessera::nn
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

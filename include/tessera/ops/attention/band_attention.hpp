@@ -1,0 +1,134 @@
+#ifndef TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+#include <tessera/ops/attention/attention.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/repeat.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/elementwise.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Attention of a query at position p to the keys from p - before to p + after.
+struct BandAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset) {
+    return emit(context, q, k, v, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset,
+                              Value scale) {
+    const auto whole = [&](Value x) { return build::cast(x.at(context.source), DType::i64); };
+    const Value first = whole(offset);
+    return make(context, {.banded = true}, q, k, v, scale, first - whole(before), first + whole(after));
+  }
+};
+
+/// The same with a number added to all scores of a key, bias [batch, keys, heads, 1]: one more column of queries, of
+/// ones, and of keys, of the bias.
+struct BiasedAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset) {
+    return emit(context, q, k, v, bias, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset, Value scale) {
+    q = q.at(context.source);
+    k = k.at(context.source);
+    const DType wide = computed_as(q.dtype());
+    const auto with_column = [&](Value x, Value column) {
+      const Value like = build::slice(x, 3, x.number(0, DType::i64), x.number(1, DType::i64));
+      return ConcatTag<4, 3>::emit(context, x, build::broadcast(column, like));
+    };
+    const Value column = build::cast(build::cast(bias.at(context.source), wide) / build::cast(scale, wide), q.dtype());
+    return BandAttentionTag::emit(context, with_column(q, q.number(1)), with_column(k, column), v, before, after,
+                                  offset, scale);
+  }
+};
+
+/// The heads of keys or values repeated for the queries of their group.
+struct RepeatHeadsTag {
+  template <class K, class Q> struct result : K {
+    using Checks = decltype([] {
+      static_assert(K::rank == 4 && Q::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+    });
+  };
+  static constexpr Value emit(Value context, Value k, Value q) {
+    const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
+    return RepeatTag<4, 2, true>::emit(
+        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
+  }
+};
+
+}  // namespace detail
+
+/// No bound of a band of keys: more positions than any dim has.
+inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
+
+/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from
+/// p - before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call
+/// with another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
+/// gradient. Tiles of scores outside of the band are not computed. All else as `attention`.
+///
+///     ts::band_attention(q, k, v, 255, 0)                       // causal, each query to 256 positions
+///     ts::band_attention(q, k, v, ts::unlimited, 0, position)   // causal, with a cache of keys and values
+///
+/// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
+/// Source: Beltagy et al., 2004.05150.
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset = int>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
+}
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset, NumberOperand Scale>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset, const Scale& scale, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
+}
+
+/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
+/// extent
+/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
+/// 0. With bf16 queries the bias is rounded to bf16. The scale is not 0. Gradients: also of the bias. Errors:
+/// shape_mismatch. Communication: as attention.
+template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
+          NumberOperand After, NumberOperand Offset = int>
+constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
+                                const After& after, const Offset& offset = 0, Here at = Here::current()) {
+  static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
+  return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
+                                          after, offset);
+}
+/// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
+/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
+template <Element T = float, TensorOperand Mask>
+constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
+  static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
+                "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
+  return unsqueeze<1>(select(mask, zeros_like(cast<T>(mask, at), at), -1e30, at), at);
+}
+
+/// Grouped-query attention: keys and values with fewer heads than queries, of which each serves a group of consecutive
+/// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
+/// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
+/// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
+template <TensorOperand K, TensorOperand Q>
+constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
+  return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

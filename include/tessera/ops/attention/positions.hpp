@@ -1,0 +1,134 @@
+#ifndef TESSERA_OPS_ATTENTION_POSITIONS_HPP
+#define TESSERA_OPS_ATTENTION_POSITIONS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/base/error.hpp>
+#include <tessera/graph/trace/scalar.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/data_movement/stack.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/indexing/dynamic_slice.hpp>
+
+// Positions of tokens in attention: rotary embeddings and ALiBi.
+
+namespace tessera {
+
+/// Which elements of a head are the two coordinates of a rotation.
+enum class RotaryForm : std::uint8_t {
+  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
+  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
+};
+
+namespace detail {
+
+/// The positions of x [batch, time, heads, width] from an offset on: [time, 1, 1].
+struct PositionsTag {
+  template <class X, class Offset> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value offset) {
+    x = x.at(context.source);
+    // A static extent of 1 stays one.
+    if (const int time = x.shifted(1, 4); x.is_singleton(time))
+      return build::insert_singletons(build::cast(offset.at(context.source), DType::f64), 7, 3);
+    const Value at = build::cast(counting(build::extent(x, x.shifted(1, 4))), DType::f64) +
+                     build::cast(offset.at(context.source), DType::f64);
+    return build::insert_singletons(at, 1u << 1 | 1u << 2, 3);
+  }
+};
+/// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
+template <RotaryForm Form> struct RotaryAnglesTag {
+  template <class X, class... Options> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
+    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
+    const Value position = PositionsTag::emit(context, x, offset);
+    x = x.at(context.source);
+    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
+    const Value pairs = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
+    const Value pair = Form == RotaryForm::interleaved
+                           ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
+                           : element - build::select(build::binary(Op::less, element, pairs), zero, pairs);
+    // (base^(-1 / pairs) ntk^(-1 / (pairs - 1)))^pair
+    const auto power = [&](Value of, Value fraction) {
+      return build::binary(ops::op_v<ops::PowOp>, of, zero - fraction);
+    };
+    const Value most = build::binary(Op::maximum, pairs - 1.0, pairs.number(1));
+    const Value frequency = power(number(base), pair / pairs) * power(number(ntk), pair / most);
+    return position / number(linear) * build::insert_singletons(frequency, 1u << 0 | 1u << 1, 3);
+  }
+};
+
+}  // namespace detail
+
+/// Options of rotary_embedding, which a model may have as a field.
+struct Rotary {
+  Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
+  Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
+  /// The context grows by this: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
+  Scalar ntk = 1.0;
+
+  static constexpr std::array field_names{"base", "linear", "ntk"};
+};
+
+/// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
+/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
+/// width is even. Angles are computed in f64; a bf16 x is rotated in f32. Errors: shape_mismatch for an odd width.
+/// Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+///
+///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
+template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>
+constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
+                                Here at = Here::current()) {
+  static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
+  using T = typename X::element;
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
+  const auto turned = [&] {
+    if constexpr (Form == RotaryForm::interleaved) {
+      const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
+      return merge_dims<3, 4>(stack<4>(-std::get<1>(pairs), std::get<0>(pairs), at), at);
+    } else {
+      const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
+      return concat<3>(-std::get<1>(pairs), std::get<0>(pairs), at);
+    }
+  }();
+  const auto angle =
+      call<detail::RotaryAnglesTag<Form>>(Source::from(at), x, offset, options.base, options.linear, options.ntk);
+  return cast<T>(x * cast<Wide>(cos(angle, at), at) + turned * cast<Wide>(sin(angle, at), at), at);
+}
+
+/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
+/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
+/// Source: Press et al., 2108.12409.
+inline std::vector<float> alibi_slopes(int heads) {
+  if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
+  int power = 1;
+  while (power <= heads / 2) power *= 2;
+  std::vector<float> slopes;
+  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
+  for (int i = 1; power + i <= heads; ++i) slopes.push_back(static_cast<float>(std::exp2(-4.0 * (2 * i - 1) / power)));
+  return slopes;
+}
+/// For biased_attention: slopes [heads] times the position of each key of k [batch, keys, heads, width], [1, heads,
+/// keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added to all scores of a query
+/// cancels.
+template <TensorOperand Slopes, TensorOperand K>
+constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
+  static_assert(Slopes::rank == 1 && K::rank == 4,
+                "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
+  const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
+  const auto row = cast<typename Slopes::element>(rearrange<"s 1 1 -> 1 1 s">(positions, at), at);
+  return rearrange<"h -> 1 h 1">(slopes, at) * row;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
