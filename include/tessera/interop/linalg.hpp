@@ -141,6 +141,20 @@ template <TensorOperand A> constexpr auto qr(const A& a, Here at = Here::current
   }
 }
 
+/// The x of the smallest |a x - b| for a [..., m, n] of full rank with m >= n, by its QR decomposition: b is
+/// [..., m, k] or, with one dim less than a, [..., m]. torch.linalg.lstsq with driver='gels', jnp.linalg.lstsq. A
+/// matrix of lower rank gives infinities or NaN, or, after rounding, large numbers; m < n throws shape_mismatch.
+template <TensorOperand A, TensorOperand X> constexpr auto lstsq(const A& a, const X& b, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    if constexpr (X::rank + 1 == A::rank) {
+      return squeeze<-1>(lstsq(a, unsqueeze<-1>(b, at), at), at);
+    } else {
+      const auto found = qr(a, at);
+      return solve_triangular<Triangle::upper>(found.r, matmul(swapaxes<-1, -2>(found.q, at), b, at), at);
+    }
+  }
+}
+
 /// Eigenvalues, in ascending order, and eigenvectors, in columns, of the symmetric matrices (a + a^t) / 2, as
 /// jnp.linalg.eigh. Signs of the vectors are not fixed. A gradient through the vectors is not finite where two
 /// eigenvalues are equal.

@@ -271,6 +271,25 @@ TEST(Linalg, VectorsOnTheRight) {
   EXPECT_EQ(ts::to_host(Double<3>(la::solve(a, both))), (std::vector<double>{1, .5, 2, 1}));
 }
 
+// The residual of the least squares is orthogonal to the columns of the matrix.
+TEST(Linalg, LeastSquares) {
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{"data"}, ts::PartitionSpec{ts::none, "model"}}) {
+    const auto a = ts::shard(random_values(60, 21), {3, 5, 4}, devices, spec),
+               b = ts::shard(random_values(30, 22), {3, 5, 2}, devices, spec);
+    const auto c = ts::shard(random_values(15, 23), {3, 5}, devices, spec);
+    const Double<3> x = la::lstsq(a, b);
+    const Double<2> y = la::lstsq(a, c);
+    for (std::int64_t e = 0; e < 3; ++e) {
+      const Matrix own = matrix_of(a, e);
+      expect_equal(own.transpose() * (own * matrix_of(x, e)), own.transpose() * matrix_of(b, e), "lstsq");
+      expect_equal(own.transpose() * (own * vector_of(y, e)), own.transpose() * vector_of(c, e), "lstsq of a vector");
+    }
+  }
+  const auto wide = ts::shard(random_values(6, 24), {2, 3}, devices);
+  expect_error(
+      ts::errc::shape_mismatch, [&] { ts::eval(la::lstsq(wide, wide)); }, "[solve_triangular]", "extents of n differ");
+}
+
 /// As f32, which check_gradient weighs; the oracle does not round.
 template <class F> struct Single {
   constexpr auto operator()(const auto&... x) const { return ts::cast<float>(F{}(x...)); }
@@ -295,6 +314,8 @@ TEST(Linalg, Gradients) {
   check_gradient_of<3>(
       [](const auto& x, const auto& y) { return la::solve_triangular<la::Triangle::upper, la::Diagonal::ones>(x, y); },
       a, b);
+  check_gradient_of<3>([](const auto& x, const auto& y) { return la::lstsq(x, y); }, tall,
+                       oracle::random_array({2, 4, 2}, 6));
   check_gradient_of<3>([](const auto& x) { return la::inv(x); }, a);
   check_gradient_of<3>([](const auto& x) { return la::det(x) + la::slogdet(x).logabsdet; }, a);
   check_gradient_of<3>([](const auto& x) { return la::lu(x).l + la::lu(x).u * 2.0; }, a);
