@@ -277,6 +277,63 @@ inline Array elementwise(const GraphView& graph, int id, const std::vector<const
   return y;
 }
 
+/// Calls the function of a custom call for each batch entry, in the element types of the node and its operands.
+inline Array custom_call(const GraphView& graph, int id, const std::vector<const Array*>& x) {
+  const Node& node = graph[id];
+  const tessera::CustomFunction& function = *tessera::row_of(node).custom;
+  const tessera::CallSignature& signature = function.signature;
+  const auto wanted = at(tessera::CustomCall::of(node).result);
+  const std::size_t batch = at(node.rank - signature.results[wanted].rank);
+  tessera::CallExtents extents;
+  for (std::size_t i = 0; i < x.size(); ++i)
+    for (int d = 0; d < signature.operands[i].rank; ++d)
+      if (!extents.bind(signature.operands[i].labels[d], x[i]->shape[batch + at(d)]))
+        throw std::logic_error("oracle: core dims of a custom call");
+  for (int k = 0; k < signature.result_count; ++k)
+    for (int d = 0; d < signature.results[k].rank; ++d)
+      if (const char label = signature.results[k].labels[d]; extents[label] < 0)
+        extents.bind(label, function.extent(label, extents));
+  Shape shape;
+  for (std::size_t d = 0; d < batch; ++d) shape.push_back(x[0]->shape[d]);
+  const std::int64_t entries = tessera::volume(shape);
+  for (const std::int64_t extent : extents.shape(signature.results[wanted])) shape.push_back(extent);
+  Array y(shape);
+  const auto elements = [&](const tessera::CallSignature::Core& core) {
+    return static_cast<std::size_t>(tessera::volume(extents.shape(core)));
+  };
+  for (std::int64_t entry = 0; entry < entries; ++entry) {
+    // No element has more than 8 bytes.
+    std::vector<std::vector<double>> memory;
+    const void* operands[tessera::CallSignature::max_values]{};
+    void* results[tessera::CallSignature::max_values]{};
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const std::size_t count = elements(signature.operands[i]);
+      void* const own = memory.emplace_back(count + 1).data();
+      operands[i] = own;
+      tessera::dispatch(
+          graph.operand_node(id, static_cast<int>(i)).dtype,
+          [&]<class T>() {
+            for (std::size_t e = 0; e < count; ++e)
+              static_cast<T*>(own)[e] = static_cast<T>(x[i]->data[at(static_cast<int>(entry)) * count + e]);
+          },
+          [] { throw std::logic_error("oracle: a dtype without arithmetic"); });
+    }
+    for (int k = 0; k < signature.result_count; ++k)
+      results[k] = memory.emplace_back(elements(signature.results[k]) + 1).data();
+    function.run(operands, results, extents);
+    const std::size_t count = elements(signature.results[wanted]);
+    tessera::dispatch(
+        node.dtype,
+        [&]<class T>() {
+          for (std::size_t e = 0; e < count; ++e)
+            y.data[at(static_cast<int>(entry)) * count + e] =
+                static_cast<double>(static_cast<const T*>(results[wanted])[e]);
+        },
+        [] { throw std::logic_error("oracle: a dtype without arithmetic"); });
+  }
+  return y;
+}
+
 }  // namespace oracle::dense
 
 #endif

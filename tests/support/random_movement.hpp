@@ -4,11 +4,27 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "random_elementwise.hpp"
 
+#include <tessera/ops/custom_call.hpp>
+
 namespace oracle {
+
+/// The rows of a value in reverse order. It is named as the operation, whose uses the tests count by name.
+struct Reversed {
+  static constexpr std::string_view name = "custom_call";
+  static constexpr std::string_view signature = "(n)->(n)";
+  template <class T> static void run(tessera::CallArray<const T, 1> x, tessera::CallArray<T, 1> y) {
+    for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(x.extent(0) - 1 - i);
+  }
+  template <class T> static constexpr void gradient(tessera::Gradient& r) {
+    const tessera::Value g = tessera::build::cast(r.full_g(), tessera::dtype_v<T>);
+    r.add(0, tessera::build::custom_call(tessera::detail::custom_row_v<Reversed, T>, &g, 0));
+  }
+};
 
 /// Operations that move, select and accumulate elements of values of a random program, and annotations of shardings.
 class RandomMovement : public RandomElementwise {
@@ -210,6 +226,17 @@ class RandomMovement : public RandomElementwise {
     const tessera::CumulativeOptions how{roll(2) == 0, name < 2 && roll(2) == 0};  // an empty maximum is infinite
     const Op op = op_of(names[name]);
     push(tessera::build::cumulative(op, x.value, roll(static_cast<int>(x.shape.size())), how), x.shape);
+  }
+  void reverse() {
+    const Item x = any();
+    // The oracle calls the function in its element type, too inexact for differences.
+    if (x.shape.empty() || options_.smooth) return;
+    tessera::dispatch(
+        x.value.dtype(),
+        [&]<class T>() {
+          push(tessera::build::custom_call(tessera::detail::custom_row_v<Reversed, T>, &x.value, 0), x.shape);
+        },
+        [] {});
   }
   void positions() {
     const Item x = bounded(any());

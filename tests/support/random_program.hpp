@@ -123,6 +123,8 @@ class RandomProgram : public RandomLayers {
       case 28:
       case 29:
         return steps();
+      case 30:
+        return reverse();
       default:
         return elementwise();
     }

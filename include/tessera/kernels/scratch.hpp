@@ -24,7 +24,8 @@ enum class Scratch {
   row_counts,
   row_slots,
   partial_products,
-  sort
+  sort,
+  custom
 };
 
 /// Memory of one thread that only grows. Trivially destructible: destructors of static objects run after those of

@@ -13,6 +13,7 @@
 #include <tessera/ops/contraction/convolution.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/custom_call.hpp>
 #include <tessera/ops/custom_gradient.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>

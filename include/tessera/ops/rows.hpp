@@ -9,6 +9,7 @@
 #include <tessera/ops/contraction/contraction_rows.hpp>
 #include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/ops/control_rows.hpp>
+#include <tessera/ops/custom_call_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
 #include <tessera/ops/gradient_rows.hpp>
@@ -25,10 +26,10 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations =
-    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
-                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, KeyOperations>::type;
+using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
+                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
+                               GradientOperations, KeyOperations, CustomCallOperations>::type;
 
 namespace detail {
 

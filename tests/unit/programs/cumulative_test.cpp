@@ -1,7 +1,25 @@
+#include <cstdint>
+#include <string_view>
+
 #include "check.hpp"
 
 namespace ts = tessera;
 using namespace programs;
+
+namespace {
+
+/// The rows of a matrix reversed, and a sum of whole numbers.
+struct ReversedRows {
+  static constexpr std::string_view name = "reversed";
+  static constexpr std::string_view signature = "(n)->(n),()";
+  template <class T>
+  static void run(ts::CallArray<const T, 1> x, ts::CallArray<T, 1> reversed, ts::CallArray<T, 0> count) {
+    count() = static_cast<T>(x.extent(0));
+    for (std::int64_t i = 0; i < x.extent(0); ++i) reversed(i) = x(x.extent(0) - 1 - i);
+  }
+};
+
+}  // namespace
 
 TEST(Programs, CumulativeSums) {
   constexpr auto f = [](const auto& floats, const auto& integers) {
@@ -99,6 +117,16 @@ TEST(Programs, SearchSorted) {
        .may_be_empty = true,
        .extents = {{'e', {0, 1, 3, 8, 13}}, {'m', {1, 2, 5}}, {'n', {1, 4, 6}}}},
       78);
+}
+
+// A function of the user between operations that are split in other ways.
+TEST(Programs, CustomCalls) {
+  constexpr auto f = [](const auto& x) {
+    const auto [reversed, count] = ts::custom_call<ReversedRows>(x * 0.5);
+    const auto across = std::get<0>(ts::custom_call<ReversedRows>(ts::transpose<1, 0>(reversed)));
+    return std::tuple(reversed, count, across + ts::transpose<1, 0>(x), ts::sum<0>(across));
+  };
+  expect_equal_on_all_meshes<Tensor<2>>(f, {.arguments = {values("mn")}, .cases = 60, .may_be_empty = true}, 79);
 }
 
 TEST(Programs, Pools) {

@@ -57,8 +57,8 @@ struct Seen {
 };
 
 std::string unit_name(ts::UnitKind kind) {
-  constexpr const char* names[] = {"fused",  "contraction", "layout", "indexed", "random", "constraint",
-                                   "repeat", "attention",   "scan",   "sort",    "fold",   "along"};
+  constexpr const char* names[] = {"fused",     "contraction", "layout", "indexed", "random", "constraint", "repeat",
+                                   "attention", "scan",        "sort",   "fold",    "along",  "custom"};
   static_assert(std::size(names) == ts::unit_kinds);
   return names[static_cast<std::size_t>(kind)];
 }

@@ -127,7 +127,7 @@ class Grouper : NodeReads {
       return;
     }
     if (own.absorbed >= 0) return;  // placed with the addition that absorbs it
-    if (row_of(node).unit == UnitKind::attention)
+    if (joins_others(row_of(node)))
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = dependencies_.add();
     Group& made = group_[g];

@@ -98,7 +98,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
     const int operand = units.input(u, i).operand;
     rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);
   }
-  if (unit.kind != UnitKind::attention) {
+  if (!joins_others(row_of(graph[node]))) {
     rule.outputs.push_back(row.result);
     return rule;
   }

@@ -48,7 +48,7 @@ class Graph {
       if (all[id].hash == node.hash && same(all[id], node, words, value, begin)) return id;
     next_.push_back(head);
     head = size() + 1;
-    node.row = &row_of(node.op);
+    if (node.op != Op::custom_call) node.row = &row_of(node.op);
     node.first = static_cast<std::int32_t>(operands.size());
     for (int i = 0; i < arity; ++i) operands.push_back(begin[i]);
     nodes.push_back(node);

@@ -33,7 +33,8 @@ struct Node {
   double value = 0;  ///< the value of a constant; the index of an argument, of a spec or of a body
   Source source{};
   std::uint64_t hash = 0;
-  const OpRow* row = nullptr;  ///< the operation's row; set when the node is added to a graph
+  /// the operation's row; set when the node is added to a graph, but for a custom call, which is made with its row
+  const OpRow* row = nullptr;
 
   constexpr bool is_singleton(int dim) const { return (singletons >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }

@@ -90,6 +90,7 @@ enum class Op : std::uint32_t {
   attention_lse = operation_id("attention_lse"),    ///< the logarithm of each row's sum of exponentials of scores
   attention = operation_id("attention"),            ///< values weighted by the softmax of scores of queries and keys
   attention_grad = operation_id("attention_grad"),  ///< the cotangent of queries, keys or values
+  custom_call = operation_id("custom_call"),        ///< a function of the user's, see CustomFunction
   constraint = operation_id("constraint"),          ///< the operand, sharded as a spec says
   alike = operation_id("alike"),                    ///< the first operand, sharded as the second
   // The operand, unchanged. The first three are removed when a program is simplified.

@@ -16,6 +16,7 @@
 namespace tessera {
 
 class Gradient;
+struct CustomFunction;
 
 /// How the fusion pass treats an operation.
 enum class OpKind : std::uint8_t {
@@ -40,8 +41,9 @@ enum class UnitKind : std::uint8_t {
   sort,        ///< the indices that sort one dim
   fold,        ///< adds windows into one dim
   along,       ///< reads, replaces or combines elements along one dim at integer indices: gather, scatter
+  custom,      ///< calls a function of dense arrays, once for each batch entry: up to eight results
 };
-inline constexpr int unit_kinds = 12;
+inline constexpr int unit_kinds = 13;
 
 /// In which operands an operation is linear, so that it can be applied to partial values before they are reduced.
 enum class Linearity : std::uint8_t {
@@ -183,6 +185,8 @@ struct OpRow {
   /// the index of an operand that is computed in the same unit as the first node that reads it; -1: none
   std::int8_t joins_operand = -1;
   JoinRule joins = nullptr;  ///< for nodes with equal operands; null: each has a unit of its own
+  /// of custom calls: the function; each has a row of its own, which `custom_call` nodes are made with
+  const CustomFunction* custom = nullptr;
 
   /// The element type of an elementwise result, for operands that are promoted to this type.
   constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
@@ -194,6 +198,9 @@ constexpr const OpRow& row_of(Op op);
 constexpr const OpRow& row_of(const Node& node) { return *node.row; }
 /// Null: the result has no gradient with respect to any operand.
 constexpr GradientRule gradient_of(Op op);
+
+/// Whether a node can run in one unit with another node.
+constexpr bool joins_others(const OpRow& row) { return row.joins != nullptr || row.joins_operand >= 0; }
 
 constexpr bool always_partial(const GraphView&, int) { return true; }
 constexpr bool can_be_partial(const GraphView& graph, int id) {

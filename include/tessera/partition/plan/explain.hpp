@@ -122,7 +122,6 @@ class PlanText {
       }
       return concat_text("fused ", ops);
     }
-    const Op op = unit.kind == UnitKind::contraction ? graph[unit.space].op : graph[unit.root].op;
     const char* of = "";
     if (unit.kind == UnitKind::contraction) {
       const auto precision = static_cast<Precision>(graph[unit.space].index());
@@ -131,7 +130,7 @@ class PlanText {
            : precision == Precision::bf16    ? " bf16"
                                              : "";
     }
-    return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
+    return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
   /// The index of the first result of a graph that is this value, -1: none.

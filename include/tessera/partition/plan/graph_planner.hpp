@@ -243,7 +243,7 @@ class GraphPlanner {
   /// Whether the step of a unit walks over the layers of stacked operands.
   static constexpr bool walks_layers(UnitKind kind) {
     return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::data_movement;
+           kind != UnitKind::data_movement && kind != UnitKind::custom;
   }
   /// A value with all layers of a Stack in one block: itself, or a copy.
   constexpr int in_one_block(int v, Source source) { return v < 0 ? v : stored(v, Storage::block, source); }

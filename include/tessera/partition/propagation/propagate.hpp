@@ -112,13 +112,15 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort || link.kind == UnitKind::along) move_off_whole_dims(link, values, max_priority);
+    if (link.kind == UnitKind::sort || link.kind == UnitKind::along || link.kind == UnitKind::custom)
+      move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
   /// Whether units of this kind gather dims that are only stored split; elementwise and data movement units don't.
   static constexpr bool reads_whole(UnitKind kind) {
-    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
+    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention ||
+           kind == UnitKind::custom;
   }
 
  private:

@@ -20,6 +20,7 @@
 #include <tessera/runtime/steps/attention_step.hpp>
 #include <tessera/runtime/steps/contraction_step.hpp>
 #include <tessera/runtime/steps/cumulative_step.hpp>
+#include <tessera/runtime/steps/custom_step.hpp>
 #include <tessera/runtime/steps/data_movement_step.hpp>
 #include <tessera/runtime/steps/fold_step.hpp>
 #include <tessera/runtime/steps/indexed_step.hpp>
@@ -85,6 +86,8 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
     return &make_step<IndexedStep>;
   else if constexpr (Kind == UnitKind::random)
     return &make_step<RandomStep>;
+  else if constexpr (Kind == UnitKind::custom)
+    return &make_step<CustomStep>;
   else if constexpr (Kind == UnitKind::repeat)
     return &make_repeat;
   else if constexpr (Kind == UnitKind::cumulative)

@@ -1,0 +1,210 @@
+#ifndef TESSERA_INTEROP_LINALG_HPP
+#define TESSERA_INTEROP_LINALG_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/interop/linalg/decomposition_functions.hpp>
+#include <tessera/interop/linalg/solve_functions.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/data_movement/diagonal.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+
+/// Linear algebra on the matrices in the last two dims of tensors of float or double, computed with Eigen. Each
+/// function has its gradient. The dims in front are batch dims: they stay split, and the batch entries of a device are
+/// divided among its threads. The dims of the matrices are whole on each device: a split one is brought together by an
+/// all_to_all onto a batch dim that its axes divide, otherwise by an all_gather. Higher derivatives are those of the
+/// gradients.
+///
+///     #include <tessera/interop/linalg.hpp>            // target tessera::eigen, or tessera::tessera
+///     const auto l = ts::linalg::cholesky(covariance);                      // [batch/data, n, n]
+///     const auto x = ts::linalg::solve_triangular<ts::linalg::Triangle::lower>(l, b);
+namespace tessera::linalg {
+
+using detail::Diagonal;
+using detail::Triangle;
+
+namespace detail {
+
+/// Calls a function of a matrix and of a matrix or vectors b: with one dim less than the matrix, b holds vectors.
+template <class Function, class A, class X> constexpr auto solve_of(Source source, const A& a, const X& b) {
+  constexpr bool ranks = X::rank >= 1 && X::rank <= max_rank && (X::rank >= 2 || A::rank == 2),
+                 alike = std::is_same_v<typename A::element, typename X::element>;
+  static_assert(ranks, "tessera: the right-hand side of a linear system is a matrix, or has one dim less than the "
+                       "matrices of the system and holds vectors");
+  static_assert(alike, "tessera: both operands of a linear system have the same element type; use ts::cast");
+  if constexpr (takes_matrices<A, 2>() && ranks && alike) {
+    if constexpr (X::rank + 1 == A::rank)
+      return squeeze<-1>(tessera::detail::custom_call_of<Function>(source, a, unsqueeze<-1>(b)));
+    else
+      return tessera::detail::custom_call_of<Function>(source, a, b);
+  }
+}
+
+}  // namespace detail
+
+/// The lower triangular L of (a + a^t) / 2 = L L^t, as jnp.linalg.cholesky. NaN for a matrix that is not positive
+/// definite, where torch.linalg.cholesky throws.
+template <TensorOperand A> constexpr auto cholesky(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>())
+    return tessera::detail::custom_call_of<detail::Cholesky>(Source::from(at), a);
+}
+
+/// The solution x of a x = b, for b [..., n, k] or, with one dim less than a, [..., n]. A singular matrix gives
+/// infinities or NaN, as jnp.linalg.solve, where torch.linalg.solve throws.
+template <TensorOperand A, TensorOperand X> constexpr auto solve(const A& a, const X& b, Here at = Here::current()) {
+  return detail::solve_of<detail::Solve<detail::As::given>>(Source::from(at), a, b);
+}
+
+/// The solution x of t x = b for a triangular t; of t, only this triangle is read, and with Diagonal::ones only what is
+/// beside the diagonal: `solve_triangular<Triangle::lower>(l, b)`. b as in solve. torch.linalg.solve_triangular and
+/// jax.scipy.linalg.solve_triangular.
+template <Triangle Half, Diagonal On = Diagonal::given, TensorOperand A, TensorOperand X>
+constexpr auto solve_triangular(const A& t, const X& b, Here at = Here::current()) {
+  return detail::solve_of<detail::SolveTriangular<Half, detail::As::given, On>>(Source::from(at), t, b);
+}
+
+/// The inverse. A singular matrix gives infinities or NaN. solve(a, b) is faster and more accurate than inv(a) b.
+template <TensorOperand A> constexpr auto inv(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>())
+    return tessera::detail::custom_call_of<detail::Inverse>(Source::from(at), a);
+}
+
+/// The determinant: [..., n, n] gives [...]. Its gradient is the matrix of cofactors, which is finite for singular
+/// matrices too.
+template <TensorOperand A> constexpr auto det(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>())
+    return tessera::detail::custom_call_of<detail::Determinant>(Source::from(at), a);
+}
+
+/// Sign of the determinant, and logarithm of its absolute value; 0 and -infinity for a singular matrix.
+template <class Sign, class Logarithm> struct SlogDet {
+  Sign sign;
+  Logarithm logabsdet;
+};
+template <TensorOperand A> constexpr auto slogdet(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    const auto [sign, logarithm] = tessera::detail::custom_call_of<detail::SlogDet>(Source::from(at), a);
+    return SlogDet<std::remove_const_t<decltype(sign)>, std::remove_const_t<decltype(logarithm)>>{sign, logarithm};
+  }
+}
+
+/// a = p l u for square matrices, with a permutation matrix p, ones on the diagonal of l, and pivots of the largest
+/// absolute value: torch.linalg.lu, jax.scipy.linalg.lu. p has no gradient.
+template <class P, class L, class U> struct Lu {
+  P p;
+  L l;
+  U u;
+};
+
+namespace detail {
+
+enum class LuPart : std::uint8_t { p, l, u };
+template <LuPart Part, class T, int Rank> struct LuTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A> using result = Typed<T, Rank>;
+  static constexpr Value emit(Value context, Value a) {
+    a = a.at(context.source);
+    const Value packed = apply<LuFactors, T>(0, a);
+    if constexpr (Part == LuPart::p)
+      return LuFactors::permutation_of(apply<LuFactors, T>(1, a), packed);
+    else if constexpr (Part == LuPart::u)
+      return kept(Op::less_equal, packed);
+    else
+      return kept(Op::greater, packed) + build::cast(where(Op::equal, packed), packed.dtype());
+  }
+};
+
+}  // namespace detail
+
+template <TensorOperand A> constexpr auto lu(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    using T = typename A::element;
+    const Source source = Source::from(at);
+    const auto p = call<detail::LuTag<detail::LuPart::p, T, A::rank>>(source, a);
+    const auto l = call<detail::LuTag<detail::LuPart::l, T, A::rank>>(source, a);
+    const auto u = call<detail::LuTag<detail::LuPart::u, T, A::rank>>(source, a);
+    return Lu<std::remove_const_t<decltype(p)>, std::remove_const_t<decltype(l)>, std::remove_const_t<decltype(u)>>{
+        p, l, u};
+  }
+}
+
+/// The reduced decomposition a = q r of [..., m, n]: q [..., m, k] with orthonormal columns and an upper triangular
+/// r [..., k, n], where k = min(m, n). Signs are not fixed: a column of q and the row of r may both be negated. The
+/// gradient is that of matrices of full rank with m >= n; for m < n it throws shape_mismatch.
+template <class Q, class R> struct Qr {
+  Q q;
+  R r;
+};
+template <TensorOperand A> constexpr auto qr(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    const auto [q, r] = tessera::detail::custom_call_of<detail::Qr>(Source::from(at), a);
+    return Qr<std::remove_const_t<decltype(q)>, std::remove_const_t<decltype(r)>>{q, r};
+  }
+}
+
+/// The x of the smallest |a x - b| for a [..., m, n] of full rank with m >= n, by its QR decomposition: b is
+/// [..., m, k] or, with one dim less than a, [..., m]. torch.linalg.lstsq with driver='gels', jnp.linalg.lstsq. A
+/// matrix of lower rank gives infinities or NaN, or, after rounding, large numbers; m < n throws shape_mismatch.
+template <TensorOperand A, TensorOperand X> constexpr auto lstsq(const A& a, const X& b, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    if constexpr (X::rank + 1 == A::rank) {
+      return squeeze<-1>(lstsq(a, unsqueeze<-1>(b, at), at), at);
+    } else {
+      const auto found = qr(a, at);
+      return solve_triangular<Triangle::upper>(found.r, matmul(swapaxes<-1, -2>(found.q, at), b, at), at);
+    }
+  }
+}
+
+/// Eigenvalues, in ascending order, and eigenvectors, in columns, of the symmetric matrices (a + a^t) / 2, as
+/// jnp.linalg.eigh. Signs of the vectors are not fixed. A gradient through the vectors is not finite where two
+/// eigenvalues are equal.
+template <class Values, class Vectors> struct Eigh {
+  Values values;
+  Vectors vectors;
+};
+template <TensorOperand A> constexpr auto eigh(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    const auto [values, vectors] = tessera::detail::custom_call_of<detail::Eigh>(Source::from(at), a);
+    return Eigh<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(vectors)>>{values, vectors};
+  }
+}
+
+/// The reduced singular value decomposition a = u diag(s) vt of [..., m, n]: u [..., m, k], s [..., k] in descending
+/// order, vt [..., k, n], where k = min(m, n). Signs of the vectors are not fixed. A gradient through the vectors is
+/// not finite where two singular values are equal or one is 0.
+template <class U, class S, class Vt> struct Svd {
+  U u;
+  S s;
+  Vt vt;
+};
+template <TensorOperand A> constexpr auto svd(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>()) {
+    const auto [u, s, vt] = tessera::detail::custom_call_of<detail::Svd>(Source::from(at), a);
+    return Svd<std::remove_const_t<decltype(u)>, std::remove_const_t<decltype(s)>, std::remove_const_t<decltype(vt)>>{
+        u, s, vt};
+  }
+}
+/// The singular values alone.
+template <TensorOperand A> constexpr auto svdvals(const A& a, Here at = Here::current()) {
+  if constexpr (detail::takes_matrices<A, 2>())
+    return call<tessera::detail::CustomCallTag<detail::Svd, 1, typename A::element>>(Source::from(at), a);
+}
+
+/// a to the power N, by repeated squaring; `matrix_power<-2>` of the inverse; N is not 0.
+template <int N, TensorOperand A> constexpr auto matrix_power(const A& a, Here at = Here::current()) {
+  static_assert(N != 0, "tessera: the power of a matrix is not 0");
+  if constexpr (N < 0)
+    return matrix_power<-N>(inv(a, at), at);
+  else if constexpr (N == 1)
+    return a;
+  else if constexpr (N % 2 == 0)
+    return matrix_power<N / 2>(matmul(a, a, at), at);
+  else
+    return matmul(matrix_power<N - 1>(a, at), a, at);
+}
+
+}  // namespace tessera::linalg
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

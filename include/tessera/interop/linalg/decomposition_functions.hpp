@@ -1,0 +1,134 @@
+#ifndef TESSERA_INTEROP_LINALG_DECOMPOSITION_FUNCTIONS_HPP
+#define TESSERA_INTEROP_LINALG_DECOMPOSITION_FUNCTIONS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+
+#include <Eigen/Eigenvalues>
+#include <Eigen/QR>
+#include <Eigen/SVD>
+
+#include <tessera/interop/linalg/solve_functions.hpp>
+
+// Orthogonal decompositions of matrices, for ts::custom_call, with their gradients. A gradient is linear in the
+// cotangents of all results, so each result adds its own part.
+
+namespace tessera::linalg::detail {
+
+/// 1 / (w[j] - w[i]) at [i, j], and 0 on the diagonal, for the vector w in each batch entry.
+constexpr Value reciprocal_gaps(Value w) {
+  const Value gaps = as_row(w) - as_column(w);
+  const Value on = where(Op::equal, gaps);
+  return build::select(on, gaps.number(0), 1.0 / build::select(on, gaps.number(1), gaps));
+}
+
+/// Eigenvalues in ascending order and eigenvectors, in columns, of (A + A^t) / 2, as jnp.linalg.eigh.
+struct Eigh {
+  static constexpr std::string_view name = "eigh";
+  static constexpr std::string_view signature = "(n,n)->(n),(n,n)";
+
+  template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 1> values, CallArray<T, 2> vectors) {
+    if (a.size() == 0) return;
+    const Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic> given = (as_eigen(a) + as_eigen(a).transpose()) / T(2);
+    if (!given.allFinite()) {  // Eigen does not end for some of these
+      as_eigen(values).setConstant(std::numeric_limits<T>::quiet_NaN());
+      as_eigen(vectors).setConstant(std::numeric_limits<T>::quiet_NaN());
+      return;
+    }
+    const Eigen::SelfAdjointEigenSolver<Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>> found(given);
+    as_eigen(values) = found.eigenvalues();
+    as_eigen(vectors) = found.eigenvectors();
+  }
+  /// V diag(g) V^t of the values, V (F * (V^t g)) V^t of the vectors with F[i, j] = 1 / (w[j] - w[i]); of the sum the
+  /// symmetric part. Giles, Collected matrix derivative results (2008), 3.1.
+  template <class T> static constexpr void gradient(Gradient& r) {
+    const Value values = build::result_of_call(r, 0), v = build::result_of_call(r, 1), g = r.full_g();
+    const bool of_values = CustomCall::of(r.node()).result == 0;
+    const Value left =
+        of_values ? v * as_row(g) : product(v, reciprocal_gaps(values) * product(v, As::transposed, g, As::given));
+    r.add(0, symmetric_part(product(left, As::given, v, As::transposed)));
+  }
+};
+
+/// The reduced decomposition A = Q R.
+struct Qr {
+  static constexpr std::string_view name = "qr";
+  static constexpr std::string_view signature = "(m,n)->(m,k),(k,n)";
+  static constexpr std::int64_t extent(char, const CallExtents& known) { return std::min(known['m'], known['n']); }
+
+  template <class T> static void run(CallArray<const T, 2> a, CallArray<T, 2> q, CallArray<T, 2> r) {
+    if (a.size() == 0) {
+      as_eigen(q).setZero();
+      as_eigen(r).setZero();
+      return;
+    }
+    const Eigen::HouseholderQR<Matrix<T>> found(as_eigen(a));
+    as_eigen(q) = found.householderQ() * Matrix<T>::Identity(as_eigen(q).rows(), as_eigen(q).cols());
+    as_eigen(r) = found.matrixQR().topRows(as_eigen(r).rows()).template triangularView<Eigen::Upper>();
+  }
+  /// PyTorch's linalg_qr_backward: (g_Q + Q copyltu(M)) R^-t with M = R g_R^t - g_Q^t Q, where copyltu makes the lower
+  /// triangle symmetric. For at least as many rows as columns.
+  template <class T> static constexpr void gradient(Gradient& r) {
+    const Value q = build::result_of_call(r, 0), upper = build::result_of_call(r, 1), g = r.full_g();
+    const bool of_q = CustomCall::of(r.node()).result == 0;
+    const Value m = of_q ? -product(g, As::transposed, q, As::given)
+                         : product(upper, As::given, kept(Op::less_equal, g), As::transposed);
+    const Value symmetric = kept(Op::greater_equal, m) + transposed(kept(Op::greater, m));
+    Value left = product(q, symmetric);
+    if (of_q) left = left + g;
+    r.add(0, transposed(solve_triangular<T, Triangle::upper>(upper, transposed(left))));
+  }
+};
+
+/// The reduced singular value decomposition A = U diag(s) V^t, with the singular values in descending order.
+struct Svd {
+  static constexpr std::string_view name = "svd";
+  static constexpr std::string_view signature = "(m,n)->(m,k),(k),(k,n)";
+  static constexpr std::int64_t extent(char, const CallExtents& known) { return std::min(known['m'], known['n']); }
+
+  template <class T>
+  static void run(CallArray<const T, 2> a, CallArray<T, 2> u, CallArray<T, 1> s, CallArray<T, 2> vt) {
+    using Columns = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic>;
+    const Columns given = as_eigen(a);
+    if (given.size() == 0 || !given.allFinite()) {
+      as_eigen(u).setConstant(std::numeric_limits<T>::quiet_NaN());
+      as_eigen(s).setConstant(std::numeric_limits<T>::quiet_NaN());
+      as_eigen(vt).setConstant(std::numeric_limits<T>::quiet_NaN());
+      return;
+    }
+    const Eigen::BDCSVD<Columns> found(given, Eigen::ComputeThinU | Eigen::ComputeThinV);
+    as_eigen(u) = found.matrixU();
+    as_eigen(s) = found.singularValues();
+    as_eigen(vt) = found.matrixV().transpose();
+  }
+  /// PyTorch's svd_backward for real matrices. With E[i, j] = s[j]^2 - s[i]^2 and skew(X) = X - X^t:
+  ///   of s: U diag(g) V^t
+  ///   of U: (U (skew(U^t g) / E) S + (g - U U^t g) S^-1) V^t
+  ///   of V^t: U (S (skew(V^t g^t) / E) V^t + S^-1 (g - g V V^t))
+  template <class T> static constexpr void gradient(Gradient& r) {
+    const Value u = build::result_of_call(r, 0), s = build::result_of_call(r, 1), vt = build::result_of_call(r, 2);
+    const Value g = r.full_g();
+    const int result = CustomCall::of(r.node()).result;
+    if (result == 1) return r.add(0, product(u * as_row(g), vt));
+    const Value gaps = reciprocal_gaps(s * s);
+    if (result == 0) {
+      const Value inner = product(u, As::transposed, g, As::given);
+      const Value within = product(u, (inner - transposed(inner)) * gaps) * as_row(s);
+      r.add(0, product(within + (g - product(u, inner)) / as_row(s), vt));
+    } else {
+      const Value inner = product(vt, As::given, g, As::transposed);
+      const Value within = product((inner - transposed(inner)) * gaps * as_column(s), vt);
+      const Value outside = (g - product(inner, As::transposed, vt, As::given)) / as_column(s);
+      r.add(0, product(u, within + outside));
+    }
+  }
+};
+
+}  // namespace tessera::linalg::detail
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,493 @@
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <cstdint>
+#include <limits>
+#include <numbers>
+#include <random>
+#include <stdexcept>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "../../support/gradients.hpp"
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/interop/fft.hpp>
+#include <tessera/interop/linalg.hpp>
+#include <tessera/tensor/oracle.hpp>
+#include <tessera/tessera.hpp>
+
+namespace ts = tessera;
+namespace la = tessera::linalg;
+using tessera_test::expect_error;
+
+namespace {
+
+using Matrix = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <int Rank> using Double = ts::ShardedTensor<double, Rank>;
+
+const ts::Mesh devices({{"data", 2}, {"model", 2}});
+
+std::vector<double> random_values(std::int64_t count, unsigned seed) {
+  std::mt19937 engine(seed);
+  std::vector<double> made(static_cast<std::size_t>(count));
+  for (double& v : made) v = std::uniform_real_distribution<double>(-1, 1)(engine);
+  return made;
+}
+/// Matrix `entry` of a tensor of rank 3.
+Matrix matrix_of(const Double<3>& x, std::int64_t entry) {
+  const ts::Shape shape = ts::shape(x);
+  const std::vector<double> host = ts::to_host(x);
+  return Eigen::Map<const Matrix>(host.data() + entry * shape[1] * shape[2], shape[1], shape[2]);
+}
+/// Row `entry` of a tensor of rank 2.
+Eigen::VectorXd vector_of(const Double<2>& x, std::int64_t entry) {
+  const ts::Shape shape = ts::shape(x);
+  const std::vector<double> host = ts::to_host(x);
+  return Eigen::Map<const Eigen::VectorXd>(host.data() + entry * shape[1], shape[1]);
+}
+void expect_equal(const Matrix& got, const Matrix& want, const char* what) {
+  ASSERT_EQ(got.rows(), want.rows()) << what;
+  ASSERT_EQ(got.cols(), want.cols()) << what;
+  if (got.size() == 0) return;
+  EXPECT_LT((got - want).cwiseAbs().maxCoeff(), 1e-9) << what;
+}
+Matrix identity(Eigen::Index n) { return Matrix::Identity(n, n); }
+
+// Functions of the user.
+
+struct Trapezoid {
+  static constexpr std::string_view name = "trapezoid";
+  static constexpr std::string_view signature = "(n),(n)->()";
+  template <class T>
+  static void run(ts::CallArray<const T, 1> x, ts::CallArray<const T, 1> y, ts::CallArray<T, 0> area) {
+    area() = 0;
+    for (std::int64_t i = 1; i < x.extent(0); ++i) area() += (x(i) - x(i - 1)) * (y(i) + y(i - 1)) / 2;
+  }
+};
+/// The differences of neighbours, and how many are positive.
+struct Differences {
+  static constexpr std::string_view name = "differences";
+  static constexpr std::string_view signature = "(n)->(m),()";
+  static constexpr std::int64_t extent(char, const ts::CallExtents& known) { return known['n'] - 1; }
+  template <class... T> using results = std::tuple<T..., std::int32_t>;
+  template <class T>
+  static void run(ts::CallArray<const T, 1> x, ts::CallArray<T, 1> steps, ts::CallArray<std::int32_t, 0> rising) {
+    rising() = 0;
+    for (std::int64_t i = 0; i < steps.extent(0); ++i) {
+      steps(i) = x(i + 1) - x(i);
+      if (steps(i) > 0) ++rising();
+    }
+  }
+};
+struct Throws {
+  static constexpr std::string_view name = "throws";
+  static constexpr std::string_view signature = "(n)->(n)";
+  template <class T> static void run(ts::CallArray<const T, 1>, ts::CallArray<T, 1>) {
+    throw std::runtime_error("from the function");
+  }
+};
+
+// g++ cannot compare addresses inside of a temporary of a constant expression.
+constexpr ts::CallSignature signature_of(std::string_view text) {
+  const ts::CallSignature made(text);
+  return made;
+}
+static_assert(signature_of("(n,n),(n,k)->(n,k)").valid && signature_of("(n)->(), (3)").result_count == 2);
+static_assert(!signature_of("n->n").valid && !signature_of("(n)").valid && !signature_of("(n)->(N)").valid);
+
+TEST(CustomCall, KeepsBatchDimsSplitAndGathersCoreDims) {
+  constexpr auto areas = ts::compile([](auto x, auto y) {
+    const auto [steps, rising] = ts::custom_call<Differences>(x);
+    return std::tuple(ts::custom_call<Trapezoid>(x, y), steps, rising);
+  });
+  const std::vector<float> x{0, 1, 3, 0, 2, 1, 1, 1, 1, 1, 4, 3, 2, 0, 5},
+      y{1, 1, 1, 2, 2, 2, 0, 1, 0, 1, 0, 1, 1, 2, 3};
+  const std::vector<float> area{3, 2, 0, 1, 9.5F};
+  const std::vector<std::int32_t> rising{2, 1, 0, 1, 1};
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{{"model", "data"}, ts::none},
+        ts::PartitionSpec{ts::none, "model"}, ts::PartitionSpec{"data", "model"}}) {
+    const auto xs = ts::shard(x, {5, 3}, devices, spec), ys = ts::shard(y, {5, 3}, devices, spec);
+    const ts::OracleScope same_on_one_device;
+    const auto [areas_of, steps, positive] = areas(xs, ys);
+    EXPECT_EQ(ts::to_host(areas_of), area);
+    EXPECT_EQ(ts::shape(steps), (ts::Shape{5, 2}));
+    EXPECT_EQ(ts::to_host(positive), rising);
+  }
+  const auto on_batch = ts::shard(x, {5, 3}, devices, {"data"});
+  EXPECT_EQ(areas.plan(on_batch, on_batch).wire_bytes(), 0);
+  // A core dim whose axis divides the batch moves there; otherwise it is gathered.
+  const auto even = ts::shard(std::vector<float>(12, 1), {4, 3}, devices, {ts::none, "model"});
+  EXPECT_GT(areas.plan(even, even).count(ts::all_to_all), 0);
+  EXPECT_EQ(areas.plan(even, even).count(ts::all_gather), 0);
+  const auto odd = ts::shard(x, {5, 3}, devices, {ts::none, "model"});
+  EXPECT_GT(areas.plan(odd, odd).count(ts::all_gather), 0);
+}
+
+TEST(CustomCall, BroadcastsBatchDimsAndTakesExpressions) {
+  const auto x = ts::shard(std::vector<double>{0, 1, 2}, {3}, devices);
+  const auto y = ts::shard(std::vector<double>{1, 2, 3, 4, 5, 6}, {2, 3}, devices, {"data"});
+  const Double<1> areas = ts::custom_call<Trapezoid>(x + 1.0, y * 2.0);
+  EXPECT_EQ(ts::to_host(areas), (std::vector<double>{8, 20}));
+  const auto none = ts::shard(std::vector<double>{}, {0, 3}, devices, {"data"});
+  EXPECT_EQ(ts::shape(Double<1>(ts::custom_call<Trapezoid>(none, none))), (ts::Shape{0}));
+}
+
+TEST(CustomCall, Errors) {
+  const auto x = ts::shard(std::vector<double>{0, 1, 2}, {3}, devices);
+  const auto longer = ts::shard(std::vector<double>{0, 1, 2, 3}, {4}, devices);
+  expect_error(
+      ts::errc::shape_mismatch, [&] { ts::eval(ts::custom_call<Trapezoid>(x, longer)); }, "[trapezoid]",
+      "extents of n differ");
+  const auto two = ts::shard(std::vector<double>(6), {2, 3}, devices),
+             three = ts::shard(std::vector<double>(9), {3, 3}, devices);
+  expect_error(
+      ts::errc::shape_mismatch, [&] { ts::eval(ts::custom_call<Trapezoid>(two, three)); }, "[trapezoid]", "batch dims");
+  EXPECT_THROW(ts::eval(ts::custom_call<Throws>(two)), std::runtime_error);
+  expect_error(
+      ts::errc::unsupported,
+      [] {
+        oracle::trace<decltype([](const auto& v) {
+                        return ts::grad([](const auto& w) { return ts::sum(ts::custom_call<Throws>(w)); })(v);
+                      }),
+                      Double<1>>();
+      },
+      "[custom_call] gradient", "custom_vjp");
+}
+
+// Linear algebra.
+
+struct Problem {
+  Double<3> a, positive, b;
+};
+Problem make_problem(std::int64_t batch, std::int64_t n, std::int64_t k, const ts::PartitionSpec& spec) {
+  const std::vector<double> a = random_values(batch * n * n, 1), b = random_values(batch * n * k, 2);
+  std::vector<double> positive(a.size());
+  for (std::int64_t e = 0; e < batch; ++e) {
+    const Eigen::Map<const Matrix> own(a.data() + e * n * n, n, n);
+    Eigen::Map<Matrix>(positive.data() + e * n * n, n, n) = own * own.transpose() + 0.5 * identity(n);
+  }
+  return {ts::shard(a, {batch, n, n}, devices, spec), ts::shard(positive, {batch, n, n}, devices, spec),
+          ts::shard(b, {batch, n, k}, devices, spec)};
+}
+
+constexpr auto solutions = ts::compile([](auto a, auto positive, auto b) {
+  const auto l = la::cholesky(positive);
+  const auto [sign, logarithm] = la::slogdet(a);
+  return std::tuple(l, la::solve(a, b), la::solve_triangular<la::Triangle::lower>(l, b), la::inv(a), la::det(a), sign,
+                    logarithm, la::matrix_power<3>(a));
+});
+constexpr auto decompositions = ts::compile([](auto a, auto positive, auto b) {
+  const auto factors = la::lu(a);
+  const auto orthogonal = la::qr(b);
+  const auto spectrum = la::eigh(positive);
+  const auto singular = la::svd(b);
+  return std::tuple(factors.p, factors.l, factors.u, orthogonal.q, orthogonal.r, spectrum.values, spectrum.vectors,
+                    singular.u, singular.s, singular.vt);
+});
+
+void check_problem(const Problem& given) {
+  const auto [l, x, y, inverse, det, sign, logarithm, cube] = solutions(given.a, given.positive, given.b);
+  const auto [p, lower, upper, q, r, values, vectors, u, s, vt] = decompositions(given.a, given.positive, given.b);
+  const std::vector<double> dets = ts::to_host(det), signs = ts::to_host(sign), logarithms = ts::to_host(logarithm);
+  for (std::int64_t e = 0; e < ts::shape(given.a)[0]; ++e) {
+    const Matrix a = matrix_of(given.a, e), positive = matrix_of(given.positive, e), b = matrix_of(given.b, e);
+    const Eigen::Index n = a.rows();
+    const auto at = static_cast<std::size_t>(e);
+    const Matrix factor = matrix_of(l, e);
+    expect_equal(factor * factor.transpose(), positive, "cholesky");
+    expect_equal(Matrix(factor.triangularView<Eigen::Lower>()), factor, "cholesky is lower triangular");
+    expect_equal(a * matrix_of(x, e), b, "solve");
+    expect_equal(factor * matrix_of(y, e), b, "solve_triangular");
+    expect_equal(a * matrix_of(inverse, e), identity(n), "inv");
+    const double want = n == 0 ? 1 : Eigen::FullPivLU<Matrix>(a).determinant();
+    const double off = 1e-9 * std::max(1.0, std::fabs(want));
+    EXPECT_NEAR(dets[at], want, off);
+    EXPECT_NEAR(signs[at] * std::exp(logarithms[at]), want, off);
+    expect_equal(matrix_of(cube, e), a * a * a, "matrix_power");
+
+    expect_equal(matrix_of(p, e) * matrix_of(lower, e) * matrix_of(upper, e), a, "lu");
+    expect_equal(Matrix(matrix_of(lower, e).triangularView<Eigen::UnitLower>()), matrix_of(lower, e), "l");
+    expect_equal(Matrix(matrix_of(upper, e).triangularView<Eigen::Upper>()), matrix_of(upper, e), "u");
+    const Matrix columns = matrix_of(q, e), left = matrix_of(u, e), right = matrix_of(vt, e);
+    expect_equal(columns * matrix_of(r, e), b, "qr");
+    expect_equal(columns.transpose() * columns, identity(columns.cols()), "columns of q");
+    expect_equal(Matrix(matrix_of(r, e).triangularView<Eigen::Upper>()), matrix_of(r, e), "r");
+    const Matrix v = matrix_of(vectors, e);
+    expect_equal(v * vector_of(values, e).asDiagonal() * v.transpose(), positive, "eigh");
+    expect_equal(v.transpose() * v, identity(n), "eigenvectors");
+    expect_equal(left * vector_of(s, e).asDiagonal() * right, b, "svd");
+    expect_equal(left.transpose() * left, identity(left.cols()), "left singular vectors");
+    expect_equal(right * right.transpose(), identity(right.rows()), "right singular vectors");
+  }
+}
+
+TEST(Linalg, ResidualsOnShardings) {
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{{"data", "model"}, ts::none},
+        ts::PartitionSpec{"data", "model"}, ts::PartitionSpec{ts::none, "data", "model"}}) {
+    const ts::OracleScope same_on_one_device;
+    check_problem(make_problem(5, 4, 3, spec));  // the batch is split unevenly
+    check_problem(make_problem(4, 3, 5, spec));
+    check_problem(make_problem(0, 3, 2, spec));
+    check_problem(make_problem(3, 1, 1, spec));
+    check_problem(make_problem(2, 0, 2, spec));
+    check_problem(make_problem(2, 2, 0, spec));
+  }
+  check_problem(make_problem(2, 40, 17, {"data"}));
+}
+
+TEST(Linalg, PlansSplitTheBatchWithoutCommunication) {
+  const Problem batch = make_problem(5, 4, 3, {"data"}), rows = make_problem(5, 4, 3, {ts::none, "model"});
+  EXPECT_EQ(solutions.plan(batch.a, batch.positive, batch.b).wire_bytes(), 0);
+  EXPECT_EQ(decompositions.plan(batch.a, batch.positive, batch.b).wire_bytes(), 0);
+  // Split rows: no axis divides a batch of 5, so the matrices are gathered; one of 4 is split in the place of the rows.
+  EXPECT_GT(decompositions.plan(rows.a, rows.positive, rows.b).count(ts::all_gather), 0);
+  const Problem even = make_problem(4, 4, 2, {ts::none, "model"});
+  EXPECT_GT(decompositions.plan(even.a, even.positive, even.b).count(ts::all_to_all), 0);
+  EXPECT_EQ(decompositions.plan(even.a, even.positive, even.b).count(ts::all_gather), 0);
+}
+
+TEST(Linalg, SingularMatrices) {
+  const auto given = ts::shard(std::vector<double>{1, 2, 2, 4, 0, 0, 0, 0}, {2, 2, 2}, devices, {"data"});
+  const Double<3> l = la::cholesky(given - 5.0);
+  for (const double v : ts::to_host(l)) EXPECT_TRUE(std::isnan(v));
+  const std::vector<double> inverse = ts::to_host(Double<3>(la::inv(given)));
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_FALSE(std::isfinite(inverse[i])) << i;
+  const auto [sign, logarithm] = la::slogdet(given);
+  EXPECT_EQ(ts::to_host(Double<1>(sign)), (std::vector<double>{0, 0}));
+  EXPECT_EQ(ts::to_host(Double<1>(logarithm))[1], -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(ts::to_host(Double<1>(la::det(given))), (std::vector<double>{0, 0}));
+}
+
+TEST(Linalg, VectorsOnTheRight) {
+  const auto a = ts::shard(std::vector<double>{2, 0, 0, 4}, {2, 2}, devices);
+  const auto b = ts::shard(std::vector<double>{2, 2}, {2}, devices);
+  EXPECT_EQ(ts::to_host(Double<1>(la::solve(a, b))), (std::vector<double>{1, .5}));
+  const auto both = ts::shard(std::vector<double>{2, 2, 4, 4}, {2, 2, 1}, devices, {"data"});
+  EXPECT_EQ(ts::to_host(Double<3>(la::solve(a, both))), (std::vector<double>{1, .5, 2, 1}));
+}
+
+// The residual of the least squares is orthogonal to the columns of the matrix.
+TEST(Linalg, LeastSquares) {
+  for (const ts::PartitionSpec& spec : {ts::PartitionSpec{"data"}, ts::PartitionSpec{ts::none, "model"}}) {
+    const auto a = ts::shard(random_values(60, 21), {3, 5, 4}, devices, spec),
+               b = ts::shard(random_values(30, 22), {3, 5, 2}, devices, spec);
+    const auto c = ts::shard(random_values(15, 23), {3, 5}, devices, spec);
+    const Double<3> x = la::lstsq(a, b);
+    const Double<2> y = la::lstsq(a, c);
+    for (std::int64_t e = 0; e < 3; ++e) {
+      const Matrix own = matrix_of(a, e);
+      expect_equal(own.transpose() * (own * matrix_of(x, e)), own.transpose() * matrix_of(b, e), "lstsq");
+      expect_equal(own.transpose() * (own * vector_of(y, e)), own.transpose() * vector_of(c, e), "lstsq of a vector");
+    }
+  }
+  const auto wide = ts::shard(random_values(6, 24), {2, 3}, devices);
+  expect_error(
+      ts::errc::shape_mismatch, [&] { ts::eval(la::lstsq(wide, wide)); }, "[solve_triangular]", "extents of n differ");
+}
+
+/// As f32, which check_gradient weighs; the oracle does not round.
+template <class F> struct Single {
+  constexpr auto operator()(const auto&... x) const { return ts::cast<float>(F{}(x...)); }
+};
+template <int Rank, class F> void check_gradient_of(F, const oracle::Array& x) {
+  oracle::check_gradient<Double<Rank>>(Single<F>{}, {x}, oracle::first_order);
+}
+template <int Rank, class F> void check_gradient_of(F, const oracle::Array& x, const oracle::Array& y) {
+  oracle::check_gradient<Double<Rank>, Double<Rank>>(Single<F>{}, {x, y}, oracle::first_order);
+}
+
+// Gradients against finite differences, of well-conditioned matrices.
+TEST(Linalg, Gradients) {
+  oracle::Array a = oracle::random_array({2, 3, 3}, 3);
+  for (std::int64_t e = 0; e < 2; ++e)
+    for (std::int64_t i = 0; i < 3; ++i) a.at({e, i, i}) += 2 + static_cast<double>(i);
+  const oracle::Array b = oracle::random_array({2, 3, 2}, 4), tall = oracle::random_array({2, 4, 3}, 5);
+  check_gradient_of<3>([](const auto& x) { return la::cholesky(ts::einsum<"bij,bkj->bik">(x, x)); }, a);
+  check_gradient_of<3>([](const auto& x, const auto& y) { return la::solve(x, y); }, a, b);
+  check_gradient_of<3>([](const auto& x, const auto& y) { return la::solve_triangular<la::Triangle::lower>(x, y); }, a,
+                       b);
+  check_gradient_of<3>(
+      [](const auto& x, const auto& y) { return la::solve_triangular<la::Triangle::upper, la::Diagonal::ones>(x, y); },
+      a, b);
+  check_gradient_of<3>([](const auto& x, const auto& y) { return la::lstsq(x, y); }, tall,
+                       oracle::random_array({2, 4, 2}, 6));
+  check_gradient_of<3>([](const auto& x) { return la::inv(x); }, a);
+  check_gradient_of<3>([](const auto& x) { return la::det(x) + la::slogdet(x).logabsdet; }, a);
+  check_gradient_of<3>([](const auto& x) { return la::lu(x).l + la::lu(x).u * 2.0; }, a);
+  check_gradient_of<3>(
+      [](const auto& x) {
+        const auto [q, r] = la::qr(x);
+        return q * q + ts::einsum<"bij,bjk->bik">(q, r * r);
+      },
+      tall);
+  check_gradient_of<3>(
+      [](const auto& x) {
+        const auto [values, v] = la::eigh(x);
+        return ts::einsum<"bij,bkj->bik">(v * v, v * v * ts::unsqueeze<1>(values * values));
+      },
+      a);
+  check_gradient_of<3>(
+      [](const auto& x) {
+        const auto [u, s, vt] = la::svd(x);
+        return ts::einsum<"bij,bjk->bik">(u * u * ts::unsqueeze<1>(s), vt * vt);
+      },
+      tall);
+}
+
+// Of singular matrices the gradient of the determinant is the matrix of cofactors.
+TEST(Linalg, GradientOfTheDeterminantOfSingularMatrices) {
+  constexpr auto gradient =
+      ts::compile([](auto a) { return ts::grad([](const auto& x) { return ts::sum(la::det(x)); })(a); });
+  const auto a = ts::shard(std::vector<double>{1, 2, 2, 4, 0, 0, 0, 3, 0, 0, 0, 0}, {3, 2, 2}, devices, {"data"});
+  const std::vector<double> got = ts::to_host(gradient(a)), want{4, -2, -2, 1, 3, 0, 0, 0, 0, 0, 0, 0};
+  for (std::size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-12) << i;
+}
+
+/// A layer that solves a system in each batch entry.
+struct Solves {
+  Double<3> a;
+  constexpr auto operator()(const auto& x) const { return la::solve(a, x); }
+};
+
+// In the loop of a Stack and of a scan: the values and gradients of the same layers called one after the other.
+TEST(Linalg, InAStackAndInAScan) {
+  constexpr auto run =
+      ts::compile([](const ts::Stack<Solves>& stack, const auto& matrices, const auto& layers, const auto& x) {
+        const auto energy = [](const auto& y) { return ts::sum(y * y); };
+        const auto of_stack =
+            ts::value_and_grad([energy](const auto& net, const auto& v) { return energy(net(v)); })(stack, x);
+        const auto of_scan = ts::value_and_grad([energy](const auto& all, const auto& v) {
+          const auto step = [](const auto& carry, const auto& a) {
+            const auto next = la::solve(a, carry);
+            return std::tuple(next, ts::sum<1>(next));
+          };
+          return energy(std::get<0>(ts::scan(step, v, all)));
+        })(matrices, x);
+        const auto by_hand = ts::value_and_grad([energy](const auto& all, const auto& v) {
+          const auto& [first, second] = all;
+          return energy(second(first(v)));
+        })(layers, x);
+        return std::tuple(of_stack, of_scan, by_hand);
+      });
+  std::vector<double> a = random_values(90, 11);
+  for (std::size_t i = 0; i < a.size(); i += 9)
+    for (std::size_t d = 0; d < 9; d += 4) a[i + d] += 3;
+  const std::vector<double> first(a.begin(), a.begin() + 45), second(a.begin() + 45, a.end());
+  const auto b = random_values(30, 12);
+  for (const ts::PartitionSpec& spec :
+       {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{"model", "data"}}) {
+    const auto layer = [&](const std::vector<double>& values) {
+      return Solves{ts::shard(values, {5, 3, 3}, devices, spec)};
+    };
+    const std::pair layers(layer(first), layer(second));
+    const ts::Stack<Solves> stack(2, [&](int i) { return i == 0 ? layers.first : layers.second; });
+    const ts::PartitionSpec below{ts::none, "data"};
+    const auto [of_stack, of_scan, by_hand] =
+        run(stack, ts::shard(a, {2, 5, 3, 3}, devices, below), layers, ts::shard(b, {5, 3, 2}, devices, spec));
+    const double want = ts::to_host(std::get<0>(by_hand)).at(0);
+    EXPECT_NEAR(ts::to_host(std::get<0>(of_stack)).at(0), want, 1e-9 * want);
+    EXPECT_NEAR(ts::to_host(std::get<0>(of_scan)).at(0), want, 1e-9 * want);
+    const auto& by_layer = std::get<1>(by_hand);
+    std::vector<double> slopes = ts::to_host(by_layer.first.a), more = ts::to_host(by_layer.second.a);
+    slopes.insert(slopes.end(), more.begin(), more.end());
+    std::vector<double> stacked = ts::to_host(std::get<1>(of_stack)[0].a);
+    more = ts::to_host(std::get<1>(of_stack)[1].a);
+    stacked.insert(stacked.end(), more.begin(), more.end());
+    const std::vector<double> scanned = ts::to_host(std::get<1>(of_scan));
+    for (std::size_t i = 0; i < slopes.size(); ++i) {
+      EXPECT_NEAR(stacked.at(i), slopes[i], 1e-9);
+      EXPECT_NEAR(scanned.at(i), slopes[i], 1e-9);
+    }
+  }
+}
+
+// Fourier transforms.
+
+constexpr auto transforms = ts::compile([](auto x, auto y) {
+  const auto whole = ts::fft::fft<1>(x, y);
+  const auto back = ts::fft::ifft<1>(whole.real, whole.imag);
+  const auto half = ts::fft::rfft<1>(x);
+  return std::tuple(whole.real, whole.imag, back.real, back.imag, half.real, half.imag,
+                    ts::fft::irfft<1>(half.real, half.imag),
+                    ts::fft::irfft<1, ts::fft::Length::odd>(half.real, half.imag));
+});
+
+TEST(Fft, MatchesTheSumsOnShardings) {
+  for (const std::int64_t n : {1, 2, 3, 4, 6, 7, 8, 12, 30})
+    for (const ts::PartitionSpec& spec :
+         {ts::PartitionSpec{}, ts::PartitionSpec{"data"}, ts::PartitionSpec{"data", "model"},
+          ts::PartitionSpec{ts::none, ts::none, "model"}}) {
+      const std::vector<double> re = random_values(3 * n * 2, 7), im = random_values(3 * n * 2, 8);
+      const auto x = ts::shard(re, {3, n, 2}, devices, spec), y = ts::shard(im, {3, n, 2}, devices, spec);
+      const ts::OracleScope same_on_one_device;
+      const auto [real, imag, back, back_imag, half, half_imag, even, odd] = transforms(x, y);
+      const auto host = [](const auto& v) { return ts::to_host(v); };
+      const std::vector<double> got_re = host(real), got_im = host(imag), half_re = host(half),
+                                half_im = host(half_imag), again = host(back), zeros = host(back_imag),
+                                of_even = host(even), of_odd = host(odd);
+      const std::int64_t m = n / 2 + 1;
+      ASSERT_EQ(ts::shape(half), (ts::Shape{3, m, 2}));
+      ASSERT_EQ(ts::shape(even), (ts::Shape{3, 2 * (m - 1), 2}));
+      ASSERT_EQ(ts::shape(odd), (ts::Shape{3, 2 * m - 1, 2}));
+      for (std::int64_t b = 0; b < 3; ++b)
+        for (std::int64_t c = 0; c < 2; ++c)
+          for (std::int64_t k = 0; k < n; ++k) {
+            std::complex<double> want = 0, of_real = 0;
+            for (std::int64_t j = 0; j < n; ++j) {
+              const auto i = static_cast<std::size_t>((b * n + j) * 2 + c);
+              const std::complex<double> turn =
+                  std::polar(1.0, -2 * std::numbers::pi * static_cast<double>(j * k % n) / static_cast<double>(n));
+              want += std::complex<double>(re[i], im[i]) * turn;
+              of_real += re[i] * turn;
+            }
+            const auto i = static_cast<std::size_t>((b * n + k) * 2 + c);
+            EXPECT_NEAR(got_re[i], want.real(), 1e-9);
+            EXPECT_NEAR(got_im[i], want.imag(), 1e-9);
+            EXPECT_NEAR(again[i], re[i], 1e-9);
+            EXPECT_NEAR(zeros[i], im[i], 1e-9);
+            if (k < m) {
+              const auto h = static_cast<std::size_t>((b * m + k) * 2 + c);
+              EXPECT_NEAR(half_re[h], of_real.real(), 1e-9);
+              EXPECT_NEAR(half_im[h], of_real.imag(), 1e-9);
+            }
+            const std::int64_t length = n % 2 == 0 ? 2 * (m - 1) : 2 * m - 1;
+            ASSERT_EQ(length, n);
+            EXPECT_NEAR((n % 2 == 0 ? of_even : of_odd)[i], re[i], 1e-9);
+          }
+    }
+}
+
+TEST(Fft, OtherDimsStaySplitWithoutCommunication) {
+  const auto on = [](const ts::PartitionSpec& spec) {
+    return ts::shard(std::vector<double>(4 * 6 * 2), {4, 6, 2}, devices, spec);
+  };
+  const auto batch = on({"data", ts::none, "model"}), along = on({ts::none, "model"});
+  EXPECT_EQ(transforms.plan(batch, batch).wire_bytes(), 0);
+  EXPECT_GT(transforms.plan(along, along).count(ts::all_to_all), 0);
+  EXPECT_EQ(transforms.plan(along, along).count(ts::all_gather), 0);
+}
+
+constexpr auto of_parts(const auto& z) { return z.real * 2.0 + z.imag * z.imag; }
+
+TEST(Fft, Gradients) {
+  const oracle::Array x = oracle::random_array({2, 6}, 1), y = oracle::random_array({2, 6}, 2),
+                      odd = oracle::random_array({5, 2}, 3);
+  check_gradient_of<2>([](const auto& a, const auto& b) { return of_parts(ts::fft::fft<1>(a, b)); }, x, y);
+  check_gradient_of<2>([](const auto& a, const auto& b) { return of_parts(ts::fft::ifft<0>(a, b)); }, x, y);
+  check_gradient_of<2>([](const auto& a) { return of_parts(ts::fft::rfft<0>(a)); }, odd);
+  check_gradient_of<2>([](const auto& a, const auto& b) { return ts::fft::irfft<1>(a, b) * ts::fft::irfft<1>(b, a); },
+                       x, y);
+  check_gradient_of<2>(
+      [](const auto& a, const auto& b) {
+        const auto made = ts::fft::irfft<0, ts::fft::Length::odd>(a, b);
+        return made * made;
+      },
+      x, y);
+}
+
+}  // namespace
