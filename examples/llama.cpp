@@ -93,8 +93,7 @@ std::vector<std::int32_t> answers(const Llama& model, const std::vector<std::int
     const ts::Scalar position = i == 0 ? 0 : digits + i;  // first the question, then one token
     std::tie(token, caches) = generate(model, std::move(caches), token, position);
     const std::vector<std::int32_t> last = ts::to_host(token);
-    for (int b = 0; b < count; ++b)
-      made[static_cast<std::size_t>(b * digits + i)] = last[static_cast<std::size_t>(b)];
+    for (int b = 0; b < count; ++b) made[static_cast<std::size_t>(b * digits + i)] = last[static_cast<std::size_t>(b)];
   }
   return made;
 }
@@ -127,8 +126,7 @@ int main(int count, char** arguments) {
   while (share < 0.99 && losses.size() < 3000) {
     for (int i = 0; i < 100; ++i) {
       const Batch next = make_batch(random, batch);
-      config.learning_rate =
-          ts::optim::warmup_cosine(static_cast<std::int64_t>(losses.size()), 50, 1000, 3e-3, 3e-4);
+      config.learning_rate = ts::optim::warmup_cosine(static_cast<std::int64_t>(losses.size()), 50, 1000, 3e-3, 3e-4);
       ts::ShardedTensor<float, 0> loss;
       std::tie(model, state, loss) = train_step(
           std::move(model), std::move(state), ts::shard(next.in, {batch, context}, strategy.mesh, strategy.batch),
@@ -154,8 +152,8 @@ int main(int count, char** arguments) {
   int different = 0;
   for (int b = 0; b < tests; ++b)
     for (int i = 0; i < digits; ++i)
-      different += made[static_cast<std::size_t>(b * digits + i)] !=
-                   again[static_cast<std::size_t>(b * context + digits + i)];
+      different +=
+          made[static_cast<std::size_t>(b * digits + i)] != again[static_cast<std::size_t>(b * context + digits + i)];
   std::printf("of %d generated tokens %d differ from those of the model without a cache\n", tests * digits, different);
 
   if (count > 1) {

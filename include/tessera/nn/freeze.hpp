@@ -62,6 +62,20 @@ template <class Leaf> constexpr Value traced_value(const Leaf& leaf) {
   return here(value);
 }
 
+/// Refuses a pattern that names no floating-point tensor of a traced model.
+template <class Model> constexpr void check_names(const Model& model, const Names& names) {
+  std::array<bool, Names::max_patterns> used{};
+  Value any;
+  for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
+    any = traced_value(leaf);
+    for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || matches_pattern(name, names.pattern(i));
+  });
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!used[i] && any.module != nullptr)
+      any.refuse(errc::option, "[names] pattern: a pattern names no floating-point tensor of the model; in a traced "
+                               "function the layers of a Stack are named together, as in blocks.*.mlp.up.weight");
+}
+
 /// Calls f(part) for each part of the state of an optimizer that has the type of the model: its moments.
 template <class Model, class State, class F> constexpr void for_each_model_in(State& state, F& f) {
   using S = std::remove_const_t<State>;
@@ -91,19 +105,12 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 ///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
 /// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication.
 template <class Model> constexpr Model freeze(Model model, const Names& frozen) {
-  std::array<bool, Names::max_patterns> used{};
-  Value any;
+  detail::check_names(model, frozen);
   detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
-    any = detail::traced_value(leaf);
-    for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || matches_pattern(name, frozen.pattern(i));
     if (!frozen.contain(name)) return;
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    leaf = Leaf(stop_gradient(Sym<typename Leaf::element, Leaf::rank>(any)).value);
+    leaf = Leaf(stop_gradient(Sym<typename Leaf::element, Leaf::rank>(detail::traced_value(leaf))).value);
   });
-  for (std::size_t i = 0; i < frozen.size(); ++i)
-    if (!used[i] && any.module != nullptr)
-      any.refuse(errc::option, "[freeze] names: a pattern names no floating-point tensor of the model; in a traced "
-                               "function the layers of a Stack are named together, as in blocks.*.mlp.up.weight");
   return model;
 }
 

@@ -9,6 +9,7 @@
 #include <tessera/optim/adamw.hpp>
 #include <tessera/optim/average.hpp>
 #include <tessera/optim/clip.hpp>
+#include <tessera/optim/groups.hpp>
 #include <tessera/optim/init_state.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lion.hpp>

@@ -135,6 +135,51 @@ struct Train {
   }
 };
 
+struct GroupedStep {
+  constexpr auto operator()(const auto& model, const auto& gradient, const auto& state, const auto& configs) const {
+    constexpr nn::Names gains("norm.gain", "*.bias"), blocks("blocks.*");
+    const auto& [others, first, second] = configs;
+    const auto step = [&](const auto& config) { return ts::adamw(model, gradient, state, config); };
+    // "blocks.*.bias" is in both: the first group has it.
+    return ts::optim::by_group(step, others, ts::optim::Group(gains, first), ts::optim::Group(blocks, second));
+  }
+};
+struct OneStep {
+  constexpr auto operator()(const auto& model, const auto& gradient, const auto& state, const auto& config) const {
+    return ts::adamw(model, gradient, state, config);
+  }
+};
+
+// torch.optim with param_groups: each parameter moves as an optimizer with its group's hyper-parameters moves it.
+TEST(ParameterGroups, MoveAsTheirOwnOptimizers) {
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+  const Tied model = make_tied(strategy);
+  constexpr auto of_loss = ts::compile([](auto m, auto x) { return ts::grad(loss_of)(m, x); });
+  const Tied gradient = of_loss(model, tokens_on(strategy));
+  const std::tuple configs(ts::optim::AdamW{.learning_rate = 0.1, .weight_decay = 0.5},
+                           ts::optim::AdamW{.learning_rate = 0.01, .beta2 = 0.5, .weight_decay = 0},
+                           ts::optim::AdamW{.learning_rate = 0.3, .beta1 = 0.5, .weight_decay = 0.1});
+  const auto state = ts::optim::init_state(std::get<0>(configs), model);
+  constexpr auto grouped = ts::compile(GroupedStep{});
+  constexpr auto one = ts::compile(OneStep{});
+  const auto [next, next_state] = grouped(model, gradient, state, configs);
+  const auto [by_others, state_of_others] = one(model, gradient, state, std::get<0>(configs));
+  const auto [by_first, state_of_first] = one(model, gradient, state, std::get<1>(configs));
+  const auto [by_second, state_of_second] = one(model, gradient, state, std::get<2>(configs));
+  const auto same = [](const auto& got, const auto& want, const auto& other, const char* name) {
+    EXPECT_EQ(ts::to_host(got), ts::to_host(want)) << name;
+    EXPECT_NE(ts::to_host(got), ts::to_host(other)) << name;
+  };
+  same(next.tokens.table, by_others.tokens.table, by_second.tokens.table, "tokens.table");
+  same(next.norm.gain, by_first.norm.gain, by_others.norm.gain, "norm.gain");
+  same(next.blocks[1].up.weight, by_second.blocks[1].up.weight, by_others.blocks[1].up.weight, "up.weight");
+  same(next.blocks[1].up.bias, by_first.blocks[1].up.bias, by_second.blocks[1].up.bias, "up.bias");
+  same(next_state.square.norm.gain, state_of_first.square.norm.gain, state_of_others.square.norm.gain, "square");
+  same(next_state.mean.blocks[0].up.weight, state_of_second.mean.blocks[0].up.weight,
+       state_of_others.mean.blocks[0].up.weight, "mean");
+  EXPECT_EQ(next_state.step.value(), 1);
+}
+
 TEST(Freezing, LeavesTheNamedTensorsAsTheyAre) {
   for (const nn::ShardingStrategy& strategy :
        {nn::single(ts::Mesh{}), nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}))}) {

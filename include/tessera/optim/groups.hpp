@@ -1,0 +1,59 @@
+#ifndef TESSERA_OPTIM_GROUPS_HPP
+#define TESSERA_OPTIM_GROUPS_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/base/here.hpp>
+#include <tessera/graph/trace/tree.hpp>
+#include <tessera/nn/freeze.hpp>
+
+namespace tessera::optim {
+
+/// The parameters whose names match, and their hyper-parameters: a group of torch.optim's param_groups.
+template <class Config> struct Group {
+  nn::Names names;
+  Config config;
+};
+template <class Config> Group(nn::Names, Config) -> Group<Config>;
+
+namespace detail {
+
+template <class Step, class Config> constexpr auto step_by_group(const Step& step, const Config& others) {
+  return step(others);
+}
+template <class Step, class Config, class First, class... Rest>
+constexpr auto step_by_group(const Step& step, const Config& others, const Group<First>& first,
+                             const Group<Rest>&... rest) {
+  const auto without = step_by_group(step, others, rest...), with = step(first.config);
+  if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
+    nn::detail::check_names(std::get<0>(with), first.names);
+    return nn::keep_frozen(first.names, std::get<0>(with), std::get<0>(without), std::get<1>(with),
+                           std::get<1>(without));
+  } else {
+    nn::detail::check_names(with, first.names);
+    return nn::keep_frozen(first.names, with, without);
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: one step of an optimizer with other hyper-parameters for some parameters, selected by
+/// name. `step(config)` is a step with one configuration; each parameter gets that of the first group whose names match
+/// it, and `others` if there is none. What a group does not use is not computed.
+///
+///     constexpr nn::Names plain("*.bias", "*.gain", "tokens.*");
+///     const auto [next, next_state] = ts::optim::by_group(
+///         [&](const auto& config) { return ts::adamw(model, gradient, state, config); }, config,
+///         ts::optim::Group(plain, slow));   // slow: an AdamW with its own learning_rate and weight_decay
+/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication of its own.
+template <class Step, class Config, class... Configs>
+constexpr auto by_group(const Step& step, const Config& others, const Group<Configs>&... groups) {
+  return detail::step_by_group(step, others, groups...);
+}
+
+}  // namespace tessera::optim
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
