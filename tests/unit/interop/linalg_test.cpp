@@ -257,6 +257,10 @@ TEST(Linalg, SingularMatrices) {
   for (const double v : ts::to_host(l)) EXPECT_TRUE(std::isnan(v));
   const std::vector<double> inverse = ts::to_host(Double<3>(la::inv(given)));
   for (std::size_t i = 0; i < 4; ++i) EXPECT_FALSE(std::isfinite(inverse[i])) << i;
+  const auto mixed = ts::shard(std::vector<double>{0, 0, 0, 0, 2, 0, 0, 4}, {2, 2, 2}, devices, {"data"});
+  const std::vector<double> halves = ts::to_host(Double<3>(la::inv(mixed)));
+  for (std::size_t i = 0; i < 4; ++i) EXPECT_FALSE(std::isfinite(halves[i])) << i;
+  EXPECT_EQ(std::vector<double>(halves.begin() + 4, halves.end()), (std::vector<double>{.5, 0, 0, .25}));
   const auto [sign, logarithm] = la::slogdet(given);
   EXPECT_EQ(ts::to_host(Double<1>(sign)), (std::vector<double>{0, 0}));
   EXPECT_EQ(ts::to_host(Double<1>(logarithm))[1], -std::numeric_limits<double>::infinity());
