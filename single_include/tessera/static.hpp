@@ -65,6 +65,7 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <compare>
 #include <concepts>
 #include <cstddef>
@@ -1172,6 +1173,7 @@ enum class Op : std::uint32_t {
   attention_lse = operation_id("attention_lse"),    ///< the logarithm of each row's sum of exponentials of scores
   attention = operation_id("attention"),            ///< values weighted by the softmax of scores of queries and keys
   attention_grad = operation_id("attention_grad"),  ///< the cotangent of queries, keys or values
+  custom_call = operation_id("custom_call"),        ///< a function of the user's, see CustomFunction
   constraint = operation_id("constraint"),          ///< the operand, sharded as a spec says
   alike = operation_id("alike"),                    ///< the first operand, sharded as the second
   // The operand, unchanged. The first three are removed when a program is simplified.
@@ -1215,7 +1217,8 @@ struct Node {
   double value = 0;  ///< the value of a constant; the index of an argument, of a spec or of a body
   Source source{};
   std::uint64_t hash = 0;
-  const OpRow* row = nullptr;  ///< the operation's row; set when the node is added to a graph
+  /// the operation's row; set when the node is added to a graph, but for a custom call, which is made with its row
+  const OpRow* row = nullptr;
 
   constexpr bool is_singleton(int dim) const { return (singletons >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
@@ -3652,6 +3655,7 @@ constexpr ElementLocation locate(const Shape& index, const Shape& shape, const S
 namespace tessera {
 
 class Gradient;
+struct CustomFunction;
 
 /// How the fusion pass treats an operation.
 enum class OpKind : std::uint8_t {
@@ -3676,8 +3680,9 @@ enum class UnitKind : std::uint8_t {
   sort,        ///< the indices that sort one dim
   fold,        ///< adds windows into one dim
   along,       ///< reads, replaces or combines elements along one dim at integer indices: gather, scatter
+  custom,      ///< calls a function of dense arrays, once for each batch entry: up to eight results
 };
-inline constexpr int unit_kinds = 12;
+inline constexpr int unit_kinds = 13;
 
 /// In which operands an operation is linear, so that it can be applied to partial values before they are reduced.
 enum class Linearity : std::uint8_t {
@@ -3819,6 +3824,8 @@ struct OpRow {
   /// the index of an operand that is computed in the same unit as the first node that reads it; -1: none
   std::int8_t joins_operand = -1;
   JoinRule joins = nullptr;  ///< for nodes with equal operands; null: each has a unit of its own
+  /// of custom calls: the function; each has a row of its own, which `custom_call` nodes are made with
+  const CustomFunction* custom = nullptr;
 
   /// The element type of an elementwise result, for operands that are promoted to this type.
   constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
@@ -3830,6 +3837,9 @@ constexpr const OpRow& row_of(Op op);
 constexpr const OpRow& row_of(const Node& node) { return *node.row; }
 /// Null: the result has no gradient with respect to any operand.
 constexpr GradientRule gradient_of(Op op);
+
+/// Whether a node can run in one unit with another node.
+constexpr bool joins_others(const OpRow& row) { return row.joins != nullptr || row.joins_operand >= 0; }
 
 constexpr bool always_partial(const GraphView&, int) { return true; }
 constexpr bool can_be_partial(const GraphView& graph, int id) {
@@ -3907,7 +3917,7 @@ class Graph {
       if (all[id].hash == node.hash && same(all[id], node, words, value, begin)) return id;
     next_.push_back(head);
     head = size() + 1;
-    node.row = &row_of(node.op);
+    if (node.op != Op::custom_call) node.row = &row_of(node.op);
     node.first = static_cast<std::int32_t>(operands.size());
     for (int i = 0; i < arity; ++i) operands.push_back(begin[i]);
     nodes.push_back(node);
@@ -7974,7 +7984,8 @@ namespace tessera {
 enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_gradient, output, logarithms };
 
 /// Attributes of the three attention nodes. Shapes: queries [batch, time, heads, width], keys [batch, keys, heads,
-/// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar.
+/// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar. In a banded node two
+/// host scalars of i64 are in front of it, `lower` and `upper`: query i attends to keys i + lower to i + upper.
 ///
 ///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
 ///   attention       (q, k, v, lse, scale)              exp(scores - lse) v: [batch, time, heads, value width]
@@ -7985,18 +7996,27 @@ enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_g
 struct AttentionForm {
   bool causal = false;  ///< a query attends to keys up to its own position
   AttentionResult result = AttentionResult::output;
+  bool banded = false;  ///< a query attends to the keys of a band around its position, given by operands
 
   constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
   /// The operand whose cotangent a gradient is.
   constexpr int of() const { return static_cast<int>(result); }
+  /// Number of host scalars, which are the last operands: the band, if there is one, and the scale.
+  constexpr int host_scalars() const { return banded ? 3 : 1; }
+  constexpr int tensors() const {
+    return result == AttentionResult::logarithms ? 2 : result == AttentionResult::output ? 4 : 6;
+  }
+  /// The operand of a banded node that is the lower bound; the upper one follows it.
+  constexpr int lower() const { return tensors(); }
 
   static constexpr AttentionForm of_node(const Node& node) {
-    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1])};
+    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1]), node.labels[2] != 0};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = causal ? 1 : 0;
     labels[1] = static_cast<std::int8_t>(result);
+    labels[2] = banded ? 1 : 0;
     return labels;
   }
 };
@@ -11845,12 +11865,21 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
       rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
     }
   }
-  rule.operands.emplace_back();  // the scale
+  for (int i = AttentionForm::of_node(node).host_scalars(); i > 0; --i) rule.operands.emplace_back();
 }
 
 /// Attention with its scores in memory, for the derivatives that no kernel computes: those of lse and of gradients.
 struct DenseAttention {
   Value q, k, scale;
+  AttentionForm form;
+  Value lower{}, upper{};  ///< of a band
+
+  /// Of the operands of a node of attention.
+  constexpr DenseAttention(const Gradient& r)
+      : q(build::cast(r.x(0), computed_as(r.x(0).dtype()))), k(build::cast(r.x(1), computed_as(r.x(1).dtype()))),
+        scale(r.x(r.arity() - 1)), form(AttentionForm::of_node(r.node())) {
+    if (form.banded) lower = r.x(form.lower()), upper = r.x(form.lower() + 1);
+  }
 
   static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
     EinsumLabels made;
@@ -11861,13 +11890,20 @@ struct DenseAttention {
     }
     return made;
   }
-  /// exp(scores - lse), 0 where causal attention excludes a key: [b, h, t, s].
-  constexpr Value weights(Value lse, bool causal) const {
+  /// exp(scores - lse), 0 where a key is excluded: [b, h, t, s].
+  constexpr Value weights(Value lse) const {
+    // A query without keys has logarithm -inf. See kernels::least_score.
+    lse = build::binary(Op::maximum, lse, lse.number(-1e29));
     Value shifted =
         build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_singletons(lse, 1u << 3, 4);
-    if (causal) {
+    if (form.causal) {
       const Value seen =
           build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
+      shifted = build::select(seen, shifted, shifted.number(-1e30));
+    } else if (form.banded) {
+      const Value key = build::iota(shifted, 3, DType::i64), query = build::iota(shifted, 2, DType::i64);
+      const Value seen = build::binary(Op::logical_and, build::binary(Op::greater_equal, key, query + lower),
+                                       build::binary(Op::less_equal, key, query + upper));
       shifted = build::select(seen, shifted, shifted.number(-1e30));
     }
     return build::unary(Op::exp, shifted);
@@ -11883,32 +11919,35 @@ constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
 
 constexpr void attention_gradient(Gradient& r) {
   const Value g = build::cast(r.full_g(), r.node().dtype);
+  AttentionForm form = AttentionForm::of_node(r.node());
+  std::int32_t operands[9] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
+  int arity = 6;
+  for (int i = form.lower(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
   for (int i = 0; i < 3; ++i) {
     if (!r.needs(i)) continue;
     Node made = r.x(i).node();
     made.op = Op::attention_grad;
     made.dtype = computed_as(made.dtype);
     made.value = 0;
-    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<AttentionResult>(i)}.pack();
-    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
-    r.add(i, build::cast(made_of, r.x(i).dtype()));
+    form.result = static_cast<AttentionResult>(i);
+    made.labels = form.pack();
+    r.add(i, build::cast(g.make(made, operands, arity), r.x(i).dtype()));
   }
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
-  const Value slopes =
-      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_singletons(r.full_g(), 1u << 3, 4);
+  const DenseAttention dense(r);
+  const Value slopes = dense.weights(r.y()) * build::insert_singletons(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
     if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
 }
 
 /// The gradient of a gradient: writes the first gradient as operations on stored scores, and differentiates these.
 constexpr void attention_second_gradient(Gradient& r) {
-  const AttentionForm form = AttentionForm::of_node(r.node());
   const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
-  const Value weights = dense.weights(lse, form.causal);
+  const DenseAttention dense(r);
+  const AttentionForm& form = dense.form;
+  const Value weights = dense.weights(lse);
   Value written = weights;
   if (form.of() == 2) {
     written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
@@ -11949,10 +11988,14 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   if (!is_gradient && form.result != (plain ? AttentionResult::logarithms : AttentionResult::output))
     return "the kind of result is an attribute of the node";
   const DType type = q.dtype, wide = computed_as(type);
-  for (int i = 0; i < node.arity; ++i)
-    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
-        c.x(i).dtype != (sum ? wide : type))
+  if (node.arity != form.tensors() + form.host_scalars()) return "a band has a lower and an upper bound";
+  if (form.banded && form.causal) return "a band is not causal too: its upper bound is";
+  for (int i = form.lower(); i < node.arity - 1; ++i)
+    if (c.x(i).dtype != DType::i64 || c.x(i).rank != 0) return "the bounds of a band are numbers of i64";
+  for (int i = 0; i < form.tensors(); ++i)
+    if (const bool sum = !plain && i == (is_gradient ? 4 : 3); c.x(i).dtype != (sum ? wide : type))
       return "operands have equal element types";
+  if (c.x(node.arity - 1).dtype != wide) return "operands have equal element types";
   if (node.dtype != (plain || is_gradient ? wide : type))
     return "the element type of the result follows from that of the operands";
   if (!is_floating(type)) return "operands have a floating element type";
@@ -11980,7 +12023,7 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
                              .unit = UnitKind::attention,
-                             .arity = 3,
+                             .arity = any_arity,
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_attention_shapes(c, false);
@@ -11990,14 +12033,15 @@ struct AttentionLseOp {
   static constexpr GradientRule gradient = attention_lse_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return std::string(form.causal ? "causal" : form.banded ? "band" : "");
   };
 };
 
 struct AttentionOp {
   static constexpr OpRow row{.name = "attention",
                              .unit = UnitKind::attention,
-                             .arity = 5,
+                             .arity = any_arity,
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_attention_shapes(c, true);
@@ -12010,29 +12054,37 @@ struct AttentionOp {
   static constexpr GradientRule gradient = attention_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return std::string(form.causal ? "causal" : form.banded ? "band" : "");
   };
 };
 
 struct AttentionGradOp {
-  static constexpr OpRow row{
-      .name = "attention_grad",
-      .unit = UnitKind::attention,
-      .arity = 7,
-      .shape =
-          [](const ShapeContext& c) {
-            check_attention_shapes(c, true);
-            return c.operand(AttentionForm::of_node(c.node()).of());
-          },
-      .sharding = attention_sharding,
-      .partial = sums_over_queries,
-      .joins = [](const Node& x,
-                  const Node& y) { return AttentionForm::of_node(x).causal == AttentionForm::of_node(y).causal; }};
+  static constexpr OpRow row{.name = "attention_grad",
+                             .unit = UnitKind::attention,
+                             .arity = any_arity,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   return c.operand(AttentionForm::of_node(c.node()).of());
+                                 },
+                             .sharding = attention_sharding,
+                             .partial = sums_over_queries,
+                             .joins =
+                                 [](const Node& x, const Node& y) {
+                                   const AttentionForm a = AttentionForm::of_node(x), b = AttentionForm::of_node(y);
+                                   return a.causal == b.causal && a.banded == b.banded;
+                                 }};
   static constexpr GradientRule gradient = attention_second_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
-    return concat_text(form.of() == 0 ? "q" : form.of() == 1 ? "k" : "v", form.causal ? ", causal" : "");
+    return concat_text(form.of() == 0   ? "q"
+                       : form.of() == 1 ? "k"
+                                        : "v",
+                       form.causal   ? ", causal"
+                       : form.banded ? ", band"
+                                     : "");
   };
 };
 
@@ -12284,6 +12336,291 @@ struct ProjectOp {
 };
 
 using ControlOperations = OperationList<RepeatOp, ProjectOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/ir/custom_function.hpp
+
+#ifndef TESSERA_GRAPH_IR_CUSTOM_FUNCTION_HPP
+#define TESSERA_GRAPH_IR_CUSTOM_FUNCTION_HPP
+
+namespace tessera {
+
+/// A signature as those of NumPy's generalized ufuncs and jnp.vectorize: "(n,n),(n,k)->(n,k)". Each list has the core
+/// dims of one operand or result, which are behind its batch dims: letters from a to z, equal ones for equal extents,
+/// or a digit for that extent.
+struct CallSignature {
+  static constexpr int max_values = 8;
+  struct Core {
+    int rank = 0;
+    char labels[max_rank]{};
+  };
+
+  Core operands[max_values], results[max_values];
+  int operand_count = 0, result_count = 0;
+  bool valid = true;
+
+  constexpr CallSignature() = default;
+  constexpr explicit CallSignature(std::string_view text) {
+    bool to_results = false;
+    Core* open = nullptr;
+    for (std::size_t i = 0; i < text.size() && valid; ++i) {
+      const char c = text[i];
+      const bool label = (c >= 'a' && c <= 'z') || (c >= '1' && c <= '9');
+      if (c == ' ' || (c == ',' && i > 0)) continue;
+      if (c == '(' && open == nullptr) {
+        int& count = to_results ? result_count : operand_count;
+        valid = count < max_values;
+        if (valid) open = &(to_results ? results : operands)[count++];
+      } else if (c == ')' && open != nullptr) {
+        open = nullptr;
+      } else if (c == '-' && open == nullptr && !to_results && i + 1 < text.size() && text[i + 1] == '>') {
+        to_results = true;
+        ++i;
+      } else {
+        valid = label && open != nullptr && open->rank < max_rank;
+        if (valid) open->labels[open->rank++] = c;
+      }
+    }
+    valid = valid && open == nullptr && operand_count > 0 && result_count > 0;
+  }
+};
+
+/// The extents of the labels of a signature; -1: not known.
+struct CallExtents {
+  std::int64_t of[26];
+
+  constexpr CallExtents() {
+    for (std::int64_t& extent : of) extent = -1;
+  }
+  static constexpr bool is_letter(char label) { return label >= 'a'; }
+  constexpr std::int64_t operator[](char label) const { return is_letter(label) ? of[label - 'a'] : label - '0'; }
+  /// Gives a label an extent; returns false if it has another one.
+  constexpr bool bind(char label, std::int64_t extent) {
+    if (is_letter(label) && of[label - 'a'] < 0) of[label - 'a'] = extent;
+    return (*this)[label] == extent;
+  }
+  constexpr Shape shape(const CallSignature::Core& core) const {
+    Shape made;
+    for (int d = 0; d < core.rank; ++d) made.push_back((*this)[core.labels[d]]);
+    return made;
+  }
+};
+
+/// The function of a custom call. Made by custom_function_v in ops/custom_call.hpp; the row of a call points to it.
+struct CustomFunction {
+  std::string_view name;
+  CallSignature signature;
+  /// The extent of a label that only results have; null: there is no such label.
+  std::int64_t (*extent)(char label, const CallExtents& known) = nullptr;
+  /// Computes one batch entry, from dense row-major arrays to dense row-major arrays.
+  void (*run)(const void* const* operands, void* const* results, const CallExtents& extents) = nullptr;
+  GradientRule gradient = nullptr;
+  DType results[CallSignature::max_values]{};
+  std::uint64_t id = 0;  ///< differs between functions: a hash of the type
+};
+
+/// Attributes of a custom call: its function, and which of the function's results the node is.
+struct CustomCall {
+  std::uint64_t function = 0;
+  std::int32_t result = 0;
+
+  static constexpr CustomCall of(const Node& node) {
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.function, packed.result};
+  }
+  constexpr Labels pack() const { return std::bit_cast<Labels>(Packed{function, result, {}}); }
+
+ private:
+  struct Packed {
+    std::uint64_t function;
+    std::int32_t result, rest[3];
+  };
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/custom_call_rows.hpp
+
+#ifndef TESSERA_OPS_CUSTOM_CALL_ROWS_HPP
+#define TESSERA_OPS_CUSTOM_CALL_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::build {
+
+/// Broadcasts the batch dims of the operands of a custom call against each other, trailing batch dims aligned.
+constexpr void align_batches(const CallSignature& signature, Value* x) {
+  const int count = signature.operand_count;
+  int batch = 0;
+  for (int i = 0; i < count; ++i) {
+    const int own = x[i].rank() - signature.operands[i].rank;
+    batch = own > batch ? own : batch;
+  }
+  const unsigned dims = (1u << batch) - 1;
+  unsigned extends = 0;
+  for (int i = 0; i < count; ++i) {
+    const int core = signature.operands[i].rank, missing = batch + core - x[i].rank();
+    x[i] = insert_singletons(x[i], (1u << missing) - 1, batch + core);
+    extends |= ~unsigned{x[i].node().singletons} & dims;
+  }
+  Value given[CallSignature::max_values];
+  for (int i = 0; i < count; ++i) given[i] = x[i];
+  for (int i = 0; i < count; ++i) {
+    if ((x[i].node().singletons & extends) == 0) continue;
+    // The sum has the batch dims of all operands. Only its shape is used, so it is never computed.
+    const int core = signature.operands[i].rank;
+    Value like = x[i];
+    for (int k = 0; k < count; ++k) {
+      if (k == i) continue;
+      const int other = signature.operands[k].rank;
+      Value batches = sum_of(given[k], ((1u << other) - 1) << batch, false);
+      like = like + cast(insert_singletons(batches, ((1u << core) - 1) << batch, batch + core), like.dtype());
+    }
+    x[i] = broadcast(x[i], like);
+  }
+}
+
+/// Result k of a custom call. `row` has the function; the operands have equal batch dims.
+constexpr Value custom_call(const OpRow& row, const Value* x, int k) {
+  const CustomFunction& function = *row.custom;
+  const CallSignature& signature = function.signature;
+  const CallSignature::Core& core = signature.results[k];
+  const int batch = x[0].rank() - signature.operands[0].rank;
+  unsigned singletons = x[0].node().singletons & ((1u << batch) - 1);
+  std::int32_t ids[CallSignature::max_values]{};
+  for (int i = 0; i < signature.operand_count; ++i) ids[i] = x[i].id;
+  for (int d = 0; d < core.rank; ++d) {
+    bool single = core.labels[d] == '1';
+    for (int i = 0; i < signature.operand_count; ++i)
+      for (int e = 0; e < signature.operands[i].rank; ++e)
+        single = single || (signature.operands[i].labels[e] == core.labels[d] && x[i].is_singleton(batch + e));
+    if (single) singletons |= 1u << (batch + d);
+  }
+  Node made{.op = Op::custom_call,
+            .dtype = function.results[k],
+            .rank = static_cast<std::uint8_t>(batch + core.rank),
+            .singletons = static_cast<std::uint8_t>(singletons),
+            .labels = CustomCall{function.id, k}.pack()};
+  made.row = &row;
+  return x[0].make(made, ids, signature.operand_count);
+}
+/// Result k of the call whose gradient a rule computes.
+constexpr Value result_of_call(const Gradient& r, int k) {
+  Value x[CallSignature::max_values];
+  for (int i = 0; i < r.arity(); ++i) x[i] = r.x(i);
+  return custom_call(row_of(r.node()), x, k);
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape custom_shape(const ShapeContext& c) {
+  const CustomFunction& function = *row_of(c.node()).custom;
+  const CallSignature& signature = function.signature;
+  const CallSignature::Core& core = signature.results[CustomCall::of(c.node()).result];
+  const auto batch = static_cast<std::size_t>(c.node().rank - core.rank);
+  CallExtents extents;
+  Shape shape;
+  for (int i = 0; i < signature.operand_count; ++i) {
+    const Shape& x = c.operand(i);
+    for (std::size_t d = 0; d < batch; ++d) {
+      if (i == 0) shape.push_back(x[d]);
+      if (x[d] != shape[d]) fail_shapes(c, "batch dims of the operands differ");
+    }
+    for (int d = 0; d < signature.operands[i].rank; ++d) {
+      const char label = signature.operands[i].labels[d];
+      if (!extents.bind(label, x[batch + static_cast<std::size_t>(d)]))
+        fail_shapes(c, concat_text("extents of ", label, " differ"));
+    }
+  }
+  for (int d = 0; d < core.rank; ++d) {
+    const char label = core.labels[d];
+    if (extents[label] < 0 && function.extent != nullptr) extents.bind(label, function.extent(label, extents));
+    if (extents[label] < 0) fail_shapes(c, concat_text("the extent of ", label, " is not known or negative"));
+    shape.push_back(extents[label]);
+  }
+  if (elements_of(shape) < 0) fail_large(c);
+  return shape;
+}
+
+/// Batch dims may be split, core dims may not. The factors of all results of a call are the same, in the same order.
+constexpr void custom_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Node& node = graph[id];
+  const CallSignature& signature = row_of(node).custom->signature;
+  const CallSignature::Core& core = signature.results[CustomCall::of(node).result];
+  const int batch = node.rank - core.rank;
+  std::int8_t of_batch[max_rank]{}, of_letter[26]{};
+  for (int d = 0; d < batch; ++d)
+    of_batch[d] = static_cast<std::int8_t>(node.is_singleton(d) ? -1 : rule.add(FactorKind::pass));
+  for (std::int8_t& factor : of_letter) factor = -1;
+  const std::int8_t fixed = static_cast<std::int8_t>(rule.add(FactorKind::replicate));
+  const auto number = [&](const CallSignature::Core& own) {
+    for (int d = 0; d < own.rank; ++d)
+      if (CallExtents::is_letter(own.labels[d]) && of_letter[own.labels[d] - 'a'] < 0)
+        of_letter[own.labels[d] - 'a'] = static_cast<std::int8_t>(rule.add(FactorKind::replicate));
+  };
+  for (int i = 0; i < signature.operand_count; ++i) number(signature.operands[i]);
+  for (int k = 0; k < signature.result_count; ++k) number(signature.results[k]);
+  const auto dims_of = [&](const Node& x, const CallSignature::Core& own) {
+    DimFactors dims;
+    for (int d = 0; d < batch; ++d)
+      if (of_batch[d] >= 0 && !x.is_singleton(d)) dims.dims[d].push_back(of_batch[d]);
+    for (int d = 0; d < own.rank; ++d)
+      if (!x.is_singleton(batch + d))
+        dims.dims[batch + d].push_back(CallExtents::is_letter(own.labels[d]) ? of_letter[own.labels[d] - 'a'] : fixed);
+    return dims;
+  };
+  for (int i = 0; i < signature.operand_count; ++i)
+    rule.operands.push_back(dims_of(graph.operand_node(id, i), signature.operands[i]));
+  rule.result = dims_of(node, core);
+}
+
+constexpr BrokenRule check_custom(const NodeCheck& c) {
+  const CustomFunction* const function = row_of(c.node()).custom;
+  if (function == nullptr || function->id != CustomCall::of(c.node()).function)
+    return "the row of a custom call has its function";
+  const CallSignature& signature = function->signature;
+  const int k = CustomCall::of(c.node()).result;
+  if (c.node().arity != signature.operand_count) return "a custom call has the operands of its signature";
+  if (k < 0 || k >= signature.result_count || function->results[k] != c.node().dtype)
+    return "a custom call has the type of a result of its function";
+  for (int i = 0; i < c.node().arity; ++i)
+    if (c.x(i).rank - signature.operands[i].rank != c.node().rank - signature.results[k].rank)
+      return "operands and results of a custom call have equal batch dims";
+  return {};
+}
+
+struct CustomCallOp {
+  /// The row of each function differs from it in its name and in `custom`.
+  static constexpr OpRow row{
+      .name = "custom_call",
+      .unit = UnitKind::custom,
+      .arity = any_arity,
+      .shape = custom_shape,
+      .sharding = custom_sharding,
+      .joins = [](const Node& x, const Node& y) { return CustomCall::of(x).function == CustomCall::of(y).function; }};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    if (const GradientRule own = row_of(r.node()).custom->gradient; own != nullptr) return own(r);
+    r.y().refuse(errc::unsupported,
+                 "[custom_call] gradient: the function of a ts::custom_call has no gradient; call it in the function "
+                 "of a ts::custom_vjp");
+  };
+  static constexpr CheckRule check = check_custom;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const bool several = row_of(graph[id]).custom->signature.result_count > 1;
+    return several ? std::to_string(CustomCall::of(graph[id]).result) : std::string();
+  };
+};
+
+using CustomCallOperations = OperationList<CustomCallOp>;
 
 }  // namespace tessera::ops
 
@@ -13140,10 +13477,10 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations =
-    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
-                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, KeyOperations>::type;
+using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
+                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
+                               GradientOperations, KeyOperations, CustomCallOperations>::type;
 
 namespace detail {
 
@@ -13240,7 +13577,8 @@ namespace tessera {
 
 namespace detail {
 
-template <bool Causal> struct AttentionTag {
+/// Checks of types, and the nodes of all forms of attention.
+struct AttentionNodes {
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     using Checks = decltype([] {
@@ -13251,12 +13589,13 @@ template <bool Causal> struct AttentionTag {
                     "tessera: queries, keys and values of attention must have the same floating element type");
     });
   };
-  static constexpr Value emit(Value context, Value q, Value k, Value v) {
-    q = q.at(context.source);
-    const Value width = build::cast(build::extent(q, 3), DType::f64);
-    return emit(context, q, k, v, build::unary(Op::rsqrt, width));
+  static constexpr Value default_scale(Value context, Value q) {
+    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
+    return build::unary(Op::rsqrt, width);
   }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+  /// `lower` and `upper` are null unless the form is banded.
+  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
+                              Value upper) {
     q = q.at(context.source);
     if (q.rank() != 4)
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
@@ -13264,6 +13603,13 @@ template <bool Causal> struct AttentionTag {
     // With bf16 operands the logarithms, gradients and scale are f32.
     const DType wide = computed_as(q.dtype());
     scale = build::cast(scale, wide);
+    std::int32_t operands[7] = {q.id, k.id};
+    const auto node = [&](const Node& made, int tensors) {
+      int arity = tensors;
+      if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
+      operands[arity++] = scale.id;
+      return q.make(made, operands, arity);
+    };
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned singletons = 0, bit = 1;
       for (int d : from) {
@@ -13272,18 +13618,22 @@ template <bool Causal> struct AttentionTag {
       }
       return static_cast<std::uint8_t>(singletons);
     };
+    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
+    form.result = AttentionResult::logarithms;
     Node made{.op = Op::attention_lse,
               .dtype = wide,
               .rank = 3,
               .singletons = dims(q.node(), {0, 2, 1}),
-              .labels = AttentionForm{Causal, AttentionResult::logarithms}.pack()};
-    const Value lse = q.make(made, {q.id, k.id, scale.id});
+              .labels = form.pack()};
+    const Value lse = node(made, 2);
+    form.result = AttentionResult::output;
     made.op = Op::attention;
-    made.labels = AttentionForm{Causal, AttentionResult::output}.pack();
+    made.labels = form.pack();
     made.dtype = q.dtype();
     made.rank = 4;
     made.singletons = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_singleton(3) ? 1u << 3 : 0u));
-    return q.make(made, {q.id, k.id, v.id, lse.id, scale.id});
+    operands[2] = v.id, operands[3] = lse.id;
+    return node(made, 4);
   }
 
  private:
@@ -13295,6 +13645,15 @@ template <bool Causal> struct AttentionTag {
       context.refuse(errc::unsupported,
                      "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
                      "in all of queries, keys and values, or in none of them");
+  }
+};
+
+template <bool Causal> struct AttentionTag : AttentionNodes {
+  static constexpr Value emit(Value context, Value q, Value k, Value v) {
+    return emit(context, q, k, v, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+    return make(context, {Causal}, q, k, v, scale, {}, {});
   }
 };
 
@@ -13324,96 +13683,6 @@ constexpr auto causal_attention(const Q& q, const K& k, const V& v, Here at = He
 template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Scale>
 constexpr auto causal_attention(const Q& q, const K& k, const V& v, const Scale& scale, Here at = Here::current()) {
   return call<detail::AttentionTag<true>>(Source::from(at), q, k, v, scale);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/checkpoint.hpp
-
-#ifndef TESSERA_OPS_CHECKPOINT_HPP
-#define TESSERA_OPS_CHECKPOINT_HPP
-
-namespace tessera {
-
-// What a checkpointed function keeps for its gradient, as jax.checkpoint_policies.
-inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothing};
-inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
-/// Results of products: einsum, matmul, convolutions.
-inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
-/// The values that ts::checkpoint_name gives one of these names: up to 8.
-template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
-  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");
-  return {CheckpointPolicy::Kind::names, {Name(names)...}};
-}
-
-namespace detail {
-
-template <FixedString Text> struct CheckpointNameTag {
-  static_assert(Text.view().size() <= Name::max_length, "tessera: the name of a value has at most 15 characters");
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    const Node& node = x.node();
-    return x.at(context.source)
-        .make({.op = Op::name,
-               .dtype = node.dtype,
-               .rank = node.rank,
-               .singletons = node.singletons,
-               .labels = pack_axis(Name(Text.view()))},
-              {x.id});
-  }
-};
-
-/// Marks the nodes that a traced function adds to a graph as those of one checkpoint.
-class OpenCheckpoint {
- public:
-  constexpr OpenCheckpoint(const Value& context, const CheckpointPolicy& policy)
-      : context_(context), first_(context.module->graph(context.module->current).size()) {
-    if (context.module->regions.size() >= 255)
-      context.refuse(errc::capacity, "[checkpoint] number: a program has at most 255 calls of checkpointed functions; "
-                                     "write repeated layers as a ts::Stack");
-    context.module->regions.push_back(policy);
-    region_ = static_cast<std::uint8_t>(context.module->regions.size());
-  }
-  constexpr void close() {
-    Module& module = *context_.module;
-    Growable<Node>& nodes = module.graph(module.current).nodes;
-    for (auto id = static_cast<std::size_t>(first_); id < nodes.size(); ++id) nodes.data()[id].region = region_;
-  }
-
- private:
-  Value context_;
-  int first_;
-  std::uint8_t region_ = 0;
-};
-
-}  // namespace detail
-
-/// x with a name for the policy ts::save_only_names of a checkpoint around it.
-template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
-  return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
-}
-
-/// Inside a traced function: f, whose gradient computes f's values again instead of keeping them in memory, as
-/// jax.checkpoint and torch.utils.checkpoint. Kept are f's arguments, and the values that the policy names.
-///
-///     const auto block = ts::checkpoint([&](const auto& x) { return layer(x); }, ts::dots_saveable);
-///
-/// Values are those of f, bit for bit; so are random numbers. In the block of a ts::Stack, the backward pass keeps the
-/// input of each layer. A checkpoint inside a checkpoint has the policy of the outer one. Errors: capacity for more
-/// than 255 calls in one program. Communication: that of f, again in the gradient. Source: Chen et al., 1604.06174.
-template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy = nothing_saveable) {
-  return [f, policy](const auto&... given) {
-    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const Value context = detail::trace_in(arguments);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[checkpoint] outside of a traced function: call it inside a function of ts::compile");
-    detail::OpenCheckpoint region(context, policy);
-    auto result = detail::settle(std::apply(f, arguments));
-    region.close();
-    return result;
-  };
 }
 
 }  // namespace tessera
@@ -13533,6 +13802,1241 @@ template <TensorOperand Like> constexpr auto zeros_like(const Like& like, Here a
 }
 template <TensorOperand Like> constexpr auto ones_like(const Like& like, Here at = Here::current()) {
   return full_like(like, 1, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/rearrange.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The text of a rearrange, such as "b t (h d) -> b h t d", parsed into factors at compile time. `1`: a singleton dim.
+struct RearrangeText {
+  Factors factors{};
+  std::string_view names[max_rank]{};
+  int rank_in = 0, rank_out = 0;
+  unsigned singletons_in = 0;  ///< dims of the left side written as 1
+  bool valid = true;
+
+ private:  // comes first since clang needs the definition of what a constexpr constructor calls
+  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+  static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+  constexpr void read(std::string_view side, int& rank, unsigned* singletons, auto&& name_of_dim) {
+    bool inside = false;
+    int factors_in_dim = 0;
+    for (std::size_t i = 0; i < side.size() && valid;) {
+      const char c = side[i];
+      if (c == ' ') {
+        ++i;
+        continue;
+      }
+      if (c == '(' || c == ')') {
+        valid = inside == (c == ')') && (c == '(' || factors_in_dim > 0);
+        inside = c == '(';
+        factors_in_dim = 0;
+        if (c == ')') ++rank;
+        ++i;
+        continue;
+      }
+      std::size_t end = i + 1;
+      while (end < side.size() && (is_letter(side[end]) || is_digit(side[end]))) ++end;
+      const std::string_view word = side.substr(i, end - i);
+      i = end;
+      if (rank == max_rank)
+        valid = false;
+      else if (word == "1" && !inside) {
+        if (singletons != nullptr) *singletons |= 1u << rank;
+      } else if (!is_letter(word[0]) || !name_of_dim(word))
+        valid = false;
+      if (inside)
+        ++factors_in_dim;
+      else
+        ++rank;
+    }
+    valid = valid && !inside;
+  }
+
+ public:
+  constexpr explicit RearrangeText(std::string_view text) {
+    const std::size_t arrow = text.find("->");
+    valid = arrow != std::string_view::npos;
+    if (!valid) return;
+    bool used[max_rank]{};
+    int placed = 0;
+    auto left = [&](std::string_view name) {
+      if (find(name) >= 0 || factors.count == max_rank) return false;
+      names[factors.count] = name;
+      factors.in_dim[factors.count++] = static_cast<std::int8_t>(rank_in);
+      return true;
+    };
+    auto right = [&](std::string_view name) {
+      const int factor = find(name);
+      if (factor < 0 || used[factor]) return false;
+      used[factor] = true;
+      factors.order[placed] = static_cast<std::int8_t>(factor);
+      factors.out_dim[placed++] = static_cast<std::int8_t>(rank_out);
+      return true;
+    };
+    read(text.substr(0, arrow), rank_in, &singletons_in, left);
+    read(text.substr(arrow + 2), rank_out, nullptr, right);
+    valid = valid && placed == factors.count;
+  }
+
+  /// The factor of a name; -1 when there is none.
+  constexpr int find(std::string_view name) const {
+    for (int f = 0; f < factors.count; ++f)
+      if (names[f] == name) return f;
+    return -1;
+  }
+  /// Whether the extents of all factors follow from those whose bits are set in `given`.
+  constexpr bool determined(unsigned given) const {
+    for (int dim = 0; dim < rank_in; ++dim) {
+      int open = 0;
+      for (int f = 0; f < factors.count; ++f)
+        if (factors.in_dim[f] == dim && (given >> f & 1) == 0) ++open;
+      if (open > 1) return false;
+    }
+    return true;
+  }
+};
+
+/// A rearrange of a value of static rank `rank_in`; dims in front of these (the layers of a stack) stay. `sizes[f]`:
+/// the extent of factor f, or a value without module where it is inferred.
+constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
+                          int hidden = 0) {
+  const int lead = x.leading(rank_in);
+  int kept[max_rank]{};
+  std::int32_t ids[max_rank]{};
+  Factors made{};
+  for (int d = 0; d < lead; ++d) {
+    made.in_dim[d] = made.order[d] = made.out_dim[d] = static_cast<std::int8_t>(d);
+    ids[made.count++] = -1;
+  }
+  for (int f = 0; f < factors.count; ++f) {
+    const bool given = sizes != nullptr && sizes[f].module != nullptr;
+    bool alone = true;
+    for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
+    kept[f] = -1;
+    if (x.is_singleton(factors.in_dim[f] + lead) && alone && !given) continue;  // singleton dims have no factors
+    if (made.count == max_rank)
+      fail(errc::capacity, "[rearrange] number of factors: dims are split into more than 8 factors in all");
+    kept[f] = made.count;
+    made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
+    ids[made.count++] = given ? sizes[f].id : -1;
+  }
+  int at = lead;
+  for (int p = 0; p < factors.count; ++p) {
+    const int f = kept[static_cast<int>(factors.order[p])];
+    if (f < 0) continue;
+    made.order[at] = static_cast<std::int8_t>(f);
+    made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
+  }
+  return build::rearrange(x, rank_out + lead, made, ids, hidden);
+}
+
+constexpr void require_singleton(Value x, int dim, const char* message) {
+  if (!x.is_singleton(dim)) x.refuse(errc::shape_mismatch, message);
+}
+
+template <FixedString Text, FixedString... Names> struct RearrangeTag {
+  static constexpr RearrangeText text{Text.view()};
+  static_assert(text.valid,
+                "tessera: a rearrange pattern is written \"b t (h d) -> b h t d\": names, 1 for a singleton dim, "
+                "and parentheses around the factors of a dim; both sides have the same names, each once");
+  static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
+  static_assert(known || !text.valid, "tessera: the name in a ts::len is not a name in the pattern of the rearrange");
+  static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
+  static_assert(determined || !text.valid,
+                "tessera: a dim that is split needs a ts::len for all of its factors but one");
+
+  template <class A, class... Sizes> struct result {
+    using type = typename A::type;
+    static constexpr int rank = text.rank_out;
+    using Checks = decltype([] {
+      static_assert(A::rank == text.rank_in,
+                    "tessera: the operand of rearrange has a different rank than the left side of the pattern");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, auto... given) {
+    x = x.at(context.source);
+    Value sizes[max_rank]{};
+    ((sizes[text.find(Names.view())] = as_size(given)), ...);
+    for (int d = 0; d < text.rank_in; ++d)
+      if ((text.singletons_in >> d & 1) != 0)
+        require_singleton(
+            x, d + x.rank() - text.rank_in,
+            "[rearrange] 1: in a pattern, 1 is a dim of static extent 1, as from keepdims or ts::unsqueeze");
+    return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
+  }
+};
+
+template <int... Order> struct TransposeTag {
+  static constexpr int count = sizeof...(Order);
+  template <class A> struct result {
+    using type = typename A::type;
+    static constexpr int rank = A::rank;
+    using Checks = decltype([] {
+      static_assert(A::rank == count,
+                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
+      static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
+                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    Factors f{};
+    for (int order : {Order...}) {
+      f.in_dim[f.count] = f.out_dim[f.count] = f.count;
+      f.order[f.count++] = static_cast<std::int8_t>(order);
+    }
+    return rearrange(x.at(context.source), count, count, f, nullptr);
+  }
+};
+
+/// Dims in order, but for one, which moves.
+constexpr Value moved_dim(Value x, int from, int to) {
+  if (from == to) return x;
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
+    f.order[d] = static_cast<std::int8_t>(d == to ? from : rest < from ? rest : rest + 1);
+  }
+  f.count = static_cast<std::int8_t>(x.rank());
+  return rearrange(x, x.rank(), x.rank(), f, nullptr);
+}
+
+template <int Rank, int From, int To> struct MoveDimTag {
+  template <class A> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return moved_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
+  }
+};
+template <int Rank, int A, int B> struct SwapAxesTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    constexpr int first = A < B ? A : B, last = A < B ? B : A;
+    x = x.at(context.source);
+    if (first == last) return x;
+    const int from = x.shifted(first, Rank), to = x.shifted(last, Rank);
+    return moved_dim(moved_dim(x, from, to), to - 1, from);
+  }
+};
+
+/// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
+template <int Rank, int D, int Count> struct SplitTag {
+  static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
+  static constexpr Value emit(Value context, Value x, auto... inner) {
+    Factors f{};
+    Value sizes[max_rank]{}, given[] = {as_size(inner)...};
+    for (int d = 0; d < Rank; ++d)
+      for (int k = 0; k < (d == D ? Count : 1); ++k) {
+        f.in_dim[f.count] = static_cast<std::int8_t>(d);
+        if (k > 0) sizes[f.count] = given[k - 1];
+        f.order[f.count] = f.out_dim[f.count] = f.count;
+        ++f.count;
+      }
+    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes);
+  }
+};
+
+template <int Rank, int First, int Last> struct MergeTag {
+  static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
+  template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
+  static constexpr Value emit(Value context, Value x) {
+    Factors f{};
+    for (int d = 0; d < Rank; ++d) {
+      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+      f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
+      ++f.count;
+    }
+    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
+  }
+};
+
+template <int Rank, int D> struct UnsqueezeTag {
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A> using result = Typed<typename A::type, Rank + 1>;
+  static constexpr Value emit(Value context, Value x) {
+    const int lead = x.leading(Rank);
+    return build::insert_singletons(x.at(context.source), 1u << (D + lead), x.rank() + 1);
+  }
+};
+
+template <int Rank, int D> struct SqueezeTag {
+  template <class A> using result = Typed<typename A::type, Rank - 1>;
+  static constexpr Value emit(Value context, Value x) {
+    const int dim = x.shifted(D, Rank);
+    x = x.at(context.source);
+    require_singleton(
+        x, dim, "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed");
+    return build::drop_singletons(x, 1u << dim);
+  }
+};
+
+}  // namespace detail
+
+/// The extent of a named factor in a rearrange: `ts::len<"h">(heads)`.
+template <FixedString Name> struct Len {
+  static constexpr auto name = Name;
+  Dim size;
+};
+template <FixedString Name, SizeOperand T> constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
+
+namespace detail {
+template <class T> inline constexpr bool is_len_v = false;
+template <FixedString Name> inline constexpr bool is_len_v<Len<Name>> = true;
+template <class T>
+concept LenArgument = is_len_v<T>;
+}  // namespace detail
+
+/// Splits, permutes and merges dims (einops):
+///
+///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
+///
+/// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
+/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
+/// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
+/// factor first, as sub-axes where a factor is smaller than an axis.
+template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text>>(Source::from(at), x);
+}
+template <FixedString Text, TensorOperand X, detail::LenArgument A>
+constexpr auto rearrange(const X& x, const A& a, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name>>(Source::from(at), x, a.size);
+}
+template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B>
+constexpr auto rearrange(const X& x, const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name, B::name>>(Source::from(at), x, a.size, b.size);
+}
+template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
+constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
+}
+
+/// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
+template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
+  return call<detail::TransposeTag<Order...>>(Source::from(at), x);
+}
+
+/// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
+/// communication.
+template <int From, int To, TensorOperand X> constexpr auto movedim(const X& x, Here at = Here::current()) {
+  constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();
+  return call<detail::MoveDimTag<X::rank, from, to>>(Source::from(at), x);
+}
+/// Exchanges two dims: `swapaxes<0, 2>(x)` of [a, b, c] is [c, b, a]. No communication.
+template <int A, int B, TensorOperand X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
+  constexpr int a = detail::checked_dim<A, X::rank>(), b = detail::checked_dim<B, X::rank>();
+  return call<detail::SwapAxesTag<X::rank, a, b>>(Source::from(at), x);
+}
+
+/// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
+/// shape_mismatch when they don't divide the dim.
+template <int D, TensorOperand X, SizeOperand S>
+constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
+}
+template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
+constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
+  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
+                                                                               Dim(inner));
+}
+
+/// Merges the dims from First to Last into one, First being the most significant. Communication: as rearrange.
+template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
+  constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
+  return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
+}
+
+/// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
+template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
+  return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
+}
+
+/// Removes dim D, which has static extent 1.
+template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
+  return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/slicing.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct SliceTag {
+  static constexpr int size_operand = 2;
+  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
+  }
+};
+
+template <int Rank, int D> struct ConcatTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class... Rest> struct result : A {
+    using Checks = decltype([] {
+      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat must have equal ranks");
+      static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
+                    "tessera: the operands of concat must have the same element type; use ts::cast");
+    });
+  };
+  static constexpr Value emit(Value context, auto... operands) { return concat({operands...}, context.source); }
+
+ private:
+  static constexpr Value concat(std::initializer_list<Value> operands, Source source) {
+    const Value first = *operands.begin();
+    const int dim = first.shifted(D, Rank);
+    Node made{.op = Op::concat,
+              .dtype = first.dtype(),
+              .rank = first.node().rank,
+              .singletons = 0xff,
+              .labels = pack_dim(dim)};
+    std::int32_t ids[16]{};
+    int count = 0;
+    for (const Value& operand : operands) {
+      ids[count++] = operand.id;
+      made.singletons = static_cast<std::uint8_t>(made.singletons & operand.node().singletons);
+    }
+    made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim) & ((1u << made.rank) - 1));
+    for (const Value& operand : operands)
+      if ((operand.node().singletons & ~(1u << dim)) != made.singletons)
+        first.at(source).refuse(errc::shape_mismatch,
+                                "[concat] dims: a dim has static extent 1 in only some of the operands; "
+                                "use ts::broadcast_like first");
+    return first.at(source).make(made, ids, count);
+  }
+};
+
+template <int Rank, int D> struct PadTag {
+  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value before, Value after) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
+  }
+};
+
+/// The line that made an operand, for a function whose own line is not known.
+template <TensorOperand X> constexpr Source line_of(const X& x) {
+  const Value made = trace_of(x);
+  return made.module != nullptr ? made.node().source : Source{};
+}
+
+}  // namespace detail
+
+/// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
+/// Communication: along a split dim, a halo exchange of the rows that cross borders of shards, or a gather of the dim
+/// if that sends less. A single index (`size` is the constant 1) of a split dim is a partial value.
+template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
+constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
+}
+
+/// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
+/// With more than four operands, messages give the line that made the first operand.
+template <int D, TensorOperand A, TensorOperand B>
+constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
+constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
+  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
+  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(detail::line_of(a), a, b, c, e, f,
+                                                                             rest...);
+}
+
+/// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
+/// Communication: as slice.
+template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
+constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
+  return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/repeat.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The dim repeated: the copies one after the other, or each element `count` times.
+template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
+  template <class X, class Count> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value count) {
+    x = x.at(context.source);
+    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
+    const Value one = build::insert_singletons(x, 1u << copies, rank);
+    const Value places =
+        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                                 ((1u << rank) - 1) & ~(1u << copies), rank);
+    // Of these the shape is read alone.
+    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+    Factors merge{};
+    for (int d = 0; d < rank; ++d) {
+      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    }
+    merge.count = static_cast<std::int8_t>(rank);
+    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+  }
+};
+
+template <int Rank, int D> struct RollTag {
+  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value shift) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
+    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
+    const auto rest = [&](Value v) { return v - v / turn * turn; };
+    const Value moved = rest(rest(as_size(shift)) + turn);
+    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
+                                    build::slice(x, dim, zero, n - moved));
+  }
+};
+
+template <int Rank, int D> struct FlipTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
+    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
+/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
+}
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
+}
+/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
+/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
+template <int D, TensorOperand X, SizeOperand Shift>
+constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
+  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
+}
+/// Elements along a dim in reverse order. Communication: as gather.
+template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/attention/band_attention.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Attention of a query at position p to the keys from p - before to p + after.
+struct BandAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset) {
+    return emit(context, q, k, v, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset,
+                              Value scale) {
+    const auto whole = [&](Value x) { return build::cast(x.at(context.source), DType::i64); };
+    const Value first = whole(offset);
+    return make(context, {.banded = true}, q, k, v, scale, first - whole(before), first + whole(after));
+  }
+};
+
+/// The same with a number added to all scores of a key, bias [batch, keys, heads, 1]: one more column of queries, of
+/// ones, and of keys, of the bias.
+struct BiasedAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset) {
+    return emit(context, q, k, v, bias, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset, Value scale) {
+    q = q.at(context.source);
+    k = k.at(context.source);
+    const DType wide = computed_as(q.dtype());
+    const auto with_column = [&](Value x, Value column) {
+      const Value like = build::slice(x, 3, x.number(0, DType::i64), x.number(1, DType::i64));
+      return ConcatTag<4, 3>::emit(context, x, build::broadcast(column, like));
+    };
+    const Value column = build::cast(build::cast(bias.at(context.source), wide) / build::cast(scale, wide), q.dtype());
+    return BandAttentionTag::emit(context, with_column(q, q.number(1)), with_column(k, column), v, before, after,
+                                  offset, scale);
+  }
+};
+
+/// The heads of keys or values repeated for the queries of their group.
+struct RepeatHeadsTag {
+  template <class K, class Q> struct result : K {
+    using Checks = decltype([] {
+      static_assert(K::rank == 4 && Q::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+    });
+  };
+  static constexpr Value emit(Value context, Value k, Value q) {
+    const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
+    return RepeatTag<4, 2, true>::emit(
+        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
+  }
+};
+
+}  // namespace detail
+
+/// No bound of a band of keys: more positions than any dim has.
+inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
+
+/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from
+/// p - before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call
+/// with another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
+/// gradient. Tiles of scores outside of the band are not computed. All else as `attention`.
+///
+///     ts::band_attention(q, k, v, 255, 0)                       // causal, each query to 256 positions
+///     ts::band_attention(q, k, v, ts::unlimited, 0, position)   // causal, with a cache of keys and values
+///
+/// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
+/// Source: Beltagy et al., 2004.05150.
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset = int>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
+}
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset, NumberOperand Scale>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset, const Scale& scale, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
+}
+
+/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
+/// extent
+/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
+/// 0. With bf16 queries the bias is rounded to bf16. The scale is not 0. Gradients: also of the bias. Errors:
+/// shape_mismatch. Communication: as attention.
+template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
+          NumberOperand After, NumberOperand Offset = int>
+constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
+                                const After& after, const Offset& offset = 0, Here at = Here::current()) {
+  static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
+  return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
+                                          after, offset);
+}
+/// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
+/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
+template <Element T = float, TensorOperand Mask>
+constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
+  static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
+                "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
+  return unsqueeze<1>(select(mask, zeros_like(cast<T>(mask, at), at), -1e30, at), at);
+}
+
+/// Grouped-query attention: keys and values with fewer heads than queries, of which each serves a group of consecutive
+/// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
+/// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
+/// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
+template <TensorOperand K, TensorOperand Q>
+constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
+  return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/stack.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
+
+// Tensors put together along a new dim, and taken apart along one.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct StackTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Rest> struct result {
+    using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
+    static constexpr int rank = Rank + 1;
+  };
+  static constexpr Value emit(Value context, auto... tensors) {
+    const auto with_dim = [&](Value x) {
+      return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
+    };
+    return ConcatTag<Rank + 1, D>::emit(context, with_dim(tensors)...);
+  }
+};
+
+/// The chunk at position `Index` of `Chunks`, which are equally long except the last ones.
+template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
+  static_assert(Chunks > 0, "tessera: the number of chunks is at least 1");
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
+    const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
+    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
+    return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
+  }
+};
+
+}  // namespace detail
+
+/// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
+/// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
+template <int D, TensorOperand A, TensorOperand B>
+constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
+constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
+  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
+                                                                                rest...);
+}
+
+/// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
+/// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
+/// The number of chunks is a constant. Communication: as slice.
+template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
+    return std::tuple(
+        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Chunks>{});
+}
+/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
+/// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
+template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
+  int start = 0;
+  const auto next = [&](int size) {
+    start += size;
+    return slice<D>(x, start - size, size, at);
+  };
+  using Slice = decltype(next(First));
+  if constexpr (sizeof...(Sizes) == 0)
+    return std::tuple<Slice>{next(First)};
+  else
+    return std::tuple<Slice, decltype(next(Sizes))...>{next(First), next(Sizes)...};
+}
+/// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
+/// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
+template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
+  }(std::make_integer_sequence<int, Count>{});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/embedding.hpp
+
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct EmbeddingTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
+  template <class Table, class Indices> struct result {
+    using type = typename Table::type;
+    static constexpr int rank = Table::rank - 1 + Indices::rank;
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
+      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+    });
+  };
+  static constexpr Value emit(Value context, Value table, Value indices) {
+    const int lead = indices.rank();
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
+    return table.at(context.source).make(made, {table.id, indices.id});
+  }
+};
+
+}  // namespace detail
+
+/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
+/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
+/// split N the result is a partial value, to which each shard of the table contributes its rows.
+template <TensorOperand Table, TensorOperand Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/one_hot.hpp
+
+#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
+#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, class T> struct OneHotTag {
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class Indices, class Count> struct result {
+    using type = T;
+    static constexpr int rank = Rank + 1;
+    using Checks = decltype([] {
+      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value indices, Value count) {
+    indices = indices.at(context.source);
+    const int rank = indices.rank() + 1;
+    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const DType type = promote(indices.dtype(), DType::i32);
+    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
+    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
+  }
+};
+
+}  // namespace detail
+
+/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
+/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
+/// no communication.
+///
+///     const auto targets = ts::one_hot(labels, 10);
+template <Element T = float, TensorOperand Indices, SizeOperand Count>
+constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
+  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
+}
+
+/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
+/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
+/// index outside of the dim. Communication: as embedding; other dims stay split.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
+  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  if constexpr (dim == 0)
+    return embedding(x, indices, at);
+  else
+    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
+}
+
+/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
+/// against x and promoted with it. The gradient of x is 0 where the mask holds.
+template <TensorOperand X, TensorOperand Mask, Operand V>
+constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
+  return select(mask, value, x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/dynamic_slice.hpp
+
+#ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+#define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+
+// Slices whose start is a tensor or a number that is known only when the program runs. Compositions of lookups.
+
+namespace tessera {
+
+namespace detail {
+
+/// A start as JAX reads it: a negative one counts from the end, and one that leaves too few elements is moved back.
+constexpr Value clamped_start(Value start, Value extent, Value size) {
+  start = build::cast(start, DType::i64);
+  const Value zero = start.number(0);
+  const Value from_front = build::select(build::less(start, zero), start + extent, start);
+  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
+}
+constexpr Value counting(Value count) {
+  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
+}
+template <class Start> constexpr void check_start() {
+  constexpr bool is_integer_start =
+      Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
+  static_assert(is_integer_start, "tessera: the start of a dynamic slice is a number or an integer tensor of rank 0");
+}
+
+/// The indices of a slice along dim D: a vector.
+template <int Rank, int D> struct SliceIndicesTag {
+  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    x = x.at(context.source);
+    size = as_size(size).at(context.source);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
+    return build::cast(counting(size) + first, DType::i32);
+  }
+};
+/// One index along dim D, a vector of static extent 1.
+template <int Rank, int D> struct OneIndexTag {
+  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start) {
+    x = x.at(context.source);
+    const Value one = x.number(1, DType::i64);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
+    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
+  }
+};
+
+/// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
+template <int Rank, int D> struct UpdateIndicesTag {
+  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const Value extent = build::extent(x, x.shifted(D, Rank)),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
+    const Value inside = build::binary(
+        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
+    return build::cast(build::select(inside, place, size), DType::i32);
+  }
+};
+/// Whether each element of x is overwritten.
+template <int Rank, int D> struct IsUpdatedTag {
+  template <class X, class Update, class Start> using result = Typed<bool, Rank>;
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
+                         build::less(place, size));
+  }
+};
+
+}  // namespace detail
+
+/// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
+/// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
+/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
+/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
+///
+///     const auto window = ts::dynamic_slice<0>(x, position, 16);
+template <int D, TensorOperand X, Operand Start, SizeOperand Size>
+constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
+}
+
+/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
+/// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
+template <int D, TensorOperand X, Operand Index>
+constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
+}
+
+/// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
+/// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
+/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
+/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
+/// split.
+///
+///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
+template <int D, TensorOperand X, TensorOperand Update, Operand Start>
+constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
+  static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
+  static_assert(std::is_same_v<typename X::element, typename Update::element>,
+                "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const Source source = Source::from(at);
+  // The row behind the update is looked up for all elements that stay.
+  const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
+                                     call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
+  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
+}
+
+/// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
+/// dynamic_update_slice.
+template <int D, TensorOperand X, TensorOperand Update, Operand Index>
+constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/attention/positions.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_POSITIONS_HPP
+#define TESSERA_OPS_ATTENTION_POSITIONS_HPP
+
+// Positions of tokens in attention: rotary embeddings and ALiBi.
+
+namespace tessera {
+
+/// Which elements of a head are the two coordinates of a rotation.
+enum class RotaryForm : std::uint8_t {
+  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
+  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
+};
+
+namespace detail {
+
+/// The positions of x [batch, time, heads, width] from an offset on: [time, 1, 1].
+struct PositionsTag {
+  template <class X, class Offset> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value offset) {
+    x = x.at(context.source);
+    // A static extent of 1 stays one.
+    if (const int time = x.shifted(1, 4); x.is_singleton(time))
+      return build::insert_singletons(build::cast(offset.at(context.source), DType::f64), 7, 3);
+    const Value at = build::cast(counting(build::extent(x, x.shifted(1, 4))), DType::f64) +
+                     build::cast(offset.at(context.source), DType::f64);
+    return build::insert_singletons(at, 1u << 1 | 1u << 2, 3);
+  }
+};
+/// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
+template <RotaryForm Form> struct RotaryAnglesTag {
+  template <class X, class... Options> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
+    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
+    const Value position = PositionsTag::emit(context, x, offset);
+    x = x.at(context.source);
+    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
+    const Value pairs = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
+    const Value pair = Form == RotaryForm::interleaved
+                           ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
+                           : element - build::select(build::binary(Op::less, element, pairs), zero, pairs);
+    // (base^(-1 / pairs) ntk^(-1 / (pairs - 1)))^pair
+    const auto power = [&](Value of, Value fraction) {
+      return build::binary(ops::op_v<ops::PowOp>, of, zero - fraction);
+    };
+    const Value most = build::binary(Op::maximum, pairs - 1.0, pairs.number(1));
+    const Value frequency = power(number(base), pair / pairs) * power(number(ntk), pair / most);
+    return position / number(linear) * build::insert_singletons(frequency, 1u << 0 | 1u << 1, 3);
+  }
+};
+
+}  // namespace detail
+
+/// Options of rotary_embedding, which a model may have as a field.
+struct Rotary {
+  Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
+  Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
+  /// The context grows by this: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
+  Scalar ntk = 1.0;
+
+  static constexpr std::array field_names{"base", "linear", "ntk"};
+};
+
+/// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
+/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
+/// width is even. Angles are computed in f64; a bf16 x is rotated in f32. Errors: shape_mismatch for an odd width.
+/// Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+///
+///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
+template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>
+constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
+                                Here at = Here::current()) {
+  static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
+  using T = typename X::element;
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
+  const auto turned = [&] {
+    if constexpr (Form == RotaryForm::interleaved) {
+      const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
+      return merge_dims<3, 4>(stack<4>(-std::get<1>(pairs), std::get<0>(pairs), at), at);
+    } else {
+      const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
+      return concat<3>(-std::get<1>(pairs), std::get<0>(pairs), at);
+    }
+  }();
+  const auto angle =
+      call<detail::RotaryAnglesTag<Form>>(Source::from(at), x, offset, options.base, options.linear, options.ntk);
+  return cast<T>(x * cast<Wide>(cos(angle, at), at) + turned * cast<Wide>(sin(angle, at), at), at);
+}
+
+/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
+/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
+/// Source: Press et al., 2108.12409.
+inline std::vector<float> alibi_slopes(int heads) {
+  if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
+  int power = 1;
+  while (power <= heads / 2) power *= 2;
+  std::vector<float> slopes;
+  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
+  for (int i = 1; power + i <= heads; ++i) slopes.push_back(static_cast<float>(std::exp2(-4.0 * (2 * i - 1) / power)));
+  return slopes;
+}
+/// For biased_attention: slopes [heads] times the position of each key of k [batch, keys, heads, width], [1, heads,
+/// keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added to all scores of a query
+/// cancels.
+template <TensorOperand Slopes, TensorOperand K>
+constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
+  static_assert(Slopes::rank == 1 && K::rank == 4,
+                "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
+  const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
+  const auto row = cast<typename Slopes::element>(rearrange<"s 1 1 -> 1 1 s">(positions, at), at);
+  return rearrange<"h -> 1 h 1">(slopes, at) * row;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/checkpoint.hpp
+
+#ifndef TESSERA_OPS_CHECKPOINT_HPP
+#define TESSERA_OPS_CHECKPOINT_HPP
+
+namespace tessera {
+
+// What a checkpointed function keeps for its gradient, as jax.checkpoint_policies.
+inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothing};
+inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
+/// Results of products: einsum, matmul, convolutions.
+inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// The values that ts::checkpoint_name gives one of these names: up to 8.
+template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
+  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");
+  return {CheckpointPolicy::Kind::names, {Name(names)...}};
+}
+
+namespace detail {
+
+template <FixedString Text> struct CheckpointNameTag {
+  static_assert(Text.view().size() <= Name::max_length, "tessera: the name of a value has at most 15 characters");
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    const Node& node = x.node();
+    return x.at(context.source)
+        .make({.op = Op::name,
+               .dtype = node.dtype,
+               .rank = node.rank,
+               .singletons = node.singletons,
+               .labels = pack_axis(Name(Text.view()))},
+              {x.id});
+  }
+};
+
+/// Marks the nodes that a traced function adds to a graph as those of one checkpoint.
+class OpenCheckpoint {
+ public:
+  constexpr OpenCheckpoint(const Value& context, const CheckpointPolicy& policy)
+      : context_(context), first_(context.module->graph(context.module->current).size()) {
+    if (context.module->regions.size() >= 255)
+      context.refuse(errc::capacity, "[checkpoint] number: a program has at most 255 calls of checkpointed functions; "
+                                     "write repeated layers as a ts::Stack");
+    context.module->regions.push_back(policy);
+    region_ = static_cast<std::uint8_t>(context.module->regions.size());
+  }
+  constexpr void close() {
+    Module& module = *context_.module;
+    Growable<Node>& nodes = module.graph(module.current).nodes;
+    for (auto id = static_cast<std::size_t>(first_); id < nodes.size(); ++id) nodes.data()[id].region = region_;
+  }
+
+ private:
+  Value context_;
+  int first_;
+  std::uint8_t region_ = 0;
+};
+
+}  // namespace detail
+
+/// x with a name for the policy ts::save_only_names of a checkpoint around it.
+template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
+  return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
+}
+
+/// Inside a traced function: f, whose gradient computes f's values again instead of keeping them in memory, as
+/// jax.checkpoint and torch.utils.checkpoint. Kept are f's arguments, and the values that the policy names.
+///
+///     const auto block = ts::checkpoint([&](const auto& x) { return layer(x); }, ts::dots_saveable);
+///
+/// Values are those of f, bit for bit; so are random numbers. In the block of a ts::Stack, the backward pass keeps the
+/// input of each layer. A checkpoint inside a checkpoint has the policy of the outer one. Errors: capacity for more
+/// than 255 calls in one program. Communication: that of f, again in the gradient. Source: Chen et al., 1604.06174.
+template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy = nothing_saveable) {
+  return [f, policy](const auto&... given) {
+    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
+    const Value context = detail::trace_in(arguments);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[checkpoint] outside of a traced function: call it inside a function of ts::compile");
+    detail::OpenCheckpoint region(context, policy);
+    auto result = detail::settle(std::apply(f, arguments));
+    region.close();
+    return result;
+  };
 }
 
 }  // namespace tessera
@@ -13761,117 +15265,6 @@ constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init&
   const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
   const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
   return std::get<0>(detail::scan(step, init, indices, false, source));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/slicing.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_SLICING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct SliceTag {
-  static constexpr int size_operand = 2;
-  template <class A, class Start, class Size> using result = Typed<typename A::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    return build::slice(x.at(context.source), x.shifted(D, Rank), as_size(start), as_size(size));
-  }
-};
-
-template <int Rank, int D> struct ConcatTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class... Rest> struct result : A {
-    using Checks = decltype([] {
-      static_assert(((Rest::rank == Rank) && ...), "tessera: the operands of concat must have equal ranks");
-      static_assert((std::is_same_v<typename Rest::type, typename A::type> && ...),
-                    "tessera: the operands of concat must have the same element type; use ts::cast");
-    });
-  };
-  static constexpr Value emit(Value context, auto... operands) { return concat({operands...}, context.source); }
-
- private:
-  static constexpr Value concat(std::initializer_list<Value> operands, Source source) {
-    const Value first = *operands.begin();
-    const int dim = first.shifted(D, Rank);
-    Node made{.op = Op::concat,
-              .dtype = first.dtype(),
-              .rank = first.node().rank,
-              .singletons = 0xff,
-              .labels = pack_dim(dim)};
-    std::int32_t ids[16]{};
-    int count = 0;
-    for (const Value& operand : operands) {
-      ids[count++] = operand.id;
-      made.singletons = static_cast<std::uint8_t>(made.singletons & operand.node().singletons);
-    }
-    made.singletons = static_cast<std::uint8_t>(made.singletons & ~(1u << dim) & ((1u << made.rank) - 1));
-    for (const Value& operand : operands)
-      if ((operand.node().singletons & ~(1u << dim)) != made.singletons)
-        first.at(source).refuse(errc::shape_mismatch,
-                                "[concat] dims: a dim has static extent 1 in only some of the operands; "
-                                "use ts::broadcast_like first");
-    return first.at(source).make(made, ids, count);
-  }
-};
-
-template <int Rank, int D> struct PadTag {
-  template <class A, class Before, class After> using result = Typed<typename A::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value before, Value after) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    return build::pad_to(x, dim, as_size(before), as_size(before) + build::extent(x, dim) + as_size(after));
-  }
-};
-
-/// The line that made an operand, for a function whose own line is not known.
-template <TensorOperand X> constexpr Source line_of(const X& x) {
-  const Value made = trace_of(x);
-  return made.module != nullptr ? made.node().source : Source{};
-}
-
-}  // namespace detail
-
-/// The indices start, ..., start + size - 1 of dim D. Errors: shape_mismatch when these are outside of the dim.
-/// Communication: along a split dim, a halo exchange of the rows that cross borders of shards, or a gather of the dim
-/// if that sends less. A single index (`size` is the constant 1) of a split dim is a partial value.
-template <int D, TensorOperand X, SizeOperand Start, SizeOperand Size>
-constexpr auto slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
-  return call<detail::SliceTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(start), Dim(size));
-}
-
-/// Concatenates the operands along dim D. Errors: shape_mismatch when another dim differs. Communication: as slice.
-/// With more than four operands, messages give the line that made the first operand.
-template <int D, TensorOperand A, TensorOperand B>
-constexpr auto concat(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
-constexpr auto concat(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
-constexpr auto concat(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(Source::from(at), a, b, c, e);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
-          TensorOperand... Rest>
-constexpr auto concat(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
-  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: concat takes at most 16 operands");
-  return call<detail::ConcatTag<A::rank, detail::checked_dim<D, A::rank>()>>(detail::line_of(a), a, b, c, e, f,
-                                                                             rest...);
-}
-
-/// Adds `before` zeros in front of dim D and `after` zeros behind it. Errors: shape_mismatch for negative padding.
-/// Communication: as slice.
-template <int D, TensorOperand X, SizeOperand Before, SizeOperand After>
-constexpr auto pad(const X& x, const Before& before, const After& after, Here at = Here::current()) {
-  return call<detail::PadTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, Dim(before), Dim(after));
 }
 
 }  // namespace tessera
@@ -14281,369 +15674,6 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 
 #endif
 
-// ---- tessera/ops/data_movement/rearrange.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_REARRANGE_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The text of a rearrange, such as "b t (h d) -> b h t d", parsed into factors at compile time. `1`: a singleton dim.
-struct RearrangeText {
-  Factors factors{};
-  std::string_view names[max_rank]{};
-  int rank_in = 0, rank_out = 0;
-  unsigned singletons_in = 0;  ///< dims of the left side written as 1
-  bool valid = true;
-
- private:  // comes first since clang needs the definition of what a constexpr constructor calls
-  static constexpr bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-  static constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-  constexpr void read(std::string_view side, int& rank, unsigned* singletons, auto&& name_of_dim) {
-    bool inside = false;
-    int factors_in_dim = 0;
-    for (std::size_t i = 0; i < side.size() && valid;) {
-      const char c = side[i];
-      if (c == ' ') {
-        ++i;
-        continue;
-      }
-      if (c == '(' || c == ')') {
-        valid = inside == (c == ')') && (c == '(' || factors_in_dim > 0);
-        inside = c == '(';
-        factors_in_dim = 0;
-        if (c == ')') ++rank;
-        ++i;
-        continue;
-      }
-      std::size_t end = i + 1;
-      while (end < side.size() && (is_letter(side[end]) || is_digit(side[end]))) ++end;
-      const std::string_view word = side.substr(i, end - i);
-      i = end;
-      if (rank == max_rank)
-        valid = false;
-      else if (word == "1" && !inside) {
-        if (singletons != nullptr) *singletons |= 1u << rank;
-      } else if (!is_letter(word[0]) || !name_of_dim(word))
-        valid = false;
-      if (inside)
-        ++factors_in_dim;
-      else
-        ++rank;
-    }
-    valid = valid && !inside;
-  }
-
- public:
-  constexpr explicit RearrangeText(std::string_view text) {
-    const std::size_t arrow = text.find("->");
-    valid = arrow != std::string_view::npos;
-    if (!valid) return;
-    bool used[max_rank]{};
-    int placed = 0;
-    auto left = [&](std::string_view name) {
-      if (find(name) >= 0 || factors.count == max_rank) return false;
-      names[factors.count] = name;
-      factors.in_dim[factors.count++] = static_cast<std::int8_t>(rank_in);
-      return true;
-    };
-    auto right = [&](std::string_view name) {
-      const int factor = find(name);
-      if (factor < 0 || used[factor]) return false;
-      used[factor] = true;
-      factors.order[placed] = static_cast<std::int8_t>(factor);
-      factors.out_dim[placed++] = static_cast<std::int8_t>(rank_out);
-      return true;
-    };
-    read(text.substr(0, arrow), rank_in, &singletons_in, left);
-    read(text.substr(arrow + 2), rank_out, nullptr, right);
-    valid = valid && placed == factors.count;
-  }
-
-  /// The factor of a name; -1 when there is none.
-  constexpr int find(std::string_view name) const {
-    for (int f = 0; f < factors.count; ++f)
-      if (names[f] == name) return f;
-    return -1;
-  }
-  /// Whether the extents of all factors follow from those whose bits are set in `given`.
-  constexpr bool determined(unsigned given) const {
-    for (int dim = 0; dim < rank_in; ++dim) {
-      int open = 0;
-      for (int f = 0; f < factors.count; ++f)
-        if (factors.in_dim[f] == dim && (given >> f & 1) == 0) ++open;
-      if (open > 1) return false;
-    }
-    return true;
-  }
-};
-
-/// A rearrange of a value of static rank `rank_in`; dims in front of these (the layers of a stack) stay. `sizes[f]`:
-/// the extent of factor f, or a value without module where it is inferred.
-constexpr Value rearrange(Value x, int rank_in, int rank_out, const Factors& factors, const Value* sizes,
-                          int hidden = 0) {
-  const int lead = x.leading(rank_in);
-  int kept[max_rank]{};
-  std::int32_t ids[max_rank]{};
-  Factors made{};
-  for (int d = 0; d < lead; ++d) {
-    made.in_dim[d] = made.order[d] = made.out_dim[d] = static_cast<std::int8_t>(d);
-    ids[made.count++] = -1;
-  }
-  for (int f = 0; f < factors.count; ++f) {
-    const bool given = sizes != nullptr && sizes[f].module != nullptr;
-    bool alone = true;
-    for (int o = 0; o < factors.count; ++o) alone = alone && (o == f || factors.in_dim[o] != factors.in_dim[f]);
-    kept[f] = -1;
-    if (x.is_singleton(factors.in_dim[f] + lead) && alone && !given) continue;  // singleton dims have no factors
-    if (made.count == max_rank)
-      fail(errc::capacity, "[rearrange] number of factors: dims are split into more than 8 factors in all");
-    kept[f] = made.count;
-    made.in_dim[made.count] = static_cast<std::int8_t>(factors.in_dim[f] + lead);
-    ids[made.count++] = given ? sizes[f].id : -1;
-  }
-  int at = lead;
-  for (int p = 0; p < factors.count; ++p) {
-    const int f = kept[static_cast<int>(factors.order[p])];
-    if (f < 0) continue;
-    made.order[at] = static_cast<std::int8_t>(f);
-    made.out_dim[at++] = static_cast<std::int8_t>(factors.out_dim[p] + lead);
-  }
-  return build::rearrange(x, rank_out + lead, made, ids, hidden);
-}
-
-constexpr void require_singleton(Value x, int dim, const char* message) {
-  if (!x.is_singleton(dim)) x.refuse(errc::shape_mismatch, message);
-}
-
-template <FixedString Text, FixedString... Names> struct RearrangeTag {
-  static constexpr RearrangeText text{Text.view()};
-  static_assert(text.valid,
-                "tessera: a rearrange pattern is written \"b t (h d) -> b h t d\": names, 1 for a singleton dim, "
-                "and parentheses around the factors of a dim; both sides have the same names, each once");
-  static constexpr bool known = ((text.find(Names.view()) >= 0) && ...);
-  static_assert(known || !text.valid, "tessera: the name in a ts::len is not a name in the pattern of the rearrange");
-  static constexpr bool determined = text.determined((0u | ... | (1u << (text.find(Names.view()) & 31))));
-  static_assert(determined || !text.valid,
-                "tessera: a dim that is split needs a ts::len for all of its factors but one");
-
-  template <class A, class... Sizes> struct result {
-    using type = typename A::type;
-    static constexpr int rank = text.rank_out;
-    using Checks = decltype([] {
-      static_assert(A::rank == text.rank_in,
-                    "tessera: the operand of rearrange has a different rank than the left side of the pattern");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, auto... given) {
-    x = x.at(context.source);
-    Value sizes[max_rank]{};
-    ((sizes[text.find(Names.view())] = as_size(given)), ...);
-    for (int d = 0; d < text.rank_in; ++d)
-      if ((text.singletons_in >> d & 1) != 0)
-        require_singleton(
-            x, d + x.rank() - text.rank_in,
-            "[rearrange] 1: in a pattern, 1 is a dim of static extent 1, as from keepdims or ts::unsqueeze");
-    return rearrange(x, text.rank_in, text.rank_out, text.factors, sizes);
-  }
-};
-
-template <int... Order> struct TransposeTag {
-  static constexpr int count = sizeof...(Order);
-  template <class A> struct result {
-    using type = typename A::type;
-    static constexpr int rank = A::rank;
-    using Checks = decltype([] {
-      static_assert(A::rank == count,
-                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
-      static_assert(((Order >= 0 && Order < count) && ...) && ((0u | ... | (1u << (Order & 31))) == (1u << count) - 1),
-                    "tessera: transpose needs each dim of the tensor once, as in ts::transpose<1, 0>(x)");
-    });
-  };
-  static constexpr Value emit(Value context, Value x) {
-    Factors f{};
-    for (int order : {Order...}) {
-      f.in_dim[f.count] = f.out_dim[f.count] = f.count;
-      f.order[f.count++] = static_cast<std::int8_t>(order);
-    }
-    return rearrange(x.at(context.source), count, count, f, nullptr);
-  }
-};
-
-/// Dims in order, but for one, which moves.
-constexpr Value moved_dim(Value x, int from, int to) {
-  if (from == to) return x;
-  Factors f{};
-  for (int d = 0; d < x.rank(); ++d) {
-    f.in_dim[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
-    const int rest = d < to ? d : d - 1;  // the place of the dim among those that keep their order
-    f.order[d] = static_cast<std::int8_t>(d == to ? from : rest < from ? rest : rest + 1);
-  }
-  f.count = static_cast<std::int8_t>(x.rank());
-  return rearrange(x, x.rank(), x.rank(), f, nullptr);
-}
-
-template <int Rank, int From, int To> struct MoveDimTag {
-  template <class A> using result = Typed<typename A::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    return moved_dim(x.at(context.source), x.shifted(From, Rank), x.shifted(To, Rank));
-  }
-};
-template <int Rank, int A, int B> struct SwapAxesTag {
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    constexpr int first = A < B ? A : B, last = A < B ? B : A;
-    x = x.at(context.source);
-    if (first == last) return x;
-    const int from = x.shifted(first, Rank), to = x.shifted(last, Rank);
-    return moved_dim(moved_dim(x, from, to), to - 1, from);
-  }
-};
-
-/// Splits dim `D` of a tensor of rank `Rank` into `Count` dims, of which all but the first have given extents.
-template <int Rank, int D, int Count> struct SplitTag {
-  static_assert(Rank + Count - 1 <= max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Sizes> using result = Typed<typename A::type, Rank + Count - 1>;
-  static constexpr Value emit(Value context, Value x, auto... inner) {
-    Factors f{};
-    Value sizes[max_rank]{}, given[] = {as_size(inner)...};
-    for (int d = 0; d < Rank; ++d)
-      for (int k = 0; k < (d == D ? Count : 1); ++k) {
-        f.in_dim[f.count] = static_cast<std::int8_t>(d);
-        if (k > 0) sizes[f.count] = given[k - 1];
-        f.order[f.count] = f.out_dim[f.count] = f.count;
-        ++f.count;
-      }
-    return rearrange(x.at(context.source), Rank, Rank + Count - 1, f, sizes);
-  }
-};
-
-template <int Rank, int First, int Last> struct MergeTag {
-  static_assert(First <= Last, "tessera: merge_dims takes the first and the last dim to merge, in this order");
-  template <class A> using result = Typed<typename A::type, Rank - (Last - First)>;
-  static constexpr Value emit(Value context, Value x) {
-    Factors f{};
-    for (int d = 0; d < Rank; ++d) {
-      f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-      f.out_dim[d] = static_cast<std::int8_t>(d <= First ? d : d <= Last ? First : d - (Last - First));
-      ++f.count;
-    }
-    return rearrange(x.at(context.source), Rank, Rank - (Last - First), f, nullptr);
-  }
-};
-
-template <int Rank, int D> struct UnsqueezeTag {
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A> using result = Typed<typename A::type, Rank + 1>;
-  static constexpr Value emit(Value context, Value x) {
-    const int lead = x.leading(Rank);
-    return build::insert_singletons(x.at(context.source), 1u << (D + lead), x.rank() + 1);
-  }
-};
-
-template <int Rank, int D> struct SqueezeTag {
-  template <class A> using result = Typed<typename A::type, Rank - 1>;
-  static constexpr Value emit(Value context, Value x) {
-    const int dim = x.shifted(D, Rank);
-    x = x.at(context.source);
-    require_singleton(
-        x, dim, "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed");
-    return build::drop_singletons(x, 1u << dim);
-  }
-};
-
-}  // namespace detail
-
-/// The extent of a named factor in a rearrange: `ts::len<"h">(heads)`.
-template <FixedString Name> struct Len {
-  static constexpr auto name = Name;
-  Dim size;
-};
-template <FixedString Name, SizeOperand T> constexpr Len<Name> len(const T& size) { return {Dim(size)}; }
-
-namespace detail {
-template <class T> inline constexpr bool is_len_v = false;
-template <FixedString Name> inline constexpr bool is_len_v<Len<Name>> = true;
-template <class T>
-concept LenArgument = is_len_v<T>;
-}  // namespace detail
-
-/// Splits, permutes and merges dims (einops):
-///
-///     auto q = ts::rearrange<"b t (h d) -> b h t d">(x, ts::len<"h">(heads));
-///
-/// Names in parentheses are factors of a dim, the most significant first; ts::len gives the extents of all of them but
-/// one. `1` is a dim of static extent 1. Errors: shape_mismatch when the factors don't divide the dim. Communication:
-/// none where the shards stay the same elements. A split dim passes its axes to its factors, the most significant
-/// factor first, as sub-axes where a factor is smaller than an axis.
-template <FixedString Text, TensorOperand X> constexpr auto rearrange(const X& x, Here at = Here::current()) {
-  return call<detail::RearrangeTag<Text>>(Source::from(at), x);
-}
-template <FixedString Text, TensorOperand X, detail::LenArgument A>
-constexpr auto rearrange(const X& x, const A& a, Here at = Here::current()) {
-  return call<detail::RearrangeTag<Text, A::name>>(Source::from(at), x, a.size);
-}
-template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B>
-constexpr auto rearrange(const X& x, const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::RearrangeTag<Text, A::name, B::name>>(Source::from(at), x, a.size, b.size);
-}
-template <FixedString Text, TensorOperand X, detail::LenArgument A, detail::LenArgument B, detail::LenArgument C>
-constexpr auto rearrange(const X& x, const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::RearrangeTag<Text, A::name, B::name, C::name>>(Source::from(at), x, a.size, b.size, c.size);
-}
-
-/// Permutes the dims: dim d of the result is dim Order[d] of x. No communication.
-template <int... Order, TensorOperand X> constexpr auto transpose(const X& x, Here at = Here::current()) {
-  return call<detail::TransposeTag<Order...>>(Source::from(at), x);
-}
-
-/// Moves a dim to another place, the others stay in order: `movedim<1, -1>(x)` of [a, b, c] is [a, c, b]. No
-/// communication.
-template <int From, int To, TensorOperand X> constexpr auto movedim(const X& x, Here at = Here::current()) {
-  constexpr int from = detail::checked_dim<From, X::rank>(), to = detail::checked_dim<To, X::rank>();
-  return call<detail::MoveDimTag<X::rank, from, to>>(Source::from(at), x);
-}
-/// Exchanges two dims: `swapaxes<0, 2>(x)` of [a, b, c] is [c, b, a]. No communication.
-template <int A, int B, TensorOperand X> constexpr auto swapaxes(const X& x, Here at = Here::current()) {
-  constexpr int a = detail::checked_dim<A, X::rank>(), b = detail::checked_dim<B, X::rank>();
-  return call<detail::SwapAxesTag<X::rank, a, b>>(Source::from(at), x);
-}
-
-/// Splits dim D into [.., inner], or into three dims, from the extents given for all but the first. Errors:
-/// shape_mismatch when they don't divide the dim.
-template <int D, TensorOperand X, SizeOperand S>
-constexpr auto split_dim(const X& x, const S& inner, Here at = Here::current()) {
-  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 2>>(Source::from(at), x, Dim(inner));
-}
-template <int D, TensorOperand X, SizeOperand S, SizeOperand T>
-constexpr auto split_dim(const X& x, const S& middle, const T& inner, Here at = Here::current()) {
-  return call<detail::SplitTag<X::rank, detail::checked_dim<D, X::rank>(), 3>>(Source::from(at), x, Dim(middle),
-                                                                               Dim(inner));
-}
-
-/// Merges the dims from First to Last into one, First being the most significant. Communication: as rearrange.
-template <int First, int Last, TensorOperand X> constexpr auto merge_dims(const X& x, Here at = Here::current()) {
-  constexpr int first = detail::checked_dim<First, X::rank>(), last = detail::checked_dim<Last, X::rank>();
-  return call<detail::MergeTag<X::rank, first, last>>(Source::from(at), x);
-}
-
-/// Inserts a dim of static extent 1, which broadcasts, at position D of the result.
-template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at = Here::current()) {
-  return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
-}
-
-/// Removes dim D, which has static extent 1.
-template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
-  return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/contraction/convolution.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
@@ -14652,6 +15682,8 @@ template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = H
 namespace tessera {
 
 namespace detail {
+/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
+/// that options which are changed later would share one name.
 template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
   std::array<std::int64_t, N> made{};
   for (auto& own : made) own = number;
@@ -14662,7 +15694,8 @@ template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t numbe
 /// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
 /// within a window, and the number of groups of features, each convolved on its own.
 template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, dilation = detail::all_of<N>(1);
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              dilation = detail::all_of<N>(1);
   std::int64_t groups = 1;
 };
 
@@ -14670,8 +15703,8 @@ template <int N> struct Conv {
 /// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
 /// these extents, plus `output_padding` at the end.
 template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, output_padding{},
-                              dilation = detail::all_of<N>(1);
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
   std::int64_t groups = 1;
 };
 
@@ -14721,13 +15754,15 @@ template <int N> struct ConvTag {
                                   Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
       fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
+    // Windows over three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
     for (int d = 0; d < N; ++d)
       if (!padding[d].is_number(0))
         x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
     for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
+    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 1, groups);
@@ -14831,6 +15866,14 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
                                   Dim(options.dilation[1]), Dim(options.groups));
 }
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
+                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
+                                  Dim(options.dilation[2]), Dim(options.groups));
+}
 
 /// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
 /// dilation (taps - 1) + 1 - 2 padding + output_padding, out]; conv_transpose2d(x, w, {.strides = {2, 2}}) likewise.
@@ -14854,6 +15897,235 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.padding[0]), Dim(options.padding[1]),
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/custom_call.hpp
+
+#ifndef TESSERA_OPS_CUSTOM_CALL_HPP
+#define TESSERA_OPS_CUSTOM_CALL_HPP
+
+namespace tessera {
+
+/// An operand or a result of a function that is called by ts::custom_call: a dense row-major array of the core dims of
+/// one batch entry, aligned to 64 bytes. T is const for operands.
+template <class T, int Rank> class CallArray {
+ public:
+  static constexpr int rank = Rank;
+
+  constexpr CallArray(T* data, const Shape& extents) : data_(data) {
+    for (int d = 0; d < Rank; ++d) extents_[d] = extents[static_cast<std::size_t>(d)];
+  }
+  constexpr T* data() const { return data_; }
+  constexpr std::int64_t extent(int dim) const { return extents_[dim]; }
+  constexpr std::int64_t size() const {
+    std::int64_t count = 1;
+    for (int d = 0; d < Rank; ++d) count *= extents_[d];
+    return count;
+  }
+  /// The element at an index for each dim.
+  template <class... Index> constexpr T& operator()(Index... index) const {
+    static_assert(sizeof...(Index) == Rank, "tessera: an element of an array has one index for each core dim");
+    std::int64_t at = 0;
+    [[maybe_unused]] int dim = 0;
+    ((at = at * extents_[dim++] + static_cast<std::int64_t>(index)), ...);
+    return data_[at];
+  }
+
+ private:
+  T* data_;
+  std::int64_t extents_[Rank > 0 ? Rank : 1]{};
+};
+
+namespace detail {
+
+template <class Function> inline constexpr CallSignature signature_v{Function::signature};
+
+/// The element types of the results: Function::results if it has them, otherwise that of the first operand.
+template <class Function, class... A> struct CallResults {
+  template <std::size_t... K>
+  static auto find(std::index_sequence<K...>) -> std::tuple<std::tuple_element_t<K * 0, std::tuple<A...>>...>;
+  using type = decltype(find(std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}));
+};
+template <class Function, class... A>
+  requires requires { typename Function::template results<A...>; }
+struct CallResults<Function, A...> {
+  using type = typename Function::template results<A...>;
+};
+template <class Function, class... A> using call_results_t = typename CallResults<Function, A...>::type;
+
+/// A hash of the types, by which custom calls of different functions differ.
+template <class Function, class... A> constexpr std::uint64_t function_id() {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char letter : std::string_view(__PRETTY_FUNCTION__))
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+  return hash;
+}
+
+template <class Function, class... A>
+void run_function(const void* const* operands, void* const* results, const CallExtents& extents) {
+  using Results = call_results_t<Function, A...>;
+  [&]<std::size_t... I, std::size_t... K>(std::index_sequence<I...>, std::index_sequence<K...>) {
+    Function::run(CallArray<const A, signature_v<Function>.operands[I].rank>(
+                      static_cast<const A*>(operands[I]), extents.shape(signature_v<Function>.operands[I]))...,
+                  CallArray<std::tuple_element_t<K, Results>, signature_v<Function>.results[K].rank>(
+                      static_cast<std::tuple_element_t<K, Results>*>(results[K]),
+                      extents.shape(signature_v<Function>.results[K]))...);
+  }(std::index_sequence_for<A...>{}, std::make_index_sequence<std::tuple_size_v<Results>>{});
+}
+
+template <class Function, class... A> constexpr CustomFunction make_function() {
+  CustomFunction made{.name = Function::name,
+                      .signature = signature_v<Function>,
+                      .run = &run_function<Function, A...>,
+                      .id = function_id<Function, A...>()};
+  if constexpr (requires { &Function::extent; }) made.extent = &Function::extent;
+  if constexpr (requires { &Function::template gradient<A...>; }) made.gradient = &Function::template gradient<A...>;
+  [&]<class... R>(std::type_identity<std::tuple<R...>>) {
+    int k = 0;
+    ((made.results[k++] = dtype_v<R>), ...);
+  }(std::type_identity<call_results_t<Function, A...>>{});
+  return made;
+}
+/// The function of a custom call for operands of these element types, and the row of its nodes.
+template <class Function, class... A>
+inline constexpr CustomFunction custom_function_v = make_function<Function, A...>();
+constexpr OpRow row_of_function(std::string_view name, const CustomFunction* function) {
+  OpRow made = ops::CustomCallOp::row;
+  made.name = name;
+  made.custom = function;
+  return made;
+}
+template <class Function, class... A>
+inline constexpr OpRow custom_row_v = row_of_function(Function::name, &custom_function_v<Function, A...>);
+
+/// Result `K` of a custom call on operands of the element types A.
+template <class Function, int K, class... A> struct CustomCallTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static constexpr const CallSignature& signature = signature_v<Function>;
+
+  template <class... X> static constexpr int batch_rank() {
+    int i = 0, batch = 0;
+    ((batch = X::rank - signature.operands[i].rank > batch ? X::rank - signature.operands[i].rank : batch, ++i), ...);
+    return batch;
+  }
+  template <class... X>
+  using result =
+      Typed<std::tuple_element_t<K, call_results_t<Function, A...>>, batch_rank<X...>() + signature.results[K].rank>;
+  template <class... X> static constexpr Value emit(Value context, X... x) {
+    Value operands[] = {x.at(context.source)...};
+    build::align_batches(signature, operands);
+    return build::custom_call(custom_row_v<Function, A...>, operands, K);
+  }
+};
+
+template <class Function, class... X> constexpr bool takes_ranks() {
+  int i = 0, batch = 0;
+  bool fits = sizeof...(X) == static_cast<std::size_t>(signature_v<Function>.operand_count);
+  if (!fits) return false;
+  const auto add = [&](int rank) {
+    const int core = signature_v<Function>.operands[i++].rank;
+    fits = fits && rank >= core && rank > 0;
+    batch = rank - core > batch ? rank - core : batch;
+  };
+  (add(X::rank), ...);
+  for (int k = 0; k < signature_v<Function>.operand_count; ++k)
+    fits = fits && batch + signature_v<Function>.operands[k].rank <= max_rank;
+  for (int k = 0; k < signature_v<Function>.result_count; ++k)
+    fits = fits && batch + signature_v<Function>.results[k].rank <= max_rank;
+  return fits;
+}
+
+/// Whether the extents of all results follow from those of the operands.
+template <class Function> constexpr bool knows_extents() {
+  if constexpr (requires { &Function::extent; }) {
+    return true;
+  } else {
+    CallExtents known;
+    const CallSignature& signature = signature_v<Function>;
+    for (const CallSignature::Core& core : signature.operands)
+      for (int d = 0; d < core.rank; ++d) known.bind(core.labels[d], 1);
+    bool all = true;
+    for (const CallSignature::Core& core : signature.results)
+      for (int d = 0; d < core.rank; ++d) all = all && known[core.labels[d]] >= 0;
+    return all;
+  }
+}
+
+template <class Function, std::size_t... K, class... X>
+constexpr auto results_of_custom_call(std::index_sequence<K...>, Source source, const X&... x) {
+  if constexpr (sizeof...(K) == 1)
+    return call<CustomCallTag<Function, 0, typename X::element...>>(source, x...);
+  else  // in braces, so that nodes are made in this order
+    return std::tuple{call<CustomCallTag<Function, static_cast<int>(K), typename X::element...>>(source, x...)...};
+}
+
+template <class Function, class... X> constexpr auto custom_call_of(Source source, const X&... x) {
+  constexpr bool valid = signature_v<Function>.valid;
+  static_assert(valid, "tessera: the signature of a ts::custom_call is written \"(n,n),(n,k)->(n,k)\": core dims of at "
+                       "most 8 operands and 8 results, as letters from a to z or digits from 1 to 9");
+  if constexpr (valid) {
+    constexpr bool fits = takes_ranks<Function, X...>(), known = knows_extents<Function>();
+    static_assert(fits,
+                  "tessera: a ts::custom_call has an operand for each one of the signature, of rank 1 or more and "
+                  "of at least as many dims as the signature has, and at most 8 dims in each value");
+    static_assert(known, "tessera: for letters that only results of a ts::custom_call have, its function has "
+                         "static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)");
+    if constexpr (fits && known)
+      return results_of_custom_call<Function>(
+          std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}, source, x...);
+  }
+}
+
+}  // namespace detail
+
+/// Calls a C++ function of dense arrays, once for each batch entry, as XLA's custom_call and jax.pure_callback with a
+/// vectorized function. The function is a struct:
+///
+///     struct Trapezoid {
+///       static constexpr std::string_view name = "trapezoid";          // in plans and in messages
+///       static constexpr std::string_view signature = "(n),(n)->()";   // core dims, as in NumPy's generalized ufuncs
+///       template <class T> static void run(ts::CallArray<const T, 1> x, ts::CallArray<const T, 1> y,
+///                                          ts::CallArray<T, 0> area) {
+///         area() = 0;
+///         for (std::int64_t i = 1; i < x.extent(0); ++i) area() += (x(i) - x(i - 1)) * (y(i) + y(i - 1)) / 2;
+///       }
+///     };
+///     auto area = ts::custom_call<Trapezoid>(x, y);   // x, y: [batch, n]; area: [batch]
+///
+/// Letters of the signature are extents, equal letters are equal extents, and a digit is that extent. For a letter that
+/// only results have, the struct has `static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)`.
+/// Results have the element type of the first operand, or those of `template <class... A> using results =
+/// std::tuple<...>`. Several results are returned as a std::tuple. Dims in front of the core dims are batch dims; they
+/// are broadcast against each other.
+///
+/// The function must depend on nothing but its operands: calls run in any order, on several threads, and one whose
+/// result is not used does not run. It may throw; the program then throws. It must write all elements of its results,
+/// and must not call this library.
+///
+/// Shapes and sharding: batch dims stay split; core dims are whole on each device. Errors: shape_mismatch where batch
+/// dims, or extents with one letter, differ. Gradient: none, so that it is an `unsupported` error to differentiate the
+/// call; ts::custom_vjp gives it one. Communication: a split core dim is made whole, by an all_to_all onto a batch dim
+/// that its axes divide, otherwise by an all_gather.
+template <class Function, TensorOperand X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x);
+}
+template <class Function, TensorOperand X, TensorOperand Y>
+constexpr auto custom_call(const X& x, const Y& y, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x, y);
+}
+template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z>
+constexpr auto custom_call(const X& x, const Y& y, const Z& z, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x, y, z);
+}
+/// Of more operands; behind so many there is no default argument that could tell the line of the call.
+template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z, TensorOperand... More>
+  requires(sizeof...(More) > 0)
+constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... more) {
+  return detail::custom_call_of<Function>(Source{}, x, y, z, more...);
 }
 
 }  // namespace tessera
@@ -15226,90 +16498,6 @@ template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::curre
 
 #endif
 
-// ---- tessera/ops/data_movement/repeat.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The dim repeated: the copies one after the other, or each element `count` times.
-template <int Rank, int D, bool EachElement> struct RepeatTag {
-  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
-  template <class X, class Count> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value count) {
-    x = x.at(context.source);
-    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
-    const Value one = build::insert_singletons(x, 1u << copies, rank);
-    const Value places =
-        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                                 ((1u << rank) - 1) & ~(1u << copies), rank);
-    // Of these the shape is read alone.
-    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
-    Factors merge{};
-    for (int d = 0; d < rank; ++d) {
-      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
-      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    }
-    merge.count = static_cast<std::int8_t>(rank);
-    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
-  }
-};
-
-template <int Rank, int D> struct RollTag {
-  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value shift) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
-    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
-    const auto rest = [&](Value v) { return v - v / turn * turn; };
-    const Value moved = rest(rest(as_size(shift)) + turn);
-    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
-                                    build::slice(x, dim, zero, n - moved));
-  }
-};
-
-template <int Rank, int D> struct FlipTag {
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
-    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
-/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
-template <int D, TensorOperand X, SizeOperand Count>
-constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
-}
-/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
-template <int D, TensorOperand X, SizeOperand Count>
-constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
-}
-/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
-/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
-template <int D, TensorOperand X, SizeOperand Shift>
-constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
-  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
-}
-/// Elements along a dim in reverse order. Communication: as gather.
-template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
-  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/data_movement/reshape.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
@@ -15536,105 +16724,6 @@ constexpr auto select_scatter(const X& x, const Update& update, const Index& ind
 template <TensorOperand X, TensorOperand Diagonals>
 constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
   return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/data_movement/stack.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
-
-// Tensors put together along a new dim, and taken apart along one.
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct StackTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Rest> struct result {
-    using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
-    static constexpr int rank = Rank + 1;
-  };
-  static constexpr Value emit(Value context, auto... tensors) {
-    const auto with_dim = [&](Value x) {
-      return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
-    };
-    return ConcatTag<Rank + 1, D>::emit(context, with_dim(tensors)...);
-  }
-};
-
-/// The chunk at position `Index` of `Chunks`, which are equally long except the last ones.
-template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
-  static_assert(Chunks > 0, "tessera: the number of chunks is at least 1");
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
-    const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
-    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
-    return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
-  }
-};
-
-}  // namespace detail
-
-/// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
-/// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
-template <int D, TensorOperand A, TensorOperand B>
-constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
-constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
-constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
-          TensorOperand... Rest>
-constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
-  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
-                                                                                rest...);
-}
-
-/// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
-/// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
-/// The number of chunks is a constant. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
-  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
-    return std::tuple(
-        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
-  }(std::make_integer_sequence<int, Chunks>{});
-}
-/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
-/// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
-template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
-  int start = 0;
-  const auto next = [&](int size) {
-    start += size;
-    return slice<D>(x, start - size, size, at);
-  };
-  using Slice = decltype(next(First));
-  if constexpr (sizeof...(Sizes) == 0)
-    return std::tuple<Slice>{next(First)};
-  else
-    return std::tuple<Slice, decltype(next(Sizes))...>{next(First), next(Sizes)...};
-}
-/// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
-/// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
-template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) {
-    return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
-  }(std::make_integer_sequence<int, Count>{});
 }
 
 }  // namespace tessera
@@ -16120,251 +17209,6 @@ template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
 constexpr auto cummin(const X& x, Here at = Here::current()) {
   static_assert(!S.exclusive, "tessera: cummin has no result before the first element, so it is never exclusive");
   return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/embedding.hpp
-
-#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
-#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct EmbeddingTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
-  template <class Table, class Indices> struct result {
-    using type = typename Table::type;
-    static constexpr int rank = Table::rank - 1 + Indices::rank;
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
-          "ts::cast<std::int32_t>(indices)");
-      static_assert(Table::rank >= 1,
-                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
-      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
-    });
-  };
-  static constexpr Value emit(Value context, Value table, Value indices) {
-    const int lead = indices.rank();
-    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
-    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
-    return table.at(context.source).make(made, {table.id, indices.id});
-  }
-};
-
-}  // namespace detail
-
-/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
-/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
-/// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorOperand Table, TensorOperand Indices>
-constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/one_hot.hpp
-
-#ifndef TESSERA_OPS_INDEXING_ONE_HOT_HPP
-#define TESSERA_OPS_INDEXING_ONE_HOT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, class T> struct OneHotTag {
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class Indices, class Count> struct result {
-    using type = T;
-    static constexpr int rank = Rank + 1;
-    using Checks = decltype([] {
-      static_assert(is_integer(dtype_v<typename Indices::type>), "tessera: one_hot takes an integer tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value indices, Value count) {
-    indices = indices.at(context.source);
-    const int rank = indices.rank() + 1;
-    const Value classes = indices.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
-    const DType type = promote(indices.dtype(), DType::i32);
-    const Value one = build::insert_singletons(build::cast(indices, type), 1u << (rank - 1), rank);
-    return build::cast(build::binary(Op::equal, one, build::cast(classes, type)), dtype_v<T>);
-  }
-};
-
-}  // namespace detail
-
-/// 1 at the index and 0 elsewhere along a new last dim of `count` classes: indices [...] give [..., count], of element
-/// type T, f32 as in JAX when none is named. An index outside of the classes gives zeros alone, as in JAX. No gradient,
-/// no communication.
-///
-///     const auto targets = ts::one_hot(labels, 10);
-template <Element T = float, TensorOperand Indices, SizeOperand Count>
-constexpr auto one_hot(const Indices& indices, const Count& count, Here at = Here::current()) {
-  return call<detail::OneHotTag<Indices::rank, T>>(Source::from(at), indices, count);
-}
-
-/// The elements of x at indices along one dim, a vector of integers: `index_select<1>(x, indices)` of a matrix has the
-/// columns at the indices, in their order. Its gradient adds to the elements that were taken. Errors: dim_range for an
-/// index outside of the dim. Communication: as embedding; other dims stay split.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::current()) {
-  static_assert(Indices::rank == 1, "tessera: the indices of index_select must be a vector");
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  if constexpr (dim == 0)
-    return embedding(x, indices, at);
-  else
-    return movedim<0, dim>(embedding(movedim<dim, 0>(x, at), indices, at), at);
-}
-
-/// The value where the mask holds, x elsewhere: select(mask, value, x). The value is a number or a tensor, broadcast
-/// against x and promoted with it. The gradient of x is 0 where the mask holds.
-template <TensorOperand X, TensorOperand Mask, Operand V>
-constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
-  return select(mask, value, x, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/dynamic_slice.hpp
-
-#ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
-#define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
-
-// Slices whose start is a tensor or a number that is known only when the program runs. Compositions of lookups.
-
-namespace tessera {
-
-namespace detail {
-
-/// A start as JAX reads it: a negative one counts from the end, and one that leaves too few elements is moved back.
-constexpr Value clamped_start(Value start, Value extent, Value size) {
-  start = build::cast(start, DType::i64);
-  const Value zero = start.number(0);
-  const Value from_front = build::select(build::less(start, zero), start + extent, start);
-  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
-}
-constexpr Value counting(Value count) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
-}
-template <class Start> constexpr void check_start() {
-  constexpr bool is_integer_start =
-      Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
-  static_assert(is_integer_start, "tessera: the start of a dynamic slice is a number or an integer tensor of rank 0");
-}
-
-/// The indices of a slice along dim D: a vector.
-template <int Rank, int D> struct SliceIndicesTag {
-  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    x = x.at(context.source);
-    size = as_size(size).at(context.source);
-    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    return build::cast(counting(size) + first, DType::i32);
-  }
-};
-/// One index along dim D, a vector of static extent 1.
-template <int Rank, int D> struct OneIndexTag {
-  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value start) {
-    x = x.at(context.source);
-    const Value one = x.number(1, DType::i64);
-    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
-  }
-};
-
-/// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
-template <int Rank, int D> struct UpdateIndicesTag {
-  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value update, Value start) {
-    x = x.at(context.source);
-    const Value extent = build::extent(x, x.shifted(D, Rank)),
-                size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
-    const Value inside = build::binary(
-        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
-    return build::cast(build::select(inside, place, size), DType::i32);
-  }
-};
-/// Whether each element of x is overwritten.
-template <int Rank, int D> struct IsUpdatedTag {
-  template <class X, class Update, class Start> using result = Typed<bool, Rank>;
-  static constexpr Value emit(Value context, Value x, Value update, Value start) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value extent = build::extent(x, dim),
-                size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
-    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
-                         build::less(place, size));
-  }
-};
-
-}  // namespace detail
-
-/// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
-/// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
-/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
-/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
-///
-///     const auto window = ts::dynamic_slice<0>(x, position, 16);
-template <int D, TensorOperand X, Operand Start, SizeOperand Size>
-constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
-}
-
-/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
-/// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
-template <int D, TensorOperand X, Operand Index>
-constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
-}
-
-/// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
-/// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
-/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
-/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
-/// split.
-///
-///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
-template <int D, TensorOperand X, TensorOperand Update, Operand Start>
-constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
-  static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
-  static_assert(std::is_same_v<typename X::element, typename Update::element>,
-                "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  const Source source = Source::from(at);
-  // The row behind the update is looked up for all elements that stay.
-  const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
-                                     call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
-  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
-}
-
-/// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
-/// dynamic_update_slice.
-template <int D, TensorOperand X, TensorOperand Update, Operand Index>
-constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
 }
 
 }  // namespace tessera
@@ -18561,17 +19405,21 @@ namespace tessera {
 
 namespace build {
 
-/// x less its mean, over its standard deviation, along a bit set of dims; as in layer_norm a second mean, which has no
-/// gradient, corrects the rounding of the first.
-constexpr Value normalized(Value x, unsigned dims, Value eps) {
-  Value count = x.number(1, DType::i64);
-  for (int d = 0; d < x.rank(); ++d)
-    if ((dims >> d & 1) != 0) count = count * extent(x, d);
-  count = cast(count, x.dtype());
-  const Value near = x - reduce(Op::sum, x, dims, true) / count;
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: as in
+/// layer_norm a second mean, which has no gradient, corrects the rounding of the first; `near` is x - first.
+struct Moments {
+  Value near, first, rest, variance;
+};
+constexpr Moments moments(Value x, unsigned dims) {
+  const Value count = cast(element_count(x, dims), x.dtype());
+  const Value first = reduce(Op::sum, x, dims, true) / count, near = x - first;
   const Value rest = constant_reduce(Op::sum, near, dims) / count;
-  const Value variance = reduce(Op::sum, near * near, dims, true) / count - rest * rest;
-  return (near - rest) * unary(Op::rsqrt, variance + cast(eps, x.dtype()));
+  return {near, first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
+}
+/// x less its mean, over its standard deviation, along a bit set of dims.
+constexpr Value normalized(Value x, unsigned dims, Value eps) {
+  const Moments m = moments(x, dims);
+  return (m.near - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
 }
 
 }  // namespace build
@@ -18580,6 +19428,12 @@ namespace detail {
 
 enum class NormOver { batch, instance };
 
+/// The dims of x [batch, ..., features] that a norm reduces, as a bit set.
+template <int Rank, NormOver Over> constexpr unsigned normed_dims(const Value& x) {
+  const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
+  return ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
+}
+
 template <int Rank, NormOver Over> struct FeatureNormTag {
   static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
   static constexpr auto leading_dims = ops::LeadingDims::aligned;
@@ -18587,10 +19441,29 @@ template <int Rank, NormOver Over> struct FeatureNormTag {
   static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
-    const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
-    const unsigned dims = ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
-    return build::cast(build::normalized(x, dims, eps) * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()),
-                       type);
+    const Value made = build::normalized(x, normed_dims<Rank, Over>(x), eps);
+    return build::cast(made * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+  }
+};
+
+enum class Moment { mean, unbiased_variance };
+
+template <int Rank, Moment Of> struct BatchMomentTag {
+  template <class X> struct result : Typed<loss_t<X>, 1> {
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && Rank >= 2,
+                    "tessera: batch_norm_statistics takes a float, double or bf16 tensor [batch, ..., features]");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
+    const build::Moments m = build::moments(x, dims);
+    if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
+    const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
+    const Value divisor = build::binary(Op::maximum, count - one, one);
+    const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
+    return build::drop_singletons(m.variance * ratio, dims);
   }
 };
 
@@ -18634,6 +19507,20 @@ constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const 
                           Here at = Here::current()) {
   return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
 }
+/// The statistics of a batch that running statistics average. `mean` and `variance` are vectors of features.
+template <class Mean, class Variance> struct BatchStatistics {
+  Mean mean;
+  Variance variance;
+};
+/// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
+/// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
+/// PyTorch's running variance, and 0 where there is one. Of bf16 they are f32. Beside a batch_norm of the same x in one
+/// program they share its sums and its communication.
+template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
+  const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
+  const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
+  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+}
 /// Batch norm by given statistics, vectors of features: what evaluation computes.
 template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
           NumberOperand Eps = double>
@@ -18649,8 +19536,8 @@ constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, con
 }
 /// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
 /// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, std::int64_t groups, const Eps& eps = 1e-5,
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, SizeOperand Groups, NumberOperand Eps = double>
+constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
   return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
 }
@@ -18847,27 +19734,68 @@ constexpr Value pool_windows(Value x, int first, const Value* window, const Valu
   return x;
 }
 
+/// The largest element along a bit set of dims, which are dropped; NaN where there is one. The first of equal elements
+/// gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
+constexpr Value first_largest(Value x, unsigned dims) {
+  const Value largest = build::constant_reduce(Op::max, x, dims);
+  const Value found =
+      build::binary(Op::logical_or, build::binary(Op::equal, x, largest), build::binary(Op::not_equal, x, x));
+  Value place = x.number(0, DType::i32);
+  for (int d = 0; d < x.rank(); ++d)
+    if ((dims >> d & 1) != 0)
+      place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
+  const Value past = x.number(0x1p31 - 1, DType::i32);
+  const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
+  const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
+  return build::reduce(Op::sum, chosen, dims, false);
+}
+
+/// The largest of a few elements, as most windows have, is found by elementwise operations of strided slices, which are
+/// one pass; a reduction of dims that are that short would spend its time between rows.
+constexpr int most_taps = 9;
+
+/// The number of elements of a window, or 0 if it is not known or too large to take them one by one.
+template <int N> constexpr int count_taps(const Value* window) {
+  int count = 1;
+  for (int d = 0; d < N; ++d) {
+    int size = most_taps;
+    while (size > 0 && !window[d].is_number(size)) --size;
+    count *= size;
+  }
+  return count <= most_taps ? count : 0;
+}
+/// One element of each window, counted in row-major order.
+template <int N> constexpr Value tap_of(Value windows, int first, const Value* window, int tap, unsigned dims) {
+  const Value one = windows.number(1, DType::i64);
+  for (int d = N - 1; d >= 0; --d) {
+    const int size = static_cast<int>(window[d].node().value);
+    windows = build::slice(windows, first + 2 * d + 1, windows.number(tap % size, DType::i64), one);
+    tap /= size;
+  }
+  return build::drop_singletons(windows, dims);
+}
+
 template <int N> struct MaxPoolTag {
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
     const DType type = x.dtype();
     unsigned dims = 0;
-    const Value windows = pool_windows<N>(x.at(context.source), x.shifted(1, N + 2), all, all + N, all + 2 * N,
-                                          all + 3 * N, -std::numeric_limits<double>::infinity(), dims);
-    x = build::cast(windows, computed_as(type));
-    // The first of equal elements gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
-    const Value found =
-        build::binary(Op::logical_or, build::binary(Op::equal, x, build::constant_reduce(Op::max, x, dims)),
-                      build::binary(Op::not_equal, x, x));
-    Value place = x.number(0, DType::i32);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((dims >> d & 1) != 0)
-        place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
-    const Value past = x.number(0x1p31 - 1, DType::i32);
-    const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
-    const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
-    return build::cast(build::reduce(Op::sum, chosen, dims, false), type);
+    const int first = x.shifted(1, N + 2), taps = count_taps<N>(all);
+    const Value windows = pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N,
+                                          -std::numeric_limits<double>::infinity(), dims);
+    if (taps == 0) return build::cast(first_largest(build::cast(windows, computed_as(type)), dims), type);
+    const auto element = [&](int tap) {
+      return build::cast(tap_of<N>(windows, first, all, tap, dims), computed_as(type));
+    };
+    Value most = element(0);
+    for (int tap = 1; tap < taps; ++tap) {
+      const Value next = element(tap);
+      const Value larger =
+          build::binary(Op::logical_or, build::binary(Op::less, most, next), build::binary(Op::not_equal, next, next));
+      most = build::select(larger, next, most);
+    }
+    return build::cast(most, type);
   }
 };
 
@@ -18900,21 +19828,21 @@ template <int N> struct AvgPoolTag {
   }
 };
 
-/// The mean over the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of extent n, for each i of the
-/// result.
-template <int N> struct AdaptiveAvgPoolTag {
+/// Index i of a result of extent `size` is made of the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of
+/// extent n: their mean, or the largest.
+template <int N, bool Max> struct AdaptivePoolTag {
   template <class X, class... Sizes> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
     const int first = x.shifted(1, N + 2);
-    for (int d = 0; d < N; ++d) x = averaged(x, first + d, all[d]);
+    for (int d = 0; d < N; ++d) x = pooled(x, first + d, all[d]);
     return build::cast(x, type);
   }
 
  private:
-  static constexpr Value averaged(Value x, int dim, Value size) {
+  static constexpr Value pooled(Value x, int dim, Value size) {
     const int rank = x.rank() + 1;
     const Value n = build::extent(x, dim), one = x.number(1, DType::i64);
     x = build::insert_singletons(x, 1u << dim, rank);
@@ -18924,10 +19852,15 @@ template <int N> struct AdaptiveAvgPoolTag {
     // j >= floor(i n / size) and j < ceil((i + 1) n / size), without a division
     const Value inside = build::binary(Op::logical_and, build::binary(Op::less, i * n, (j + one) * size),
                                        build::binary(Op::less, j * size, (i + one) * n));
-    const Value zero = x.number(0);
     const unsigned dims = 1u << (dim + 1);
-    return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
-           build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+    if constexpr (Max) {
+      const Value outside = x.number(-std::numeric_limits<double>::infinity());
+      return first_largest(build::select(inside, x, outside), dims);
+    } else {
+      const Value zero = x.number(0);
+      return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
+             build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+    }
   }
 };
 
@@ -18977,15 +19910,142 @@ template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<1>>(Source::from(at), x, Dim(extents[0]));
+  return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<2>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
+  return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<3>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
+  return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
+                                                 Dim(extents[2]));
+}
+
+/// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
+/// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
+template <TensorOperand X>
+constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/spatial/grid_sample.hpp
+
+#ifndef TESSERA_OPS_SPATIAL_GRID_SAMPLE_HPP
+#define TESSERA_OPS_SPATIAL_GRID_SAMPLE_HPP
+
+namespace tessera {
+
+enum class GridSampleMode : std::uint8_t { bilinear, nearest };
+/// What is outside of an image: zeros, or the nearest element of its border.
+enum class GridSamplePadding : std::uint8_t { zeros, border };
+/// `align_corners`: whether -1 and 1 are the middles of the first and the last element, or the ends of the image.
+struct GridSample {
+  GridSampleMode mode = GridSampleMode::bilinear;
+  GridSamplePadding padding = GridSamplePadding::zeros;
+  bool align_corners = false;
+};
+
+namespace detail {
+
+template <GridSample Options> struct GridSampleTag {
+  template <class X, class Grid> struct result : Typed<typename X::type, 4> {
+    using Checks = decltype([] {
+      static_assert(
+          X::rank == 4 && Grid::rank == 4 && is_floating_v<typename X::type> && is_floating_v<typename Grid::type>,
+          "tessera: grid_sample takes float, double or bf16 tensors: images [batch, height, width, features] "
+          "and a grid [batch, rows, columns, 2]");
+    });
+  };
+
+  static constexpr Value emit(Value context, Value x, Value grid) {
+    if (x.rank() != 4 || grid.rank() != 4)
+      fail(errc::unsupported,
+           "[grid_sample] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    x = x.at(context.source);
+    grid = build::cast(grid.at(context.source), computed_as(type));
+    // The last dim of the grid is (x, y), as in PyTorch: a column and a row of the image.
+    const Axis rows = axis(grid, 1, build::extent(x, 1)), columns = axis(grid, 0, build::extent(x, 2));
+    const Value pixels = rearrange(x, 4, 3, RearrangeText("b h w c -> b (h w) c").factors, nullptr);
+    const Value zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
+    const Value each_feature =
+        build::binary(Op::minimum, build::iota(build::slice(pixels, 1, zero, one), 2, DType::i64), zero);
+    const auto tap = [&](int row, int column) {
+      const Tap y = tap_of(rows, row), z = tap_of(columns, column);
+      const Value index =
+          rearrange(y.index * columns.count + z.index, 4, 3, RearrangeText("b h w c -> b (h w) c").factors, nullptr);
+      constexpr RearrangeText apart("b (h w) c -> b h w c");
+      Value extents[max_rank]{};
+      extents[apart.find("h")] = build::extent(grid, 1);
+      extents[apart.find("w")] = build::extent(grid, 2);
+      const Value found = rearrange(build::gather(pixels, 1, index + each_feature), 3, 4, apart.factors, extents);
+      return build::cast(found, grid.dtype()) * (y.weight * z.weight);
+    };
+    if constexpr (Options.mode == GridSampleMode::nearest)
+      return build::cast(tap(0, 0), type);
+    else
+      return build::cast(tap(0, 0) + tap(0, 1) + (tap(1, 0) + tap(1, 1)), type);
+  }
+
+ private:
+  /// Positions along one dim of the image: its extent, the last element at or before each position, and the distance
+  /// from there. All but the extent are [batch, rows, columns, 1].
+  struct Axis {
+    Value count, lower, distance;
+  };
+  static constexpr Axis axis(Value grid, int coordinate, Value extent) {
+    const Value count = build::cast(extent, DType::i64), n = build::cast(extent, grid.dtype());
+    const Value start = grid.number(coordinate, DType::i64), one = grid.number(1, DType::i64);
+    const Value ahead = build::slice(grid, 3, start, one) + 1.0;  // from 0 to 2
+    Value position = Options.align_corners ? ahead * ((n - 1.0) * 0.5) : (ahead * n - 1.0) * 0.5;
+    if constexpr (Options.padding == GridSamplePadding::border)
+      position = build::binary(Op::minimum, build::binary(Op::maximum, position, position.number(0)), n - 1.0);
+    constexpr bool is_nearest = Options.mode == GridSampleMode::nearest;
+    const Value lower = build::unary(is_nearest ? ops::op_v<ops::RoundOp> : ops::op_v<ops::FloorOp>, position);
+    return {count, lower, position - lower};
+  }
+
+  struct Tap {
+    Value index, weight;
+  };
+  /// The element `offset` behind `lower`, and its weight: 0 outside of the image, where the index is 0.
+  static constexpr Tap tap_of(const Axis& a, int offset) {
+    const Value element = a.lower + static_cast<double>(offset), zero = element.number(0);
+    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, element, zero),
+                                       build::binary(Op::less, element, build::cast(a.count, element.dtype())));
+    const Value weight = Options.mode == GridSampleMode::nearest ? element.number(1)
+                         : offset == 0                           ? 1.0 - a.distance
+                                                                 : a.distance;
+    return {build::cast(build::select(inside, element, zero), DType::i64), build::select(inside, weight, zero)};
+  }
+};
+
+}  // namespace detail
+
+/// Images [batch, height, width, features] at the positions of a grid [batch, rows, columns, 2] (F.grid_sample): (x, y)
+/// from -1, the left or upper end of an image, to 1; the result is [batch, rows, columns, features]. Between elements
+/// it is bilinear, with a gradient for the grid too, or the nearest, rounding halves to even:
+///
+///     const auto y = ts::grid_sample<ts::GridSample{.padding = ts::GridSamplePadding::border}>(images, grid);
+/// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 is sampled in f32.
+/// Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack. Communication:
+/// split height or width is gathered; batch and features stay split.
+template <GridSample Options = GridSample{}, TensorOperand X, TensorOperand Grid>
+constexpr auto grid_sample(const X& x, const Grid& grid, Here at = Here::current()) {
+  return call<detail::GridSampleTag<Options>>(Source::from(at), x, grid);
 }
 
 }  // namespace tessera
@@ -20846,7 +21906,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
     const int operand = units.input(u, i).operand;
     rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);
   }
-  if (unit.kind != UnitKind::attention) {
+  if (!joins_others(row_of(graph[node]))) {
     rule.outputs.push_back(row.result);
     return rule;
   }
@@ -21520,7 +22580,6 @@ class PlanText {
       }
       return concat_text("fused ", ops);
     }
-    const Op op = unit.kind == UnitKind::contraction ? graph[unit.space].op : graph[unit.root].op;
     const char* of = "";
     if (unit.kind == UnitKind::contraction) {
       const auto precision = static_cast<Precision>(graph[unit.space].index());
@@ -21529,7 +22588,7 @@ class PlanText {
            : precision == Precision::bf16    ? " bf16"
                                              : "";
     }
-    return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
+    return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
   /// The index of the first result of a graph that is this value, -1: none.
@@ -22338,7 +23397,7 @@ class Grouper : NodeReads {
       return;
     }
     if (own.absorbed >= 0) return;  // placed with the addition that absorbs it
-    if (row_of(node).unit == UnitKind::attention)
+    if (joins_others(row_of(node)))
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = dependencies_.add();
     Group& made = group_[g];
@@ -24000,13 +25059,15 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort || link.kind == UnitKind::along) move_off_whole_dims(link, values, max_priority);
+    if (link.kind == UnitKind::sort || link.kind == UnitKind::along || link.kind == UnitKind::custom)
+      move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
   /// Whether units of this kind gather dims that are only stored split; elementwise and data movement units don't.
   static constexpr bool reads_whole(UnitKind kind) {
-    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
+    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention ||
+           kind == UnitKind::custom;
   }
 
  private:
@@ -26790,7 +27851,7 @@ class GraphPlanner {
   /// Whether the step of a unit walks over the layers of stacked operands.
   static constexpr bool walks_layers(UnitKind kind) {
     return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::data_movement;
+           kind != UnitKind::data_movement && kind != UnitKind::custom;
   }
   /// A value with all layers of a Stack in one block: itself, or a copy.
   constexpr int in_one_block(int v, Source source) { return v < 0 ? v : stored(v, Storage::block, source); }

@@ -4835,6 +4835,7 @@ enum class Op : std::uint32_t {
   attention_lse = operation_id("attention_lse"),    ///< the logarithm of each row's sum of exponentials of scores
   attention = operation_id("attention"),            ///< values weighted by the softmax of scores of queries and keys
   attention_grad = operation_id("attention_grad"),  ///< the cotangent of queries, keys or values
+  custom_call = operation_id("custom_call"),        ///< a function of the user's, see CustomFunction
   constraint = operation_id("constraint"),          ///< the operand, sharded as a spec says
   alike = operation_id("alike"),                    ///< the first operand, sharded as the second
   // The operand, unchanged. The first three are removed when a program is simplified.
@@ -4878,7 +4879,8 @@ struct Node {
   double value = 0;  ///< the value of a constant; the index of an argument, of a spec or of a body
   Source source{};
   std::uint64_t hash = 0;
-  const OpRow* row = nullptr;  ///< the operation's row; set when the node is added to a graph
+  /// the operation's row; set when the node is added to a graph, but for a custom call, which is made with its row
+  const OpRow* row = nullptr;
 
   constexpr bool is_singleton(int dim) const { return (singletons >> dim & 1) != 0; }
   constexpr int index() const { return static_cast<int>(value); }
@@ -5334,6 +5336,7 @@ struct ExactInteger {
 namespace tessera {
 
 class Gradient;
+struct CustomFunction;
 
 /// How the fusion pass treats an operation.
 enum class OpKind : std::uint8_t {
@@ -5358,8 +5361,9 @@ enum class UnitKind : std::uint8_t {
   sort,        ///< the indices that sort one dim
   fold,        ///< adds windows into one dim
   along,       ///< reads, replaces or combines elements along one dim at integer indices: gather, scatter
+  custom,      ///< calls a function of dense arrays, once for each batch entry: up to eight results
 };
-inline constexpr int unit_kinds = 12;
+inline constexpr int unit_kinds = 13;
 
 /// In which operands an operation is linear, so that it can be applied to partial values before they are reduced.
 enum class Linearity : std::uint8_t {
@@ -5501,6 +5505,8 @@ struct OpRow {
   /// the index of an operand that is computed in the same unit as the first node that reads it; -1: none
   std::int8_t joins_operand = -1;
   JoinRule joins = nullptr;  ///< for nodes with equal operands; null: each has a unit of its own
+  /// of custom calls: the function; each has a row of its own, which `custom_call` nodes are made with
+  const CustomFunction* custom = nullptr;
 
   /// The element type of an elementwise result, for operands that are promoted to this type.
   constexpr DType result_type(DType operands) const { return predicate ? DType::bool_ : operands; }
@@ -5512,6 +5518,9 @@ constexpr const OpRow& row_of(Op op);
 constexpr const OpRow& row_of(const Node& node) { return *node.row; }
 /// Null: the result has no gradient with respect to any operand.
 constexpr GradientRule gradient_of(Op op);
+
+/// Whether a node can run in one unit with another node.
+constexpr bool joins_others(const OpRow& row) { return row.joins != nullptr || row.joins_operand >= 0; }
 
 constexpr bool always_partial(const GraphView&, int) { return true; }
 constexpr bool can_be_partial(const GraphView& graph, int id) {
@@ -5589,7 +5598,7 @@ class Graph {
       if (all[id].hash == node.hash && same(all[id], node, words, value, begin)) return id;
     next_.push_back(head);
     head = size() + 1;
-    node.row = &row_of(node.op);
+    if (node.op != Op::custom_call) node.row = &row_of(node.op);
     node.first = static_cast<std::int32_t>(operands.size());
     for (int i = 0; i < arity; ++i) operands.push_back(begin[i]);
     nodes.push_back(node);
@@ -9611,7 +9620,8 @@ namespace tessera {
 enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_gradient, output, logarithms };
 
 /// Attributes of the three attention nodes. Shapes: queries [batch, time, heads, width], keys [batch, keys, heads,
-/// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar.
+/// width], values [batch, keys, heads, value width]. The last operand, `scale`, is a host scalar. In a banded node two
+/// host scalars of i64 are in front of it, `lower` and `upper`: query i attends to keys i + lower to i + upper.
 ///
 ///   attention_lse   (q, k, scale)                      log of each row's sum of exponentials: [batch, heads, time]
 ///   attention       (q, k, v, lse, scale)              exp(scores - lse) v: [batch, time, heads, value width]
@@ -9622,18 +9632,27 @@ enum class AttentionResult : std::int8_t { query_gradient, key_gradient, value_g
 struct AttentionForm {
   bool causal = false;  ///< a query attends to keys up to its own position
   AttentionResult result = AttentionResult::output;
+  bool banded = false;  ///< a query attends to the keys of a band around its position, given by operands
 
   constexpr bool is_gradient() const { return result <= AttentionResult::value_gradient; }
   /// The operand whose cotangent a gradient is.
   constexpr int of() const { return static_cast<int>(result); }
+  /// Number of host scalars, which are the last operands: the band, if there is one, and the scale.
+  constexpr int host_scalars() const { return banded ? 3 : 1; }
+  constexpr int tensors() const {
+    return result == AttentionResult::logarithms ? 2 : result == AttentionResult::output ? 4 : 6;
+  }
+  /// The operand of a banded node that is the lower bound; the upper one follows it.
+  constexpr int lower() const { return tensors(); }
 
   static constexpr AttentionForm of_node(const Node& node) {
-    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1])};
+    return {node.labels[0] != 0, static_cast<AttentionResult>(node.labels[1]), node.labels[2] != 0};
   }
   constexpr Labels pack() const {
     Labels labels{};
     labels[0] = causal ? 1 : 0;
     labels[1] = static_cast<std::int8_t>(result);
+    labels[2] = banded ? 1 : 0;
     return labels;
   }
 };
@@ -10915,12 +10934,21 @@ constexpr void attention_sharding(const GraphView& graph, int id, FactorRule& ru
       rule.result = of == 0 ? like_q(node) : of == 1 ? like_k(node) : like_v(node);
     }
   }
-  rule.operands.emplace_back();  // the scale
+  for (int i = AttentionForm::of_node(node).host_scalars(); i > 0; --i) rule.operands.emplace_back();
 }
 
 /// Attention with its scores in memory, for the derivatives that no kernel computes: those of lse and of gradients.
 struct DenseAttention {
   Value q, k, scale;
+  AttentionForm form;
+  Value lower{}, upper{};  ///< of a band
+
+  /// Of the operands of a node of attention.
+  constexpr DenseAttention(const Gradient& r)
+      : q(build::cast(r.x(0), computed_as(r.x(0).dtype()))), k(build::cast(r.x(1), computed_as(r.x(1).dtype()))),
+        scale(r.x(r.arity() - 1)), form(AttentionForm::of_node(r.node())) {
+    if (form.banded) lower = r.x(form.lower()), upper = r.x(form.lower() + 1);
+  }
 
   static constexpr EinsumLabels labels(const char (&a)[5], const char (&b)[5], const char (&out)[5]) {
     EinsumLabels made;
@@ -10931,13 +10959,20 @@ struct DenseAttention {
     }
     return made;
   }
-  /// exp(scores - lse), 0 where causal attention excludes a key: [b, h, t, s].
-  constexpr Value weights(Value lse, bool causal) const {
+  /// exp(scores - lse), 0 where a key is excluded: [b, h, t, s].
+  constexpr Value weights(Value lse) const {
+    // A query without keys has logarithm -inf. See kernels::least_score.
+    lse = build::binary(Op::maximum, lse, lse.number(-1e29));
     Value shifted =
         build::einsum(q, k, labels("bthd", "bshd", "bhts")) * scale - build::insert_singletons(lse, 1u << 3, 4);
-    if (causal) {
+    if (form.causal) {
       const Value seen =
           build::binary(Op::less_equal, build::iota(shifted, 3, DType::i32), build::iota(shifted, 2, DType::i32));
+      shifted = build::select(seen, shifted, shifted.number(-1e30));
+    } else if (form.banded) {
+      const Value key = build::iota(shifted, 3, DType::i64), query = build::iota(shifted, 2, DType::i64);
+      const Value seen = build::binary(Op::logical_and, build::binary(Op::greater_equal, key, query + lower),
+                                       build::binary(Op::less_equal, key, query + upper));
       shifted = build::select(seen, shifted, shifted.number(-1e30));
     }
     return build::unary(Op::exp, shifted);
@@ -10953,32 +10988,35 @@ constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
 
 constexpr void attention_gradient(Gradient& r) {
   const Value g = build::cast(r.full_g(), r.node().dtype);
+  AttentionForm form = AttentionForm::of_node(r.node());
+  std::int32_t operands[9] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
+  int arity = 6;
+  for (int i = form.lower(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
   for (int i = 0; i < 3; ++i) {
     if (!r.needs(i)) continue;
     Node made = r.x(i).node();
     made.op = Op::attention_grad;
     made.dtype = computed_as(made.dtype);
     made.value = 0;
-    made.labels = AttentionForm{AttentionForm::of_node(r.node()).causal, static_cast<AttentionResult>(i)}.pack();
-    const Value made_of = g.make(made, {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id, r.x(4).id});
-    r.add(i, build::cast(made_of, r.x(i).dtype()));
+    form.result = static_cast<AttentionResult>(i);
+    made.labels = form.pack();
+    r.add(i, build::cast(g.make(made, operands, arity), r.x(i).dtype()));
   }
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(2)};
-  const Value slopes =
-      dense.weights(r.y(), AttentionForm::of_node(r.node()).causal) * build::insert_singletons(r.full_g(), 1u << 3, 4);
+  const DenseAttention dense(r);
+  const Value slopes = dense.weights(r.y()) * build::insert_singletons(r.full_g(), 1u << 3, 4);
   for (int i = 0; i < 2; ++i)
     if (r.needs(i)) r.add(i, build::cast(dense.of_scores(slopes, i), r.x(i).dtype()));
 }
 
 /// The gradient of a gradient: writes the first gradient as operations on stored scores, and differentiates these.
 constexpr void attention_second_gradient(Gradient& r) {
-  const AttentionForm form = AttentionForm::of_node(r.node());
   const Value v = wide(r.x(2)), out = wide(r.x(3)), lse = r.x(4), g = wide(r.x(5)), cotangent = r.full_g();
-  const DenseAttention dense{wide(r.x(0)), wide(r.x(1)), r.x(6)};
-  const Value weights = dense.weights(lse, form.causal);
+  const DenseAttention dense(r);
+  const AttentionForm& form = dense.form;
+  const Value weights = dense.weights(lse);
   Value written = weights;
   if (form.of() == 2) {
     written = build::einsum(weights, g, DenseAttention::labels("bhts", "bthe", "bshe"));
@@ -11019,10 +11057,14 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
   if (!is_gradient && form.result != (plain ? AttentionResult::logarithms : AttentionResult::output))
     return "the kind of result is an attribute of the node";
   const DType type = q.dtype, wide = computed_as(type);
-  for (int i = 0; i < node.arity; ++i)
-    if (const bool sum = i == node.arity - 1 || (!plain && i == (is_gradient ? 4 : 3));
-        c.x(i).dtype != (sum ? wide : type))
+  if (node.arity != form.tensors() + form.host_scalars()) return "a band has a lower and an upper bound";
+  if (form.banded && form.causal) return "a band is not causal too: its upper bound is";
+  for (int i = form.lower(); i < node.arity - 1; ++i)
+    if (c.x(i).dtype != DType::i64 || c.x(i).rank != 0) return "the bounds of a band are numbers of i64";
+  for (int i = 0; i < form.tensors(); ++i)
+    if (const bool sum = !plain && i == (is_gradient ? 4 : 3); c.x(i).dtype != (sum ? wide : type))
       return "operands have equal element types";
+  if (c.x(node.arity - 1).dtype != wide) return "operands have equal element types";
   if (node.dtype != (plain || is_gradient ? wide : type))
     return "the element type of the result follows from that of the operands";
   if (!is_floating(type)) return "operands have a floating element type";
@@ -11050,7 +11092,7 @@ constexpr BrokenRule check_attention(const NodeCheck& c) {
 struct AttentionLseOp {
   static constexpr OpRow row{.name = "attention_lse",
                              .unit = UnitKind::attention,
-                             .arity = 3,
+                             .arity = any_arity,
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_attention_shapes(c, false);
@@ -11060,14 +11102,15 @@ struct AttentionLseOp {
   static constexpr GradientRule gradient = attention_lse_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return std::string(form.causal ? "causal" : form.banded ? "band" : "");
   };
 };
 
 struct AttentionOp {
   static constexpr OpRow row{.name = "attention",
                              .unit = UnitKind::attention,
-                             .arity = 5,
+                             .arity = any_arity,
                              .shape =
                                  [](const ShapeContext& c) {
                                    check_attention_shapes(c, true);
@@ -11080,29 +11123,37 @@ struct AttentionOp {
   static constexpr GradientRule gradient = attention_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
-    return std::string(AttentionForm::of_node(graph[id]).causal ? "causal" : "");
+    const AttentionForm form = AttentionForm::of_node(graph[id]);
+    return std::string(form.causal ? "causal" : form.banded ? "band" : "");
   };
 };
 
 struct AttentionGradOp {
-  static constexpr OpRow row{
-      .name = "attention_grad",
-      .unit = UnitKind::attention,
-      .arity = 7,
-      .shape =
-          [](const ShapeContext& c) {
-            check_attention_shapes(c, true);
-            return c.operand(AttentionForm::of_node(c.node()).of());
-          },
-      .sharding = attention_sharding,
-      .partial = sums_over_queries,
-      .joins = [](const Node& x,
-                  const Node& y) { return AttentionForm::of_node(x).causal == AttentionForm::of_node(y).causal; }};
+  static constexpr OpRow row{.name = "attention_grad",
+                             .unit = UnitKind::attention,
+                             .arity = any_arity,
+                             .shape =
+                                 [](const ShapeContext& c) {
+                                   check_attention_shapes(c, true);
+                                   return c.operand(AttentionForm::of_node(c.node()).of());
+                                 },
+                             .sharding = attention_sharding,
+                             .partial = sums_over_queries,
+                             .joins =
+                                 [](const Node& x, const Node& y) {
+                                   const AttentionForm a = AttentionForm::of_node(x), b = AttentionForm::of_node(y);
+                                   return a.causal == b.causal && a.banded == b.banded;
+                                 }};
   static constexpr GradientRule gradient = attention_second_gradient;
   static constexpr CheckRule check = check_attention;
   static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
     const AttentionForm form = AttentionForm::of_node(graph[id]);
-    return concat_text(form.of() == 0 ? "q" : form.of() == 1 ? "k" : "v", form.causal ? ", causal" : "");
+    return concat_text(form.of() == 0   ? "q"
+                       : form.of() == 1 ? "k"
+                                        : "v",
+                       form.causal   ? ", causal"
+                       : form.banded ? ", band"
+                                     : "");
   };
 };
 
@@ -11631,6 +11682,291 @@ struct ProjectOp {
 };
 
 using ControlOperations = OperationList<RepeatOp, ProjectOp>;
+
+}  // namespace tessera::ops
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/ir/custom_function.hpp
+
+#ifndef TESSERA_GRAPH_IR_CUSTOM_FUNCTION_HPP
+#define TESSERA_GRAPH_IR_CUSTOM_FUNCTION_HPP
+
+namespace tessera {
+
+/// A signature as those of NumPy's generalized ufuncs and jnp.vectorize: "(n,n),(n,k)->(n,k)". Each list has the core
+/// dims of one operand or result, which are behind its batch dims: letters from a to z, equal ones for equal extents,
+/// or a digit for that extent.
+struct CallSignature {
+  static constexpr int max_values = 8;
+  struct Core {
+    int rank = 0;
+    char labels[max_rank]{};
+  };
+
+  Core operands[max_values], results[max_values];
+  int operand_count = 0, result_count = 0;
+  bool valid = true;
+
+  constexpr CallSignature() = default;
+  constexpr explicit CallSignature(std::string_view text) {
+    bool to_results = false;
+    Core* open = nullptr;
+    for (std::size_t i = 0; i < text.size() && valid; ++i) {
+      const char c = text[i];
+      const bool label = (c >= 'a' && c <= 'z') || (c >= '1' && c <= '9');
+      if (c == ' ' || (c == ',' && i > 0)) continue;
+      if (c == '(' && open == nullptr) {
+        int& count = to_results ? result_count : operand_count;
+        valid = count < max_values;
+        if (valid) open = &(to_results ? results : operands)[count++];
+      } else if (c == ')' && open != nullptr) {
+        open = nullptr;
+      } else if (c == '-' && open == nullptr && !to_results && i + 1 < text.size() && text[i + 1] == '>') {
+        to_results = true;
+        ++i;
+      } else {
+        valid = label && open != nullptr && open->rank < max_rank;
+        if (valid) open->labels[open->rank++] = c;
+      }
+    }
+    valid = valid && open == nullptr && operand_count > 0 && result_count > 0;
+  }
+};
+
+/// The extents of the labels of a signature; -1: not known.
+struct CallExtents {
+  std::int64_t of[26];
+
+  constexpr CallExtents() {
+    for (std::int64_t& extent : of) extent = -1;
+  }
+  static constexpr bool is_letter(char label) { return label >= 'a'; }
+  constexpr std::int64_t operator[](char label) const { return is_letter(label) ? of[label - 'a'] : label - '0'; }
+  /// Gives a label an extent; returns false if it has another one.
+  constexpr bool bind(char label, std::int64_t extent) {
+    if (is_letter(label) && of[label - 'a'] < 0) of[label - 'a'] = extent;
+    return (*this)[label] == extent;
+  }
+  constexpr Shape shape(const CallSignature::Core& core) const {
+    Shape made;
+    for (int d = 0; d < core.rank; ++d) made.push_back((*this)[core.labels[d]]);
+    return made;
+  }
+};
+
+/// The function of a custom call. Made by custom_function_v in ops/custom_call.hpp; the row of a call points to it.
+struct CustomFunction {
+  std::string_view name;
+  CallSignature signature;
+  /// The extent of a label that only results have; null: there is no such label.
+  std::int64_t (*extent)(char label, const CallExtents& known) = nullptr;
+  /// Computes one batch entry, from dense row-major arrays to dense row-major arrays.
+  void (*run)(const void* const* operands, void* const* results, const CallExtents& extents) = nullptr;
+  GradientRule gradient = nullptr;
+  DType results[CallSignature::max_values]{};
+  std::uint64_t id = 0;  ///< differs between functions: a hash of the type
+};
+
+/// Attributes of a custom call: its function, and which of the function's results the node is.
+struct CustomCall {
+  std::uint64_t function = 0;
+  std::int32_t result = 0;
+
+  static constexpr CustomCall of(const Node& node) {
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.function, packed.result};
+  }
+  constexpr Labels pack() const { return std::bit_cast<Labels>(Packed{function, result, {}}); }
+
+ private:
+  struct Packed {
+    std::uint64_t function;
+    std::int32_t result, rest[3];
+  };
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/custom_call_rows.hpp
+
+#ifndef TESSERA_OPS_CUSTOM_CALL_ROWS_HPP
+#define TESSERA_OPS_CUSTOM_CALL_ROWS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::build {
+
+/// Broadcasts the batch dims of the operands of a custom call against each other, trailing batch dims aligned.
+constexpr void align_batches(const CallSignature& signature, Value* x) {
+  const int count = signature.operand_count;
+  int batch = 0;
+  for (int i = 0; i < count; ++i) {
+    const int own = x[i].rank() - signature.operands[i].rank;
+    batch = own > batch ? own : batch;
+  }
+  const unsigned dims = (1u << batch) - 1;
+  unsigned extends = 0;
+  for (int i = 0; i < count; ++i) {
+    const int core = signature.operands[i].rank, missing = batch + core - x[i].rank();
+    x[i] = insert_singletons(x[i], (1u << missing) - 1, batch + core);
+    extends |= ~unsigned{x[i].node().singletons} & dims;
+  }
+  Value given[CallSignature::max_values];
+  for (int i = 0; i < count; ++i) given[i] = x[i];
+  for (int i = 0; i < count; ++i) {
+    if ((x[i].node().singletons & extends) == 0) continue;
+    // The sum has the batch dims of all operands. Only its shape is used, so it is never computed.
+    const int core = signature.operands[i].rank;
+    Value like = x[i];
+    for (int k = 0; k < count; ++k) {
+      if (k == i) continue;
+      const int other = signature.operands[k].rank;
+      Value batches = sum_of(given[k], ((1u << other) - 1) << batch, false);
+      like = like + cast(insert_singletons(batches, ((1u << core) - 1) << batch, batch + core), like.dtype());
+    }
+    x[i] = broadcast(x[i], like);
+  }
+}
+
+/// Result k of a custom call. `row` has the function; the operands have equal batch dims.
+constexpr Value custom_call(const OpRow& row, const Value* x, int k) {
+  const CustomFunction& function = *row.custom;
+  const CallSignature& signature = function.signature;
+  const CallSignature::Core& core = signature.results[k];
+  const int batch = x[0].rank() - signature.operands[0].rank;
+  unsigned singletons = x[0].node().singletons & ((1u << batch) - 1);
+  std::int32_t ids[CallSignature::max_values]{};
+  for (int i = 0; i < signature.operand_count; ++i) ids[i] = x[i].id;
+  for (int d = 0; d < core.rank; ++d) {
+    bool single = core.labels[d] == '1';
+    for (int i = 0; i < signature.operand_count; ++i)
+      for (int e = 0; e < signature.operands[i].rank; ++e)
+        single = single || (signature.operands[i].labels[e] == core.labels[d] && x[i].is_singleton(batch + e));
+    if (single) singletons |= 1u << (batch + d);
+  }
+  Node made{.op = Op::custom_call,
+            .dtype = function.results[k],
+            .rank = static_cast<std::uint8_t>(batch + core.rank),
+            .singletons = static_cast<std::uint8_t>(singletons),
+            .labels = CustomCall{function.id, k}.pack()};
+  made.row = &row;
+  return x[0].make(made, ids, signature.operand_count);
+}
+/// Result k of the call whose gradient a rule computes.
+constexpr Value result_of_call(const Gradient& r, int k) {
+  Value x[CallSignature::max_values];
+  for (int i = 0; i < r.arity(); ++i) x[i] = r.x(i);
+  return custom_call(row_of(r.node()), x, k);
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr Shape custom_shape(const ShapeContext& c) {
+  const CustomFunction& function = *row_of(c.node()).custom;
+  const CallSignature& signature = function.signature;
+  const CallSignature::Core& core = signature.results[CustomCall::of(c.node()).result];
+  const auto batch = static_cast<std::size_t>(c.node().rank - core.rank);
+  CallExtents extents;
+  Shape shape;
+  for (int i = 0; i < signature.operand_count; ++i) {
+    const Shape& x = c.operand(i);
+    for (std::size_t d = 0; d < batch; ++d) {
+      if (i == 0) shape.push_back(x[d]);
+      if (x[d] != shape[d]) fail_shapes(c, "batch dims of the operands differ");
+    }
+    for (int d = 0; d < signature.operands[i].rank; ++d) {
+      const char label = signature.operands[i].labels[d];
+      if (!extents.bind(label, x[batch + static_cast<std::size_t>(d)]))
+        fail_shapes(c, concat_text("extents of ", label, " differ"));
+    }
+  }
+  for (int d = 0; d < core.rank; ++d) {
+    const char label = core.labels[d];
+    if (extents[label] < 0 && function.extent != nullptr) extents.bind(label, function.extent(label, extents));
+    if (extents[label] < 0) fail_shapes(c, concat_text("the extent of ", label, " is not known or negative"));
+    shape.push_back(extents[label]);
+  }
+  if (elements_of(shape) < 0) fail_large(c);
+  return shape;
+}
+
+/// Batch dims may be split, core dims may not. The factors of all results of a call are the same, in the same order.
+constexpr void custom_sharding(const GraphView& graph, int id, FactorRule& rule) {
+  const Node& node = graph[id];
+  const CallSignature& signature = row_of(node).custom->signature;
+  const CallSignature::Core& core = signature.results[CustomCall::of(node).result];
+  const int batch = node.rank - core.rank;
+  std::int8_t of_batch[max_rank]{}, of_letter[26]{};
+  for (int d = 0; d < batch; ++d)
+    of_batch[d] = static_cast<std::int8_t>(node.is_singleton(d) ? -1 : rule.add(FactorKind::pass));
+  for (std::int8_t& factor : of_letter) factor = -1;
+  const std::int8_t fixed = static_cast<std::int8_t>(rule.add(FactorKind::replicate));
+  const auto number = [&](const CallSignature::Core& own) {
+    for (int d = 0; d < own.rank; ++d)
+      if (CallExtents::is_letter(own.labels[d]) && of_letter[own.labels[d] - 'a'] < 0)
+        of_letter[own.labels[d] - 'a'] = static_cast<std::int8_t>(rule.add(FactorKind::replicate));
+  };
+  for (int i = 0; i < signature.operand_count; ++i) number(signature.operands[i]);
+  for (int k = 0; k < signature.result_count; ++k) number(signature.results[k]);
+  const auto dims_of = [&](const Node& x, const CallSignature::Core& own) {
+    DimFactors dims;
+    for (int d = 0; d < batch; ++d)
+      if (of_batch[d] >= 0 && !x.is_singleton(d)) dims.dims[d].push_back(of_batch[d]);
+    for (int d = 0; d < own.rank; ++d)
+      if (!x.is_singleton(batch + d))
+        dims.dims[batch + d].push_back(CallExtents::is_letter(own.labels[d]) ? of_letter[own.labels[d] - 'a'] : fixed);
+    return dims;
+  };
+  for (int i = 0; i < signature.operand_count; ++i)
+    rule.operands.push_back(dims_of(graph.operand_node(id, i), signature.operands[i]));
+  rule.result = dims_of(node, core);
+}
+
+constexpr BrokenRule check_custom(const NodeCheck& c) {
+  const CustomFunction* const function = row_of(c.node()).custom;
+  if (function == nullptr || function->id != CustomCall::of(c.node()).function)
+    return "the row of a custom call has its function";
+  const CallSignature& signature = function->signature;
+  const int k = CustomCall::of(c.node()).result;
+  if (c.node().arity != signature.operand_count) return "a custom call has the operands of its signature";
+  if (k < 0 || k >= signature.result_count || function->results[k] != c.node().dtype)
+    return "a custom call has the type of a result of its function";
+  for (int i = 0; i < c.node().arity; ++i)
+    if (c.x(i).rank - signature.operands[i].rank != c.node().rank - signature.results[k].rank)
+      return "operands and results of a custom call have equal batch dims";
+  return {};
+}
+
+struct CustomCallOp {
+  /// The row of each function differs from it in its name and in `custom`.
+  static constexpr OpRow row{
+      .name = "custom_call",
+      .unit = UnitKind::custom,
+      .arity = any_arity,
+      .shape = custom_shape,
+      .sharding = custom_sharding,
+      .joins = [](const Node& x, const Node& y) { return CustomCall::of(x).function == CustomCall::of(y).function; }};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    if (const GradientRule own = row_of(r.node()).custom->gradient; own != nullptr) return own(r);
+    r.y().refuse(errc::unsupported,
+                 "[custom_call] gradient: the function of a ts::custom_call has no gradient; call it in the function "
+                 "of a ts::custom_vjp");
+  };
+  static constexpr CheckRule check = check_custom;
+  static constexpr AttributeText attributes = [](const ProgramView&, const GraphView& graph, int id) {
+    const bool several = row_of(graph[id]).custom->signature.result_count > 1;
+    return several ? std::to_string(CustomCall::of(graph[id]).result) : std::string();
+  };
+};
+
+using CustomCallOperations = OperationList<CustomCallOp>;
 
 }  // namespace tessera::ops
 
@@ -12487,10 +12823,10 @@ namespace tessera {
 namespace ops {
 
 /// All operations of the library.
-using Operations =
-    JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
-                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations, SortOperations,
-                ScatterOperations, AttentionOperations, ControlOperations, GradientOperations, KeyOperations>::type;
+using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
+                               DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
+                               SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
+                               GradientOperations, KeyOperations, CustomCallOperations>::type;
 
 namespace detail {
 
@@ -13474,7 +13810,7 @@ constexpr UnitRule unit_rule(const GraphView& graph, const UnitsView& units, int
     const int operand = units.input(u, i).operand;
     rule.inputs.push_back(operand < 0 ? row.result : row.operands[static_cast<std::size_t>(operand)]);
   }
-  if (unit.kind != UnitKind::attention) {
+  if (!joins_others(row_of(graph[node]))) {
     rule.outputs.push_back(row.result);
     return rule;
   }
@@ -16387,7 +16723,8 @@ namespace tessera {
 
 namespace detail {
 
-template <bool Causal> struct AttentionTag {
+/// Checks of types, and the nodes of all forms of attention.
+struct AttentionNodes {
   static constexpr auto leading_dims = ops::LeadingDims::batch;
   template <class Q, class K, class V, class Scale = Q> struct result : Q {
     using Checks = decltype([] {
@@ -16398,12 +16735,13 @@ template <bool Causal> struct AttentionTag {
                     "tessera: queries, keys and values of attention must have the same floating element type");
     });
   };
-  static constexpr Value emit(Value context, Value q, Value k, Value v) {
-    q = q.at(context.source);
-    const Value width = build::cast(build::extent(q, 3), DType::f64);
-    return emit(context, q, k, v, build::unary(Op::rsqrt, width));
+  static constexpr Value default_scale(Value context, Value q) {
+    const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
+    return build::unary(Op::rsqrt, width);
   }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+  /// `lower` and `upper` are null unless the form is banded.
+  static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
+                              Value upper) {
     q = q.at(context.source);
     if (q.rank() != 4)
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
@@ -16411,6 +16749,13 @@ template <bool Causal> struct AttentionTag {
     // With bf16 operands the logarithms, gradients and scale are f32.
     const DType wide = computed_as(q.dtype());
     scale = build::cast(scale, wide);
+    std::int32_t operands[7] = {q.id, k.id};
+    const auto node = [&](const Node& made, int tensors) {
+      int arity = tensors;
+      if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
+      operands[arity++] = scale.id;
+      return q.make(made, operands, arity);
+    };
     const auto dims = [](const Node& x, std::initializer_list<int> from) {
       unsigned singletons = 0, bit = 1;
       for (int d : from) {
@@ -16419,18 +16764,22 @@ template <bool Causal> struct AttentionTag {
       }
       return static_cast<std::uint8_t>(singletons);
     };
+    if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
+    form.result = AttentionResult::logarithms;
     Node made{.op = Op::attention_lse,
               .dtype = wide,
               .rank = 3,
               .singletons = dims(q.node(), {0, 2, 1}),
-              .labels = AttentionForm{Causal, AttentionResult::logarithms}.pack()};
-    const Value lse = q.make(made, {q.id, k.id, scale.id});
+              .labels = form.pack()};
+    const Value lse = node(made, 2);
+    form.result = AttentionResult::output;
     made.op = Op::attention;
-    made.labels = AttentionForm{Causal, AttentionResult::output}.pack();
+    made.labels = form.pack();
     made.dtype = q.dtype();
     made.rank = 4;
     made.singletons = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_singleton(3) ? 1u << 3 : 0u));
-    return q.make(made, {q.id, k.id, v.id, lse.id, scale.id});
+    operands[2] = v.id, operands[3] = lse.id;
+    return node(made, 4);
   }
 
  private:
@@ -16442,6 +16791,15 @@ template <bool Causal> struct AttentionTag {
       context.refuse(errc::unsupported,
                      "[attention] dims of static extent 1: attention does not broadcast; a dim has static extent 1 "
                      "in all of queries, keys and values, or in none of them");
+  }
+};
+
+template <bool Causal> struct AttentionTag : AttentionNodes {
+  static constexpr Value emit(Value context, Value q, Value k, Value v) {
+    return emit(context, q, k, v, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value scale) {
+    return make(context, {Causal}, q, k, v, scale, {}, {});
   }
 };
 
@@ -17117,6 +17475,235 @@ Attention<T, Bias> attention(Key key, Extent features, Dim heads, const Sharding
 
 #endif
 
+// ---- tessera/ops/contraction/convolution.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+#define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+
+namespace tessera {
+
+namespace detail {
+/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
+/// that options which are changed later would share one name.
+template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
+  std::array<std::int64_t, N> made{};
+  for (auto& own : made) own = number;
+  return made;
+}
+}  // namespace detail
+
+/// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
+/// within a window, and the number of groups of features, each convolved on its own.
+template <int N> struct Conv {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
+/// Options of a transposed convolution, the transpose of a convolution with the same strides, padding, dilation and
+/// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
+/// these extents, plus `output_padding` at the end.
+template <int N> struct ConvTranspose {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
+namespace detail {
+
+/// Splits a dim into [groups, features of a group].
+constexpr Value split_groups(Value x, int dim, Value groups) {
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d <= x.rank(); ++d) {
+    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    f.order[f.count] = f.out_dim[f.count] = f.count;
+    ++f.count;
+  }
+  sizes[dim] = groups;
+  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+}
+/// Merges the last dim with the dim of groups in front of it.
+constexpr Value merge_groups(Value x) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+
+template <int N> struct ConvTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Checks = decltype([] {
+      static_assert(
+          X::rank == N + 2 && W::rank == N + 2,
+          "tessera: conv takes an input [batch, spatial..., in-features] and weights [spatial..., in-features per "
+          "group, out-features]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: the input and the weights of conv must have the same floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
+  }
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
+                                  Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
+    // Windows over three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
+    const DType type = x.dtype();
+    for (int d = 0; d < N; ++d)
+      if (!padding[d].is_number(0))
+        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
+    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = N < 3 && !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 1, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.a[a++] = labels.b[b++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    if (grouped) labels.b[b++] = 9;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
+    return grouped ? merge_groups(y) : y;
+  }
+};
+
+template <int N> struct ConvTransposeTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Checks = decltype([] {
+      static_assert(X::rank == N + 2 && W::rank == N + 2,
+                    "tessera: conv_transpose takes an input [batch, spatial..., in-features] and weights [spatial..., "
+                    "in-features, out-features per group]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: the input and the weights of conv_transpose must have the same floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
+  }
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
+                                  const Value* output_padding, const Value* dilation, Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(
+          errc::unsupported,
+          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+    const DType type = x.dtype();
+    Value taps[N], extents[N];
+    for (int d = 0; d < N; ++d) {
+      taps[d] = build::extent(w, d);
+      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
+    }
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 2, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = build::einsum(x, w, labels);
+    if (grouped) y = merge_groups(y);
+    for (int d = N - 1; d >= 0; --d) {
+      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
+      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
+    }
+    for (int d = 0; d < N; ++d) {
+      const Value longer = extents[d] + output_padding[d];
+      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
+      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+    }
+    return build::cast(y, type);
+  }
+};
+
+}  // namespace detail
+
+/// Convolution (cross-correlation, as in PyTorch and JAX): x [batch, width, in] and w [taps, in / groups, out] give
+/// [batch, windows, out]; conv2d: x [batch, height, width, in] and w [.., .., in / groups, out], as in `conv2d(x, w,
+/// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
+/// strides + 1 windows.
+///
+/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 as in
+/// einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
+/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
+/// in-features the result is partial; a split spatial dim is gathered.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                  Dim(options.dilation[0]), Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
+                                  Dim(options.dilation[1]), Dim(options.groups));
+}
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
+                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
+                                  Dim(options.dilation[2]), Dim(options.groups));
+}
+
+/// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
+/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]; conv_transpose2d(x, w, {.strides = {2, 2}}) likewise.
+/// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
+/// respect to its operand. The weights are PyTorch's with the spatial dims first.
+///
+/// The windows are in memory before they are added up; for bf16 they are f32, and their sum is rounded once. Errors:
+/// shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or dilation
+/// below one, and for padding that leaves no result. Communication: as conv1d.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
+                                           Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                           Dim(options.padding[0]), Dim(options.padding[1]),
+                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
+                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/reduction.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_REDUCTION_HPP
@@ -17546,6 +18133,250 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 
 #endif
 
+// ---- tessera/ops/reduction/normalization.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
+#define TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
+
+// Norms of [batch, ..., features] over other dims than the last; layer_norm and rms_norm are in ops/functional.hpp.
+
+namespace tessera {
+
+namespace build {
+
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: as in
+/// layer_norm a second mean, which has no gradient, corrects the rounding of the first; `near` is x - first.
+struct Moments {
+  Value near, first, rest, variance;
+};
+constexpr Moments moments(Value x, unsigned dims) {
+  const Value count = cast(element_count(x, dims), x.dtype());
+  const Value first = reduce(Op::sum, x, dims, true) / count, near = x - first;
+  const Value rest = constant_reduce(Op::sum, near, dims) / count;
+  return {near, first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
+}
+/// x less its mean, over its standard deviation, along a bit set of dims.
+constexpr Value normalized(Value x, unsigned dims, Value eps) {
+  const Moments m = moments(x, dims);
+  return (m.near - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
+}
+
+}  // namespace build
+
+namespace detail {
+
+enum class NormOver { batch, instance };
+
+/// The dims of x [batch, ..., features] that a norm reduces, as a bit set.
+template <int Rank, NormOver Over> constexpr unsigned normed_dims(const Value& x) {
+  const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
+  return ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
+}
+
+template <int Rank, NormOver Over> struct FeatureNormTag {
+  static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value made = build::normalized(x, normed_dims<Rank, Over>(x), eps);
+    return build::cast(made * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+  }
+};
+
+enum class Moment { mean, unbiased_variance };
+
+template <int Rank, Moment Of> struct BatchMomentTag {
+  template <class X> struct result : Typed<loss_t<X>, 1> {
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && Rank >= 2,
+                    "tessera: batch_norm_statistics takes a float, double or bf16 tensor [batch, ..., features]");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
+    const build::Moments m = build::moments(x, dims);
+    if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
+    const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
+    const Value divisor = build::binary(Op::maximum, count - one, one);
+    const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
+    return build::drop_singletons(m.variance * ratio, dims);
+  }
+};
+
+template <int Rank> struct GivenNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Mean, class Variance, class Gain, class Bias, class Eps>
+  using result = NormResult<X, Mean, Variance, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value mean, Value variance, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const auto as_x = [&](Value v) { return build::cast(v, x.dtype()); };
+    const Value scale = build::unary(Op::rsqrt, as_x(variance) + as_x(eps)) * as_x(gain);
+    return build::cast((x - as_x(mean)) * scale + as_x(bias), type);
+  }
+};
+
+template <int Rank> struct GroupNormTag {
+  static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
+  template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
+    if (x.rank() != Rank)
+      fail(errc::unsupported,
+           "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    x = split_groups(build::cast(x.at(context.source), computed_as(type)), Rank - 1, as_size(groups));
+    const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
+    x = merge_groups(build::normalized(x, dims, eps));
+    return build::cast(x * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+  }
+};
+
+}  // namespace detail
+
+/// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
+/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
+/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
+/// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
+/// Szegedy, 1502.03167.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
+}
+/// The statistics of a batch that running statistics average. `mean` and `variance` are vectors of features.
+template <class Mean, class Variance> struct BatchStatistics {
+  Mean mean;
+  Variance variance;
+};
+/// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
+/// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
+/// PyTorch's running variance, and 0 where there is one. Of bf16 they are f32. Beside a batch_norm of the same x in one
+/// program they share its sums and its communication.
+template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
+  const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
+  const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
+  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+}
+/// Batch norm by given statistics, vectors of features: what evaluation computes.
+template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
+          NumberOperand Eps = double>
+constexpr auto batch_norm_inference(const X& x, const Mean& mean, const Variance& variance, const Gain& gain,
+                                    const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::GivenNormTag<X::rank>>(Source::from(at), x, mean, variance, gain, bias, eps);
+}
+/// Instance norm: as batch_norm, with statistics of each image on its own. Source: Ulyanov et al., 1607.08022.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                             Here at = Here::current()) {
+  return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
+}
+/// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
+/// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, SizeOperand Groups, NumberOperand Eps = double>
+constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/stop_gradient.hpp
+
+#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
+#define TESSERA_OPS_STOP_GRADIENT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct StopGradientTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
+  }
+};
+
+}  // namespace detail
+
+/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
+/// is not computed. No communication.
+template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+  return call<detail::StopGradientTag>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/batch_norm.hpp
+
+#ifndef TESSERA_NN_BATCH_NORM_HPP
+#define TESSERA_NN_BATCH_NORM_HPP
+
+namespace tessera::nn {
+
+/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
+/// state that a training step takes and returns, so that no optimizer changes them.
+template <Element T = float> struct RunningStatistics {
+  ShardedTensor<T, 1> mean, variance;
+
+  static constexpr std::array field_names{"mean", "variance"};
+};
+
+/// Batch norm of x [batch, ..., features], as torch.nn.BatchNorm1d, 2d and 3d with the features last:
+///
+///     const auto [y, next] = norm.train(x, running);   // normalized by this batch; the next running statistics
+///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
+///     const auto y = norm(x);                          // normalized by this batch, without running statistics
+/// The next running statistics are (1 - momentum) running + momentum of this batch, with its unbiased variance, and
+/// have no gradient. A batch of one element for each feature has a variance of 0; PyTorch refuses it. Errors:
+/// shape_mismatch. Communication: of train as ts::batch_norm, the running statistics add none, so that over a split
+/// batch they are those of the whole batch on every device; of evaluation none. Source: Ioffe, Szegedy, 1502.03167.
+template <Element T = float> struct BatchNorm {
+  ShardedTensor<T, 1> gain, bias;
+  Scalar epsilon = 1e-5, momentum = 0.1;
+
+  static constexpr std::array field_names{"gain", "bias", "epsilon", "momentum"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::batch_norm(x, gain, bias, epsilon, at);
+  }
+  template <class X>
+  constexpr auto operator()(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    return tessera::batch_norm_inference(x, running.mean, running.variance, gain, bias, epsilon, at);
+  }
+  template <class X>
+  constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    const auto batch = tessera::batch_norm_statistics(x, at);
+    const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
+      return old + (stop_gradient(now, at) - old) * momentum;
+    };
+    const RunningStatistics<T> moved{next(running.mean, batch.mean), next(running.variance, batch.variance)};
+    return std::tuple((*this)(x, at), moved);
+  }
+};
+
+/// A BatchNorm with a gain of ones and a bias of zeros.
+template <Element T = float>
+BatchNorm<T> batch_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5,
+                        double momentum = 0.1) {
+  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
+          epsilon, momentum};
+}
+/// Running statistics before the first batch: means of zero and variances of one.
+template <Element T = float>
+RunningStatistics<T> running_statistics(Extent features, const ShardingStrategy& strategy) {
+  return {zeros<T>({features}, strategy.mesh, strategy.vector), ones<T>({features}, strategy.mesh, strategy.vector)};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/layer_norm.hpp
 
 #ifndef TESSERA_NN_LAYER_NORM_HPP
@@ -17606,6 +18437,9 @@ template <Element T = float> struct GatedMlp {
     return down(hidden);
   }
 };
+
+/// The name of the same layer in the literature: silu is also called swish.
+template <Element T = float> using SwiGlu = GatedMlp<T>;
 
 /// An MLP for a model of `depth` layers, with initialized parameters.
 template <Element T = float, bool Bias = true>
@@ -17700,6 +18534,462 @@ GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, co
   return {rms_norm<T>(features, strategy), attention<T, false>(first, features, heads, strategy, depth, stddev),
           rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/init.hpp
+
+#ifndef TESSERA_NN_INIT_HPP
+#define TESSERA_NN_INIT_HPP
+
+/// Initial values of weights, with the names of torch.nn.init and jax.nn.initializers. Values are drawn directly into
+/// shards, and are bitwise equal on every mesh and spec. Weights are [in, out], and of convolutions [taps..., in, out],
+/// as in JAX: fan-in is the extent of the dim before the last times the number of taps, fan-out that of the last.
+///
+///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
+namespace tessera::init {
+
+// torch.nn.init.zeros_, ones_, normal_ and uniform_ are functions that there are already.
+using tessera::normal;
+using tessera::ones;
+using tessera::uniform;
+using tessera::zeros;
+
+/// The number of inputs, or of outputs, of one unit; `fan_avg` is their mean.
+enum class FanMode : std::uint8_t { fan_in, fan_out, fan_avg };
+
+/// The function after a weight, which decides by how much weights are scaled.
+enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
+
+/// torch.nn.init.calculate_gain: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + slope^2)) for
+/// leaky_relu, 3/4 for selu.
+inline double gain(Nonlinearity nonlinearity, double negative_slope = 0.01) {
+  switch (nonlinearity) {
+    case Nonlinearity::tanh:
+      return 5.0 / 3;
+    case Nonlinearity::relu:
+      return std::sqrt(2.0);
+    case Nonlinearity::leaky_relu:
+      return std::sqrt(2.0 / (1 + negative_slope * negative_slope));
+    case Nonlinearity::selu:
+      return 0.75;
+    case Nonlinearity::linear:
+    case Nonlinearity::sigmoid:
+      break;
+  }
+  return 1;
+}
+
+namespace detail {
+
+/// The fan of a weight of the given extents.
+template <std::size_t Rank> double fan(const Extent (&shape)[Rank], FanMode mode) {
+  static_assert(Rank >= 2, "tessera: an initialiser by fan is for weights of rank 2 or more: [..., in, out]");
+  double taps = 1;
+  for (std::size_t d = 0; d + 2 < Rank; ++d) taps *= static_cast<double>(shape[d].value);
+  const double in = taps * static_cast<double>(shape[Rank - 2].value);
+  const double out = taps * static_cast<double>(shape[Rank - 1].value);
+  const double made = mode == FanMode::fan_in ? in : mode == FanMode::fan_out ? out : (in + out) / 2;
+  return std::max(made, 1.0);  // of an empty weight, which has no elements to scale
+}
+
+/// Uniform with the given standard deviation and a mean of 0.
+template <Element T, std::size_t Rank>
+auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, double stddev,
+                Here at) {
+  const T limit = static_cast<T>(std::sqrt(3.0) * stddev);
+  return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
+}
+
+/// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
+template <Element T, std::size_t Rank, class F>
+auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, Here at,
+                const F& is_one) {
+  const StoragePtr storage = tessera::detail::allocate(op, dtype_v<T>, tessera::detail::shape_from(shape),
+                                                       static_cast<int>(Rank), mesh, spec, at);
+  tessera::detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [&](T* data, const Box& box) {
+    const Shape own = extents(box);
+    Shape index = box.begin;
+    for (std::int64_t n = volume(own); n > 0; --n) {
+      *data++ = is_one(index) ? T(1) : T(0);
+      for (std::size_t d = Rank; d-- > 0;) {
+        if (++index[d] < box.end[d]) break;
+        index[d] = box.begin[d];
+      }
+    }
+  });
+  return tensor_of<T, static_cast<int>(Rank)>(storage);
+}
+
+}  // namespace detail
+
+/// All elements equal to `value`, as torch.nn.init.constant_.
+template <Element T, std::size_t Rank>
+auto constant(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh,
+              const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return full<T>(shape, value, mesh, spec, at);
+}
+/// 1 on the diagonal of a matrix and 0 elsewhere, as torch.nn.init.eye_.
+template <Element T>
+auto eye(const Extent (&shape)[2], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::ones_where<T>("eye", shape, mesh, spec, at, [](const Shape& i) { return i[0] == i[1]; });
+}
+/// A convolution [taps..., in, out] that passes its input on, as torch.nn.init.dirac_: 1 at the middle tap where the
+/// input feature is the output feature, and 0 elsewhere.
+template <Element T, std::size_t Rank>
+auto dirac(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  static_assert(Rank >= 3, "tessera: init::dirac is for the weights of convolutions: [taps..., in, out]");
+  const Shape all = tessera::detail::shape_from(shape);
+  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [&](const Shape& i) {
+    for (std::size_t d = 0; d + 2 < Rank; ++d)
+      if (i[d] != all[d] / 2) return false;
+    return i[Rank - 2] == i[Rank - 1];
+  });
+}
+
+/// Options of kaiming_uniform and kaiming_normal, with PyTorch's names and defaults.
+struct Kaiming {
+  FanMode mode = FanMode::fan_in;
+  Nonlinearity nonlinearity = Nonlinearity::leaky_relu;
+  double a = 0;  ///< the negative slope of leaky_relu
+};
+/// Uniform, or normal, with standard deviation gain / sqrt(fan), as torch.nn.init.kaiming_uniform_ and kaiming_normal_.
+/// Errors: those of `uniform`. Source: He et al., 1502.01852.
+template <Element T, std::size_t Rank>
+auto kaiming_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                     const Kaiming& options = {}, Here at = Here::current()) {
+  const double fan = detail::fan(shape, options.mode);
+  return detail::uniform_of<T>(key, shape, mesh, spec, gain(options.nonlinearity, options.a) / std::sqrt(fan), at);
+}
+template <Element T, std::size_t Rank>
+auto kaiming_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    const Kaiming& options = {}, Here at = Here::current()) {
+  const double fan = detail::fan(shape, options.mode);
+  const double stddev = gain(options.nonlinearity, options.a) / std::sqrt(fan);
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+}
+
+/// Uniform, or normal, with variance gain^2 / fan_avg, as torch.nn.init.xavier_uniform_ and xavier_normal_. Source:
+/// Glorot, Bengio, AISTATS 2010.
+template <Element T, std::size_t Rank>
+auto xavier_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    double factor = 1, Here at = Here::current()) {
+  return detail::uniform_of<T>(key, shape, mesh, spec, factor / std::sqrt(detail::fan(shape, FanMode::fan_avg)), at);
+}
+template <Element T, std::size_t Rank>
+auto xavier_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   double factor = 1, Here at = Here::current()) {
+  const double stddev = factor / std::sqrt(detail::fan(shape, FanMode::fan_avg));
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+}
+
+/// Uniform with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode, "uniform").
+template <Element T, std::size_t Rank>
+auto variance_scaling_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                              double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
+  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
+  return detail::uniform_of<T>(key, shape, mesh, spec, std::sqrt(scale / detail::fan(shape, mode)), at);
+}
+/// jax.nn.initializers.lecun_uniform, he_uniform and glorot_uniform: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
+template <Element T, std::size_t Rank>
+auto lecun_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto he_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
+}
+
+}  // namespace tessera::init
+
+#endif
+
+// ---- tessera/nn/conv.hpp
+
+#ifndef TESSERA_NN_CONV_HPP
+#define TESSERA_NN_CONV_HPP
+
+namespace tessera::nn {
+
+namespace detail {
+
+template <int N> constexpr int spatial_dims(const Conv<N>&) { return N; }
+template <int N> constexpr int spatial_dims(const ConvTranspose<N>&) { return N; }
+
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<1>& options, Here at) {
+  return tessera::conv1d(x, w, options, at);
+}
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<2>& options, Here at) {
+  return tessera::conv2d(x, w, options, at);
+}
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<1>& options, Here at) {
+  return tessera::conv_transpose1d(x, w, options, at);
+}
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<2>& options, Here at) {
+  return tessera::conv_transpose2d(x, w, options, at);
+}
+
+}  // namespace detail
+
+/// A convolution of x [batch, spatial..., in] plus a bias [out], with the options of ts::conv1d, ts::conv2d and their
+/// transposes, as torch.nn.Conv2d:
+///
+///     constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
+///     ts::nn::Conv2d<halved> conv = ts::nn::conv2d<halved>(key, 16, 32, {3, 3}, strategy);
+///     const auto y = conv(x);                  // [batch, height, width, 16] to [batch, height / 2, width / 2, 32]
+/// weight [taps..., in / groups, out], of a transposed convolution [taps..., in, out / groups]. The options are part of
+/// the type, so that a convolution without padding or groups has no code for them. For a bf16 x the weight is rounded
+/// to bf16, the bias is added in f32, and the result is rounded before and after. Errors and communication: as conv2d
+/// and conv_transpose2d.
+template <auto Options, Element T = float, bool Bias = true> struct Convolution {
+  ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
+  ShardedTensor<T, 1> bias;
+
+  static constexpr std::array field_names{"weight", "bias"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const auto y = Convolution<Options, T, false>{weight}(x, at);
+    if constexpr (detail::is_mixed_v<X, T>)
+      return cast<bf16>(call<AddTag>(Source::from(at), cast<float>(y, at), bias), at);
+    else
+      return call<AddTag>(Source::from(at), y, bias);
+  }
+};
+
+template <auto Options, Element T> struct Convolution<Options, T, false> {
+  ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
+
+  static constexpr std::array field_names{"weight"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    return detail::convolve(x, detail::as_met_by<X>(weight, at), Options, at);
+  }
+};
+
+template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
+using Conv1d = Convolution<Options, T, Bias>;
+template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
+using Conv2d = Convolution<Options, T, Bias>;
+template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
+using ConvTranspose1d = Convolution<Options, T, Bias>;
+template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
+using ConvTranspose2d = Convolution<Options, T, Bias>;
+
+namespace detail {
+
+/// The spec of a matrix [in, out], for weights [taps..., in, out].
+constexpr PartitionSpec behind_taps(const PartitionSpec& matrix, int taps) {
+  PartitionSpec spec;
+  if (matrix.entries.empty()) return spec;
+  for (int d = 0; d < taps; ++d) spec.entries.push_back(SpecEntry());
+  for (const SpecEntry& entry : matrix.entries) spec.entries.push_back(entry);
+  return spec;
+}
+
+inline void check_groups(const char* op, Extent features, std::int64_t groups, Here at) {
+  if (groups < 1 || features.value % groups != 0)
+    fail(errc::not_divisible, "[", op, "] groups: ", features.value, " features are not divisible by ", groups,
+         " groups", Source::from(at));
+}
+
+/// Weights and bias uniform within 1 / sqrt(fan), torch.nn.Conv2d's kaiming_uniform_ with a = sqrt(5).
+template <class Layer, Element T, bool Bias, std::size_t Rank>
+Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMode mode,
+                  const ShardingStrategy& strategy, Role role, Here at) {
+  const T bound = static_cast<T>(1 / std::sqrt(init::detail::fan(shape, mode)));
+  const auto [of_weight, of_bias] = split<2>(key);
+  auto weight = uniform<T>(of_weight, shape, strategy.mesh,
+                           behind_taps(strategy.weight(role), static_cast<int>(Rank) - 2), -bound, bound, at);
+  if constexpr (Bias)
+    return {weight, uniform<T>(of_bias, {out}, strategy.mesh, strategy.bias(role), -bound, bound, at)};
+  else
+    return {weight};
+}
+
+}  // namespace detail
+
+/// Convolutions with PyTorch's initial values: weights and bias uniform within 1 / sqrt(fan), where fan is the number
+/// of taps times in / groups, of a transposed convolution times out / groups. The dims `in` and `out` of a weight are
+/// sharded as those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
+template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
+Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, const ShardingStrategy& strategy,
+                                Role role = Role::column, Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv1d", features, Options.groups, at);
+  const Extent shape[] = {taps, in.value / Options.groups, out};
+  return detail::convolution<Conv1d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
+                                                                at);
+}
+template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
+Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, const Extent (&window)[2],
+                                const ShardingStrategy& strategy, Role role = Role::column, Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv2d", features, Options.groups, at);
+  const Extent shape[] = {window[0], window[1], in.value / Options.groups, out};
+  return detail::convolution<Conv2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
+                                                                at);
+}
+template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
+ConvTranspose1d<Options, T, Bias> conv_transpose1d(Key key, Extent in, Extent out, Extent taps,
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv_transpose1d", features, Options.groups, at);
+  const Extent shape[] = {taps, in, out.value / Options.groups};
+  return detail::convolution<ConvTranspose1d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
+                                                                         strategy, role, at);
+}
+template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
+ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent out, const Extent (&window)[2],
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv_transpose2d", features, Options.groups, at);
+  const Extent shape[] = {window[0], window[1], in, out.value / Options.groups};
+  return detail::convolution<ConvTranspose2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
+                                                                         strategy, role, at);
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/ops/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16); see RandomDraw.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, cast(key, DType::f64).id});
+}
+
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double or bf16");
+      static_assert(is_number_v<typename Key::type>,
+                    "tessera: the key of random numbers must be a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
+  }
+};
+
+/// Reports a key of the wrong type and replaces it, so that no further errors follow.
+template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
+  constexpr bool is_operand = Operand<Key>;
+  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
+                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
+                            "compiled function is a ts::Scalar inside");
+  if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    using Checks = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
+      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
+                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Random values of the shape and element type of `like` (float, double, bf16): uniform in [0, 1), or standard normal.
+/// A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh and in
+/// every equal call. Calls with one key that should give different values need different streams; inside a ts::Stack
+/// each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/dropout.hpp
+
+#ifndef TESSERA_NN_DROPOUT_HPP
+#define TESSERA_NN_DROPOUT_HPP
+
+namespace tessera::nn {
+
+/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
+/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
+/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
+/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
+/// communication.
+///
+///     struct Mlp {
+///       ts::nn::Linear<> up, down;
+///       ts::nn::Dropout<> drop{0.1};
+///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
+///         return down(drop(ts::relu(up(x)), key...));
+///       }
+///     };
+template <std::uint32_t Stream = 0> struct Dropout {
+  Scalar rate = 0.5;
+
+  static constexpr std::array field_names{"rate"};
+  template <class X> constexpr X operator()(const X& x) const { return x; }
+  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
+    return dropout<Stream>(x, rate, key, at);
+  }
+};
 
 }  // namespace tessera::nn
 
@@ -18490,34 +19780,6 @@ template <class Model, class F> constexpr void for_each_named_leaf(Model& model,
 
 #endif
 
-// ---- tessera/ops/stop_gradient.hpp
-
-#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
-#define TESSERA_OPS_STOP_GRADIENT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct StopGradientTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
-  }
-};
-
-}  // namespace detail
-
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
-/// is not computed. No communication.
-template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
-  return call<detail::StopGradientTag>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/nn/freeze.hpp
 
 #ifndef TESSERA_NN_FREEZE_HPP
@@ -18568,6 +19830,20 @@ template <class Leaf> constexpr Value traced_value(const Leaf& leaf) {
   return here(value);
 }
 
+/// Refuses a pattern that names no floating-point tensor of a traced model.
+template <class Model> constexpr void check_names(const Model& model, const Names& names) {
+  std::array<bool, Names::max_patterns> used{};
+  Value any;
+  for_each_traced_parameter(model, [&](std::string_view name, const auto& leaf) {
+    any = traced_value(leaf);
+    for (std::size_t i = 0; i < names.size(); ++i) used[i] = used[i] || matches_pattern(name, names.pattern(i));
+  });
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!used[i] && any.module != nullptr)
+      any.refuse(errc::option, "[names] pattern: a pattern names no floating-point tensor of the model; in a traced "
+                               "function the layers of a Stack are named together, as in blocks.*.mlp.up.weight");
+}
+
 /// Calls f(part) for each part of the state of an optimizer that has the type of the model: its moments.
 template <class Model, class State, class F> constexpr void for_each_model_in(State& state, F& f) {
   using S = std::remove_const_t<State>;
@@ -18597,19 +19873,12 @@ template <class Model, class State, class F> constexpr void for_each_model_in(St
 ///     const auto [next, next_state] = nn::keep_frozen(frozen, model, moved, state, moved_state);
 /// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication.
 template <class Model> constexpr Model freeze(Model model, const Names& frozen) {
-  std::array<bool, Names::max_patterns> used{};
-  Value any;
+  detail::check_names(model, frozen);
   detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
-    any = detail::traced_value(leaf);
-    for (std::size_t i = 0; i < frozen.size(); ++i) used[i] = used[i] || matches_pattern(name, frozen.pattern(i));
     if (!frozen.contain(name)) return;
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    leaf = Leaf(stop_gradient(Sym<typename Leaf::element, Leaf::rank>(any)).value);
+    leaf = Leaf(stop_gradient(Sym<typename Leaf::element, Leaf::rank>(detail::traced_value(leaf))).value);
   });
-  for (std::size_t i = 0; i < frozen.size(); ++i)
-    if (!used[i] && any.module != nullptr)
-      any.refuse(errc::option, "[freeze] names: a pattern names no floating-point tensor of the model; in a traced "
-                               "function the layers of a Stack are named together, as in blocks.*.mlp.up.weight");
   return model;
 }
 
@@ -18651,230 +19920,342 @@ constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model
 
 #endif
 
-// ---- tessera/nn/init.hpp
+// ---- tessera/nn/group_norm.hpp
 
-#ifndef TESSERA_NN_INIT_HPP
-#define TESSERA_NN_INIT_HPP
+#ifndef TESSERA_NN_GROUP_NORM_HPP
+#define TESSERA_NN_GROUP_NORM_HPP
 
-/// Initial values of weights, with the names of torch.nn.init and jax.nn.initializers. Values are drawn directly into
-/// shards, and are bitwise equal on every mesh and spec. Weights are [in, out], and of convolutions [taps..., in, out],
-/// as in JAX: fan-in is the extent of the dim before the last times the number of taps, fan-out that of the last.
-///
-///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
-namespace tessera::init {
+namespace tessera::nn {
 
-// torch.nn.init.zeros_, ones_, normal_ and uniform_ are functions that there are already.
-using tessera::normal;
-using tessera::ones;
-using tessera::uniform;
-using tessera::zeros;
+/// Normalizes each image of x [batch, ..., features] over all dims and the features of one of `groups` groups, then
+/// multiplies by gain and adds bias, as torch.nn.GroupNorm. Errors and communication: as ts::group_norm. Source: Wu,
+/// He, 1803.08494.
+template <Element T = float> struct GroupNorm {
+  ShardedTensor<T, 1> gain, bias;
+  Dim groups;
+  Scalar epsilon = 1e-5;
 
-/// The number of inputs, or of outputs, of one unit; `fan_avg` is their mean.
-enum class FanMode : std::uint8_t { fan_in, fan_out, fan_avg };
-
-/// The function after a weight, which decides by how much weights are scaled.
-enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
-
-/// torch.nn.init.calculate_gain: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + slope^2)) for
-/// leaky_relu, 3/4 for selu.
-inline double gain(Nonlinearity nonlinearity, double negative_slope = 0.01) {
-  switch (nonlinearity) {
-    case Nonlinearity::tanh:
-      return 5.0 / 3;
-    case Nonlinearity::relu:
-      return std::sqrt(2.0);
-    case Nonlinearity::leaky_relu:
-      return std::sqrt(2.0 / (1 + negative_slope * negative_slope));
-    case Nonlinearity::selu:
-      return 0.75;
-    case Nonlinearity::linear:
-    case Nonlinearity::sigmoid:
-      break;
+  static constexpr std::array field_names{"gain", "bias", "groups", "epsilon"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::group_norm(x, gain, bias, groups, epsilon, at);
   }
-  return 1;
-}
-
-namespace detail {
-
-/// The fan of a weight of the given extents.
-template <std::size_t Rank> double fan(const Extent (&shape)[Rank], FanMode mode) {
-  static_assert(Rank >= 2, "tessera: an initialiser by fan is for weights of rank 2 or more: [..., in, out]");
-  double taps = 1;
-  for (std::size_t d = 0; d + 2 < Rank; ++d) taps *= static_cast<double>(shape[d].value);
-  const double in = taps * static_cast<double>(shape[Rank - 2].value);
-  const double out = taps * static_cast<double>(shape[Rank - 1].value);
-  const double made = mode == FanMode::fan_in ? in : mode == FanMode::fan_out ? out : (in + out) / 2;
-  return std::max(made, 1.0);  // of an empty weight, which has no elements to scale
-}
-
-/// Uniform with the given standard deviation and a mean of 0.
-template <Element T, std::size_t Rank>
-auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, double stddev,
-                Here at) {
-  const T limit = static_cast<T>(std::sqrt(3.0) * stddev);
-  return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
-}
-
-/// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
-template <Element T, std::size_t Rank, class F>
-auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, Here at,
-                const F& is_one) {
-  const StoragePtr storage = tessera::detail::allocate(op, dtype_v<T>, tessera::detail::shape_from(shape),
-                                                       static_cast<int>(Rank), mesh, spec, at);
-  tessera::detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [&](T* data, const Box& box) {
-    const Shape own = extents(box);
-    Shape index = box.begin;
-    for (std::int64_t n = volume(own); n > 0; --n) {
-      *data++ = is_one(index) ? T(1) : T(0);
-      for (std::size_t d = Rank; d-- > 0;) {
-        if (++index[d] < box.end[d]) break;
-        index[d] = box.begin[d];
-      }
-    }
-  });
-  return tensor_of<T, static_cast<int>(Rank)>(storage);
-}
-
-}  // namespace detail
-
-/// All elements equal to `value`, as torch.nn.init.constant_.
-template <Element T, std::size_t Rank>
-auto constant(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh,
-              const PartitionSpec& spec = {}, Here at = Here::current()) {
-  return full<T>(shape, value, mesh, spec, at);
-}
-/// 1 on the diagonal of a matrix and 0 elsewhere, as torch.nn.init.eye_.
-template <Element T>
-auto eye(const Extent (&shape)[2], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
-  return detail::ones_where<T>("eye", shape, mesh, spec, at, [](const Shape& i) { return i[0] == i[1]; });
-}
-/// A convolution [taps..., in, out] that passes its input on, as torch.nn.init.dirac_: 1 at the middle tap where the
-/// input feature is the output feature, and 0 elsewhere.
-template <Element T, std::size_t Rank>
-auto dirac(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
-  static_assert(Rank >= 3, "tessera: init::dirac is for the weights of convolutions: [taps..., in, out]");
-  const Shape all = tessera::detail::shape_from(shape);
-  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [&](const Shape& i) {
-    for (std::size_t d = 0; d + 2 < Rank; ++d)
-      if (i[d] != all[d] / 2) return false;
-    return i[Rank - 2] == i[Rank - 1];
-  });
-}
-
-/// Options of kaiming_uniform and kaiming_normal, with PyTorch's names and defaults.
-struct Kaiming {
-  FanMode mode = FanMode::fan_in;
-  Nonlinearity nonlinearity = Nonlinearity::leaky_relu;
-  double a = 0;  ///< the negative slope of leaky_relu
 };
-/// Uniform, or normal, with standard deviation gain / sqrt(fan), as torch.nn.init.kaiming_uniform_ and kaiming_normal_.
-/// Errors: those of `uniform`. Source: He et al., 1502.01852.
-template <Element T, std::size_t Rank>
-auto kaiming_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                     const Kaiming& options = {}, Here at = Here::current()) {
-  const double fan = detail::fan(shape, options.mode);
-  return detail::uniform_of<T>(key, shape, mesh, spec, gain(options.nonlinearity, options.a) / std::sqrt(fan), at);
-}
-template <Element T, std::size_t Rank>
-auto kaiming_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                    const Kaiming& options = {}, Here at = Here::current()) {
-  const double fan = detail::fan(shape, options.mode);
-  const double stddev = gain(options.nonlinearity, options.a) / std::sqrt(fan);
-  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+
+/// A GroupNorm with a gain of ones and a bias of zeros. Errors: `not_divisible` unless the groups divide the features.
+template <Element T = float>
+GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+  if (groups.value() < 1 || features.value % groups.value() != 0)
+    fail(errc::not_divisible, "[group_norm] groups: ", features.value, " features are not divisible by ",
+         groups.value(), " groups");
+  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
+          groups, epsilon};
 }
 
-/// Uniform, or normal, with variance gain^2 / fan_avg, as torch.nn.init.xavier_uniform_ and xavier_normal_. Source:
-/// Glorot, Bengio, AISTATS 2010.
-template <Element T, std::size_t Rank>
-auto xavier_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                    double factor = 1, Here at = Here::current()) {
-  return detail::uniform_of<T>(key, shape, mesh, spec, factor / std::sqrt(detail::fan(shape, FanMode::fan_avg)), at);
-}
-template <Element T, std::size_t Rank>
-auto xavier_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                   double factor = 1, Here at = Here::current()) {
-  const double stddev = factor / std::sqrt(detail::fan(shape, FanMode::fan_avg));
-  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
-}
-
-/// Uniform with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode, "uniform").
-template <Element T, std::size_t Rank>
-auto variance_scaling_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                              double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
-  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
-  return detail::uniform_of<T>(key, shape, mesh, spec, std::sqrt(scale / detail::fan(shape, mode)), at);
-}
-/// jax.nn.initializers.lecun_uniform, he_uniform and glorot_uniform: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
-template <Element T, std::size_t Rank>
-auto lecun_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                   Here at = Here::current()) {
-  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
-}
-template <Element T, std::size_t Rank>
-auto he_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                Here at = Here::current()) {
-  return variance_scaling_uniform<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
-}
-template <Element T, std::size_t Rank>
-auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                    Here at = Here::current()) {
-  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
-}
-
-}  // namespace tessera::init
+}  // namespace tessera::nn
 
 #endif
 
-// ---- tessera/ops/indexing/cumulative.hpp
+// ---- tessera/ops/data_movement/repeat.hpp
 
-#ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
-#define TESSERA_OPS_INDEXING_CUMULATIVE_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
 
 namespace tessera {
 
 namespace detail {
 
-template <class Operation, int Rank, int D, CumulativeOptions S> struct CumulativeTag {
-  template <class A>
-  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
+/// The dim repeated: the copies one after the other, or each element `count` times.
+template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
+  template <class X, class Count> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value count) {
+    x = x.at(context.source);
+    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
+    const Value one = build::insert_singletons(x, 1u << copies, rank);
+    const Value places =
+        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                                 ((1u << rank) - 1) & ~(1u << copies), rank);
+    // Of these the shape is read alone.
+    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+    Factors merge{};
+    for (int d = 0; d < rank; ++d) {
+      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    }
+    merge.count = static_cast<std::int8_t>(rank);
+    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+  }
+};
+
+template <int Rank, int D> struct RollTag {
+  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value shift) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
+    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
+    const auto rest = [&](Value v) { return v - v / turn * turn; };
+    const Value moved = rest(rest(as_size(shift)) + turn);
+    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
+                                    build::slice(x, dim, zero, n - moved));
+  }
+};
+
+template <int Rank, int D> struct FlipTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
   static constexpr Value emit(Value context, Value x) {
-    return build::cumulative(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
+    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
   }
 };
 
 }  // namespace detail
 
-/// Cumulative sum along dim D: `cumsum<-1>(x)`. `ts::CumulativeOptions{.reverse = true}` sums from the last element on;
-/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 is summed in f32;
-/// bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
-/// all_gather of one total per line from each device.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
-constexpr auto cumsum(const X& x, Here at = Here::current()) {
-  return call<detail::CumulativeTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
+/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
+}
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
+}
+/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
+/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
+template <int D, TensorOperand X, SizeOperand Shift>
+constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
+  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
+}
+/// Elements along a dim in reverse order. Communication: as gather.
+template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
-/// Cumulative product along dim D; options, shapes and communication as cumsum. f32 is multiplied in f64 and rounded
-/// when stored; along a split dim, the product of each device's elements has to be in the range of the element type.
-/// The gradient is exact where elements are 0, as in PyTorch; second derivatives where a line has at most one 0.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
-constexpr auto cumprod(const X& x, Here at = Here::current()) {
-  return call<detail::CumulativeTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at),
-                                                                                                    x);
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/attention/band_attention.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Attention of a query at position p to the keys from p - before to p + after.
+struct BandAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset) {
+    return emit(context, q, k, v, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset,
+                              Value scale) {
+    const auto whole = [&](Value x) { return build::cast(x.at(context.source), DType::i64); };
+    const Value first = whole(offset);
+    return make(context, {.banded = true}, q, k, v, scale, first - whole(before), first + whole(after));
+  }
+};
+
+/// The same with a number added to all scores of a key, bias [batch, keys, heads, 1]: one more column of queries, of
+/// ones, and of keys, of the bias.
+struct BiasedAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset) {
+    return emit(context, q, k, v, bias, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset, Value scale) {
+    q = q.at(context.source);
+    k = k.at(context.source);
+    const DType wide = computed_as(q.dtype());
+    const auto with_column = [&](Value x, Value column) {
+      const Value like = build::slice(x, 3, x.number(0, DType::i64), x.number(1, DType::i64));
+      return ConcatTag<4, 3>::emit(context, x, build::broadcast(column, like));
+    };
+    const Value column = build::cast(build::cast(bias.at(context.source), wide) / build::cast(scale, wide), q.dtype());
+    return BandAttentionTag::emit(context, with_column(q, q.number(1)), with_column(k, column), v, before, after,
+                                  offset, scale);
+  }
+};
+
+/// The heads of keys or values repeated for the queries of their group.
+struct RepeatHeadsTag {
+  template <class K, class Q> struct result : K {
+    using Checks = decltype([] {
+      static_assert(K::rank == 4 && Q::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+    });
+  };
+  static constexpr Value emit(Value context, Value k, Value q) {
+    const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
+    return RepeatTag<4, 2, true>::emit(
+        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
+  }
+};
+
+}  // namespace detail
+
+/// No bound of a band of keys: more positions than any dim has.
+inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
+
+/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from
+/// p - before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call
+/// with another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
+/// gradient. Tiles of scores outside of the band are not computed. All else as `attention`.
+///
+///     ts::band_attention(q, k, v, 255, 0)                       // causal, each query to 256 positions
+///     ts::band_attention(q, k, v, ts::unlimited, 0, position)   // causal, with a cache of keys and values
+///
+/// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
+/// Source: Beltagy et al., 2004.05150.
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset = int>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
+}
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset, NumberOperand Scale>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset, const Scale& scale, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
 }
 
-/// The largest element so far along dim D, or the smallest: `cummax<-1>(x)`. With `reverse` from the last element on.
-/// NaN from the first NaN on, as in PyTorch and JAX. The result has the shape and element type of x. The gradient goes
-/// to the element that is the extreme; of equal ones to the last, as in PyTorch. Communication: as cumsum; that of the
-/// gradient as gather.
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
-constexpr auto cummax(const X& x, Here at = Here::current()) {
-  static_assert(!S.exclusive, "tessera: cummax has no result before the first element, so it is never exclusive");
-  return call<detail::CumulativeTag<ops::CummaxOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
+/// extent
+/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
+/// 0. With bf16 queries the bias is rounded to bf16. The scale is not 0. Gradients: also of the bias. Errors:
+/// shape_mismatch. Communication: as attention.
+template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
+          NumberOperand After, NumberOperand Offset = int>
+constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
+                                const After& after, const Offset& offset = 0, Here at = Here::current()) {
+  static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
+  return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
+                                          after, offset);
 }
-template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
-constexpr auto cummin(const X& x, Here at = Here::current()) {
-  static_assert(!S.exclusive, "tessera: cummin has no result before the first element, so it is never exclusive");
-  return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+/// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
+/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
+template <Element T = float, TensorOperand Mask>
+constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
+  static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
+                "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
+  return unsqueeze<1>(select(mask, zeros_like(cast<T>(mask, at), at), -1e30, at), at);
+}
+
+/// Grouped-query attention: keys and values with fewer heads than queries, of which each serves a group of consecutive
+/// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
+/// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
+/// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
+template <TensorOperand K, TensorOperand Q>
+constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
+  return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/data_movement/stack.hpp
+
+#ifndef TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
+
+// Tensors put together along a new dim, and taken apart along one.
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct StackTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
+  template <class A, class... Rest> struct result {
+    using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
+    static constexpr int rank = Rank + 1;
+  };
+  static constexpr Value emit(Value context, auto... tensors) {
+    const auto with_dim = [&](Value x) {
+      return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
+    };
+    return ConcatTag<Rank + 1, D>::emit(context, with_dim(tensors)...);
+  }
+};
+
+/// The chunk at position `Index` of `Chunks`, which are equally long except the last ones.
+template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
+  static_assert(Chunks > 0, "tessera: the number of chunks is at least 1");
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
+    const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
+    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
+    return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
+  }
+};
+
+}  // namespace detail
+
+/// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
+/// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
+template <int D, TensorOperand A, TensorOperand B>
+constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
+constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
+constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
+}
+template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
+          TensorOperand... Rest>
+constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
+  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
+  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
+                                                                                rest...);
+}
+
+/// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
+/// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
+/// The number of chunks is a constant. Communication: as slice.
+template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
+  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
+    return std::tuple(
+        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
+  }(std::make_integer_sequence<int, Chunks>{});
+}
+/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
+/// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
+template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
+  int start = 0;
+  const auto next = [&](int size) {
+    start += size;
+    return slice<D>(x, start - size, size, at);
+  };
+  using Slice = decltype(next(First));
+  if constexpr (sizeof...(Sizes) == 0)
+    return std::tuple<Slice>{next(First)};
+  else
+    return std::tuple<Slice, decltype(next(Sizes))...>{next(First), next(Sizes)...};
+}
+/// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
+/// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
+template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
+  return [&]<int... I>(std::integer_sequence<int, I...>) {
+    return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
+  }(std::make_integer_sequence<int, Count>{});
 }
 
 }  // namespace tessera
@@ -18939,6 +20320,443 @@ constexpr auto index_select(const X& x, const Indices& indices, Here at = Here::
 template <TensorOperand X, TensorOperand Mask, Operand V>
 constexpr auto masked_fill(const X& x, const Mask& mask, const V& value, Here at = Here::current()) {
   return select(mask, value, x, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/dynamic_slice.hpp
+
+#ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+#define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
+
+// Slices whose start is a tensor or a number that is known only when the program runs. Compositions of lookups.
+
+namespace tessera {
+
+namespace detail {
+
+/// A start as JAX reads it: a negative one counts from the end, and one that leaves too few elements is moved back.
+constexpr Value clamped_start(Value start, Value extent, Value size) {
+  start = build::cast(start, DType::i64);
+  const Value zero = start.number(0);
+  const Value from_front = build::select(build::less(start, zero), start + extent, start);
+  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
+}
+constexpr Value counting(Value count) {
+  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
+}
+template <class Start> constexpr void check_start() {
+  constexpr bool is_integer_start =
+      Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
+  static_assert(is_integer_start, "tessera: the start of a dynamic slice is a number or an integer tensor of rank 0");
+}
+
+/// The indices of a slice along dim D: a vector.
+template <int Rank, int D> struct SliceIndicesTag {
+  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start, Value size) {
+    x = x.at(context.source);
+    size = as_size(size).at(context.source);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
+    return build::cast(counting(size) + first, DType::i32);
+  }
+};
+/// One index along dim D, a vector of static extent 1.
+template <int Rank, int D> struct OneIndexTag {
+  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value start) {
+    x = x.at(context.source);
+    const Value one = x.number(1, DType::i64);
+    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
+    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
+  }
+};
+
+/// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
+template <int Rank, int D> struct UpdateIndicesTag {
+  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
+    using Checks = decltype([] { check_start<Start>(); });
+  };
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const Value extent = build::extent(x, x.shifted(D, Rank)),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
+    const Value inside = build::binary(
+        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
+    return build::cast(build::select(inside, place, size), DType::i32);
+  }
+};
+/// Whether each element of x is overwritten.
+template <int Rank, int D> struct IsUpdatedTag {
+  template <class X, class Update, class Start> using result = Typed<bool, Rank>;
+  static constexpr Value emit(Value context, Value x, Value update, Value start) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value extent = build::extent(x, dim),
+                size = build::extent(update.at(context.source), update.shifted(D, Rank));
+    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
+    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
+                         build::less(place, size));
+  }
+};
+
+}  // namespace detail
+
+/// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
+/// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
+/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
+/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
+///
+///     const auto window = ts::dynamic_slice<0>(x, position, 16);
+template <int D, TensorOperand X, Operand Start, SizeOperand Size>
+constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
+}
+
+/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
+/// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
+template <int D, TensorOperand X, Operand Index>
+constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
+}
+
+/// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
+/// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
+/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
+/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
+/// split.
+///
+///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
+template <int D, TensorOperand X, TensorOperand Update, Operand Start>
+constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
+  static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
+  static_assert(std::is_same_v<typename X::element, typename Update::element>,
+                "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const Source source = Source::from(at);
+  // The row behind the update is looked up for all elements that stay.
+  const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
+                                     call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
+  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
+}
+
+/// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
+/// dynamic_update_slice.
+template <int D, TensorOperand X, TensorOperand Update, Operand Index>
+constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/attention/positions.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_POSITIONS_HPP
+#define TESSERA_OPS_ATTENTION_POSITIONS_HPP
+
+// Positions of tokens in attention: rotary embeddings and ALiBi.
+
+namespace tessera {
+
+/// Which elements of a head are the two coordinates of a rotation.
+enum class RotaryForm : std::uint8_t {
+  half_split,   ///< i and i + width / 2: Llama in Hugging Face's layout, GPT-NeoX
+  interleaved,  ///< 2 i and 2 i + 1: RoFormer, Llama in Meta's layout, GPT-J
+};
+
+namespace detail {
+
+/// The positions of x [batch, time, heads, width] from an offset on: [time, 1, 1].
+struct PositionsTag {
+  template <class X, class Offset> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value offset) {
+    x = x.at(context.source);
+    // A static extent of 1 stays one.
+    if (const int time = x.shifted(1, 4); x.is_singleton(time))
+      return build::insert_singletons(build::cast(offset.at(context.source), DType::f64), 7, 3);
+    const Value at = build::cast(counting(build::extent(x, x.shifted(1, 4))), DType::f64) +
+                     build::cast(offset.at(context.source), DType::f64);
+    return build::insert_singletons(at, 1u << 1 | 1u << 2, 3);
+  }
+};
+/// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
+template <RotaryForm Form> struct RotaryAnglesTag {
+  template <class X, class... Options> using result = Typed<double, 3>;
+  static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
+    const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
+    const Value position = PositionsTag::emit(context, x, offset);
+    x = x.at(context.source);
+    const Value width = build::extent(x, x.shifted(3, 4)), element = build::cast(counting(width), DType::f64);
+    const Value pairs = build::cast(width, DType::f64) * 0.5, zero = element.number(0);
+    const Value pair = Form == RotaryForm::interleaved
+                           ? build::unary(ops::op_v<ops::FloorOp>, element * 0.5)
+                           : element - build::select(build::binary(Op::less, element, pairs), zero, pairs);
+    // (base^(-1 / pairs) ntk^(-1 / (pairs - 1)))^pair
+    const auto power = [&](Value of, Value fraction) {
+      return build::binary(ops::op_v<ops::PowOp>, of, zero - fraction);
+    };
+    const Value most = build::binary(Op::maximum, pairs - 1.0, pairs.number(1));
+    const Value frequency = power(number(base), pair / pairs) * power(number(ntk), pair / most);
+    return position / number(linear) * build::insert_singletons(frequency, 1u << 0 | 1u << 1, 3);
+  }
+};
+
+}  // namespace detail
+
+/// Options of rotary_embedding, which a model may have as a field.
+struct Rotary {
+  Scalar base = 10000.0;  ///< the angle of coordinates i at position p is p base^(-2 i / width)
+  Scalar linear = 1.0;    ///< positions are divided by this (position interpolation, Chen et al., 2306.15595)
+  /// The context grows by this: base becomes base ntk^(width / (width - 2)) ("NTK-aware" scaling).
+  Scalar ntk = 1.0;
+
+  static constexpr std::array field_names{"base", "linear", "ntk"};
+};
+
+/// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
+/// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
+/// width is even. Angles are computed in f64; a bf16 x is rotated in f32. Errors: shape_mismatch for an odd width.
+/// Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+///
+///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
+template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>
+constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
+                                Here at = Here::current()) {
+  static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
+  using T = typename X::element;
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  // (a, b) becomes (a cos - b sin, b cos + a sin): x cos + (-b, a) sin.
+  const auto turned = [&] {
+    if constexpr (Form == RotaryForm::interleaved) {
+      const auto pairs = unbind<2, -1>(split_dim<-1>(x, 2, at), at);
+      return merge_dims<3, 4>(stack<4>(-std::get<1>(pairs), std::get<0>(pairs), at), at);
+    } else {
+      const auto pairs = unbind<2, -2>(rearrange<"b t h (c e) -> b t h c e">(x, len<"c">(2), at), at);
+      return concat<3>(-std::get<1>(pairs), std::get<0>(pairs), at);
+    }
+  }();
+  const auto angle =
+      call<detail::RotaryAnglesTag<Form>>(Source::from(at), x, offset, options.base, options.linear, options.ntk);
+  return cast<T>(x * cast<Wide>(cos(angle, at), at) + turned * cast<Wide>(sin(angle, at), at), at);
+}
+
+/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
+/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
+/// Source: Press et al., 2108.12409.
+inline std::vector<float> alibi_slopes(int heads) {
+  if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
+  int power = 1;
+  while (power <= heads / 2) power *= 2;
+  std::vector<float> slopes;
+  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
+  for (int i = 1; power + i <= heads; ++i) slopes.push_back(static_cast<float>(std::exp2(-4.0 * (2 * i - 1) / power)));
+  return slopes;
+}
+/// For biased_attention: slopes [heads] times the position of each key of k [batch, keys, heads, width], [1, heads,
+/// keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added to all scores of a query
+/// cancels.
+template <TensorOperand Slopes, TensorOperand K>
+constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
+  static_assert(Slopes::rank == 1 && K::rank == 4,
+                "tessera: alibi_bias takes slopes of rank 1, [heads], and keys of rank 4: [batch, keys, heads, width]");
+  const auto positions = call<detail::PositionsTag>(Source::from(at), k, 0);  // [S, 1, 1]
+  const auto row = cast<typename Slopes::element>(rearrange<"s 1 1 -> 1 1 s">(positions, at), at);
+  return rearrange<"h -> 1 h 1">(slopes, at) * row;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/llama.hpp
+
+#ifndef TESSERA_NN_LLAMA_HPP
+#define TESSERA_NN_LLAMA_HPP
+
+// The layer of Llama, with a cache of keys and values for generation.
+
+namespace tessera::nn {
+
+/// Keys and values of the positions that a layer has seen: [batch, context, key heads, width]. A plain struct; for a
+/// model of several layers a Stack<KvCache<>> is scanned over together with that of the layers.
+template <Element T = float> struct KvCache {
+  ShardedTensor<T, 4> keys, values;
+
+  static constexpr std::array field_names{"keys", "values"};
+};
+
+/// An empty cache for `context` positions. Its heads are sharded as column weights shard theirs, its batch as tokens.
+template <Element T = float>
+KvCache<T> kv_cache(Extent batch, Extent context, Extent heads, Extent width, const ShardingStrategy& strategy) {
+  const auto entry = [](const PartitionSpec& spec, std::size_t d) {
+    return d < spec.entries.size() ? spec.entries[d] : SpecEntry{};
+  };
+  const PartitionSpec spec{entry(strategy.batch, 0), none, entry(strategy.column_weight, 1), none};
+  return {zeros<T>({batch, context, heads, width}, strategy.mesh, spec),
+          zeros<T>({batch, context, heads, width}, strategy.mesh, spec)};
+}
+
+/// Causal grouped-query self-attention with rotary embeddings in the layout of Hugging Face: x [batch, time, features]
+/// to a result of the same shape. Each head of keys and values serves heads / key_heads consecutive heads of queries.
+///
+///     attention(x)                           // positions 0, 1, ...
+///     attention.cached(x, cache, position)   // positions from `position` on; gives (result, new cache)
+///
+/// `cached` writes the keys and values of x into the cache and attends to all before them there: the results are those
+/// of `attention` of all positions at once. The position is a Scalar, so that every step runs the same plan; positions
+/// behind the context of the cache overwrite its last ones. Communication: with the columns of the weights sharded
+/// along heads, an all_reduce of the result. Errors: shape_mismatch unless key_heads divides heads. Source: Ainslie et
+/// al., 2305.13245.
+template <Element T = float> struct GroupedQueryAttention {
+  Linear<T, false> query;       ///< [features, heads * width]
+  Linear<T, false> key, value;  ///< [features, key_heads * width]
+  Linear<T, false> out;         ///< [heads * width, features]
+  Dim heads, key_heads;
+  Rotary rotary;
+
+  static constexpr std::array field_names{"query", "key", "value", "out", "heads", "key_heads", "rotary"};
+  constexpr auto operator()(const auto& x) const {
+    const auto q = rotary_embedding(split(query(x), heads), 0, rotary);    // [B, T, H, E]
+    const auto k = rotary_embedding(split(key(x), key_heads), 0, rotary);  // [B, T, K, E]
+    const auto v = split(value(x), key_heads);
+    return merged(causal_attention(q, repeat_heads(k, q), repeat_heads(v, q)));
+  }
+  template <class X, class Cache, class Position>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position) const {
+    const auto q = rotary_embedding(split(query(x), heads), position, rotary);
+    const auto k = rotary_embedding(split(key(x), key_heads), position, rotary);
+    const auto v = split(value(x), key_heads);
+    const auto keys = dynamic_update_slice<1>(cache.keys, k, position);
+    const auto values = dynamic_update_slice<1>(cache.values, v, position);
+    const auto seen = band_attention(q, repeat_heads(keys, q), repeat_heads(values, q), unlimited, 0, position);
+    return std::tuple(merged(seen), Cache{keys, values});
+  }
+
+  constexpr auto split(const auto& x, const Dim& count) const {
+    return rearrange<"b t (h e) -> b t h e">(x, len<"h">(count));
+  }
+  constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
+};
+
+/// A layer of Llama: x + attention(norm(x)), then x + mlp(norm(x)), with RmsNorm, grouped-query attention, rotary
+/// embeddings and SwiGLU. `cached` as that of GroupedQueryAttention. Source: Touvron et al., 2302.13971 and 2307.09288.
+template <Element T = float> struct LlamaBlock {
+  RmsNorm<T> attention_norm;
+  GroupedQueryAttention<T> attention;
+  RmsNorm<T> mlp_norm;
+  SwiGlu<T> mlp;
+
+  static constexpr std::array field_names{"attention_norm", "attention", "mlp_norm", "mlp"};
+  constexpr auto operator()(const auto& x) const {
+    const auto middle = x + attention(attention_norm(x));
+    return middle + mlp(mlp_norm(middle));
+  }
+  template <class X, class Cache, class Position>
+  constexpr auto cached(const X& x, const Cache& cache, const Position& position) const {
+    const auto both = attention.cached(attention_norm(x), cache, position);
+    const auto middle = x + std::get<0>(both);
+    return std::tuple(middle + mlp(mlp_norm(middle)), std::get<1>(both));
+  }
+};
+
+/// With normal weights, as `linear` and `mlp` for a model of `depth` layers. Errors: not_divisible unless the number of
+/// heads divides the features, and key_heads the heads.
+template <Element T = float>
+GroupedQueryAttention<T> grouped_query_attention(Key key, Extent features, Dim heads, Dim key_heads,
+                                                 const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
+                                                 const Rotary& rotary = {}) {
+  if (heads.value() < 1 || features.value % heads.value() != 0)
+    fail(errc::not_divisible, "[grouped_query_attention] number of heads: ", features.value,
+         " features are not divisible by ", heads.value(), " heads");
+  if (key_heads.value() < 1 || heads.value() % key_heads.value() != 0)
+    fail(errc::not_divisible, "[grouped_query_attention] number of key heads: ", heads.value(),
+         " heads are not divisible by ", key_heads.value(), " key heads");
+  const std::int64_t shared = features.value / heads.value() * key_heads.value();
+  const auto [first, second, third, fourth] = split<4>(key);
+  return {linear<T, false>(first, features, features, strategy, Role::column, stddev),
+          linear<T, false>(second, features, shared, strategy, Role::column, stddev),
+          linear<T, false>(third, features, shared, strategy, Role::column, stddev),
+          linear<T, false>(fourth, features, features, strategy, Role::row, residual_stddev(stddev, depth)),
+          heads,
+          key_heads,
+          rotary};
+}
+template <Element T = float>
+LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Extent hidden,
+                          const ShardingStrategy& strategy, int depth = 1, double stddev = 0.02,
+                          const Rotary& rotary = {}) {
+  const auto [first, second] = split<2>(key);
+  return {rms_norm<T>(features, strategy),
+          grouped_query_attention<T>(first, features, heads, key_heads, strategy, depth, stddev, rotary),
+          rms_norm<T>(features, strategy), gated_mlp<T>(second, features, hidden, strategy, depth, stddev)};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/ops/indexing/cumulative.hpp
+
+#ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
+#define TESSERA_OPS_INDEXING_CUMULATIVE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <class Operation, int Rank, int D, CumulativeOptions S> struct CumulativeTag {
+  template <class A>
+  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
+  static constexpr Value emit(Value context, Value x) {
+    return build::cumulative(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
+  }
+};
+
+}  // namespace detail
+
+/// Cumulative sum along dim D: `cumsum<-1>(x)`. `ts::CumulativeOptions{.reverse = true}` sums from the last element on;
+/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 is summed in f32;
+/// bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
+/// all_gather of one total per line from each device.
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cumsum(const X& x, Here at = Here::current()) {
+  return call<detail::CumulativeTag<ops::CumsumOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+
+/// Cumulative product along dim D; options, shapes and communication as cumsum. f32 is multiplied in f64 and rounded
+/// when stored; along a split dim, the product of each device's elements has to be in the range of the element type.
+/// The gradient is exact where elements are 0, as in PyTorch; second derivatives where a line has at most one 0.
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cumprod(const X& x, Here at = Here::current()) {
+  return call<detail::CumulativeTag<ops::CumprodOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at),
+                                                                                                    x);
+}
+
+/// The largest element so far along dim D, or the smallest: `cummax<-1>(x)`. With `reverse` from the last element on.
+/// NaN from the first NaN on, as in PyTorch and JAX. The result has the shape and element type of x. The gradient goes
+/// to the element that is the extreme; of equal ones to the last, as in PyTorch. Communication: as cumsum; that of the
+/// gradient as gather.
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cummax(const X& x, Here at = Here::current()) {
+  static_assert(!S.exclusive, "tessera: cummax has no result before the first element, so it is never exclusive");
+  return call<detail::CumulativeTag<ops::CummaxOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
+}
+template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
+constexpr auto cummin(const X& x, Here at = Here::current()) {
+  static_assert(!S.exclusive, "tessera: cummin has no result before the first element, so it is never exclusive");
+  return call<detail::CumulativeTag<ops::CumminOp, X::rank, detail::checked_dim<D, X::rank>(), S>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -19188,6 +21006,84 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
 
 #endif
 
+// ---- tessera/nn/multi_head_attention.hpp
+
+#ifndef TESSERA_NN_MULTI_HEAD_ATTENTION_HPP
+#define TESSERA_NN_MULTI_HEAD_ATTENTION_HPP
+
+namespace tessera::nn {
+
+/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first and without dropout: x [batch, time, features]
+/// to a result of the same shape.
+///
+///     attention(x)                        // to all positions of x
+///     attention.causal(x)                 // to those up to its own
+///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
+///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; elsewhere 0, see
+///     biased_attention
+///
+/// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
+/// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
+/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
+template <Element T = float, bool Bias = true> struct MultiHeadAttention {
+  Linear<T, Bias> query, key, value;  ///< [features, heads * width]
+  Linear<T, Bias> out;                ///< [heads * width, features]
+  Dim heads;
+
+  static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
+  constexpr auto operator()(const auto& x) const { return (*this)(x, x); }
+  constexpr auto operator()(const auto& x, const auto& memory) const {
+    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
+  }
+  constexpr auto causal(const auto& x) const {
+    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
+  }
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask) const {
+    return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
+                                   unlimited, unlimited));
+  }
+
+  constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
+  constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
+};
+
+namespace detail {
+
+/// A linear layer with uniform weights in [-limit, limit) and a bias of zeros.
+template <Element T, bool Bias>
+Linear<T, Bias> uniform_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role,
+                               double limit) {
+  auto weight =
+      uniform<T>(key, {in, out}, strategy.mesh, strategy.weight(role), static_cast<T>(-limit), static_cast<T>(limit));
+  if constexpr (Bias)
+    return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
+  else
+    return {weight};
+}
+
+}  // namespace detail
+
+/// With PyTorch's initialisation: weights of query, key and value are those of one Glorot-uniform weight [features,
+/// 3 features], out is uniform in [-1 / sqrt(features), 1 / sqrt(features)), biases are zeros. Errors: not_divisible
+/// unless the number of heads divides the features.
+template <Element T = float, bool Bias = true>
+MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim heads,
+                                                 const ShardingStrategy& strategy) {
+  if (heads.value() < 1 || features.value % heads.value() != 0)
+    fail(errc::not_divisible, "[multi_head_attention] number of heads: ", features.value,
+         " features are not divisible by ", heads.value(), " heads");
+  const double n = static_cast<double>(features.value), in = std::sqrt(6 / (4 * n)), last = 1 / std::sqrt(n);
+  const auto [first, second, third, fourth] = split<4>(key);
+  return {detail::uniform_linear<T, Bias>(first, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(second, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(third, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(fourth, features, features, strategy, Role::row, last), heads};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/parameters.hpp
 
 #ifndef TESSERA_NN_PARAMETERS_HPP
@@ -19286,105 +21182,6 @@ template <class Model> std::int64_t parameter_bytes_per_device(const Model& mode
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/ops/data_movement/stack.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
-
-// Tensors put together along a new dim, and taken apart along one.
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct StackTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  static_assert(Rank < max_rank, "tessera: a tensor has at most 8 dims");
-  template <class A, class... Rest> struct result {
-    using type = typename ConcatTag<Rank, 0>::template result<A, Rest...>::type;
-    static constexpr int rank = Rank + 1;
-  };
-  static constexpr Value emit(Value context, auto... tensors) {
-    const auto with_dim = [&](Value x) {
-      return build::insert_singletons(x.at(context.source), 1u << (D + x.leading(Rank)), x.rank() + 1);
-    };
-    return ConcatTag<Rank + 1, D>::emit(context, with_dim(tensors)...);
-  }
-};
-
-/// The chunk at position `Index` of `Chunks`, which are equally long except the last ones.
-template <int Rank, int D, int Chunks, int Index> struct ChunkTag {
-  static_assert(Chunks > 0, "tessera: the number of chunks is at least 1");
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const auto whole = [&](std::int64_t n) { return x.integer(n, DType::i64); };
-    const Value n = build::extent(x, dim), size = (n + whole(Chunks - 1)) / whole(Chunks);
-    const auto start_of = [&](int chunk) { return build::binary(Op::minimum, size * whole(chunk), n); };
-    return build::slice(x, dim, start_of(Index), start_of(Index + 1) - start_of(Index));
-  }
-};
-
-}  // namespace detail
-
-/// Tensors of one shape and element type along a new dim at position D of the result: `stack<0>(a, b)` of vectors is a
-/// matrix with the rows a and b. At most 16. Errors: shape_mismatch when a dim differs. Communication: as concat.
-template <int D, TensorOperand A, TensorOperand B>
-constexpr auto stack(const A& a, const B& b, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C>
-constexpr auto stack(const A& a, const B& b, const C& c, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E>
-constexpr auto stack(const A& a, const B& b, const C& c, const E& e, Here at = Here::current()) {
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(Source::from(at), a, b, c, e);
-}
-template <int D, TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand E, TensorOperand F,
-          TensorOperand... Rest>
-constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f, const Rest&... rest) {
-  static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
-  return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
-                                                                                rest...);
-}
-
-/// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
-/// extent over `Chunks` rounded up, except the last ones, which are shorter or empty; PyTorch leaves empty chunks out.
-/// The number of chunks is a constant. Communication: as slice.
-template <int Chunks, int D = 0, TensorOperand X> constexpr auto chunk(const X& x, Here at = Here::current()) {
-  return [&]<int... Index>(std::integer_sequence<int, Index...>) {
-    return std::tuple(
-        call<detail::ChunkTag<X::rank, detail::checked_dim<D, X::rank>(), Chunks, Index>>(Source::from(at), x)...);
-  }(std::make_integer_sequence<int, Chunks>{});
-}
-/// A dim in ranges of the given sizes, a tuple: `const auto [a, b] = ts::split<-1, 2, 3>(x)`. Elements behind the last
-/// range are in no result. Errors: shape_mismatch when the dim is shorter. Communication: as slice.
-template <int D, int First, int... Sizes, TensorOperand X> constexpr auto split(const X& x, Here at = Here::current()) {
-  int start = 0;
-  const auto next = [&](int size) {
-    start += size;
-    return slice<D>(x, start - size, size, at);
-  };
-  using Slice = decltype(next(First));
-  if constexpr (sizeof...(Sizes) == 0)
-    return std::tuple<Slice>{next(First)};
-  else
-    return std::tuple<Slice, decltype(next(Sizes))...>{next(First), next(Sizes)...};
-}
-/// The `Count` first indices of a dim, each without it, a tuple: `const auto [a, b] = ts::unbind<2, 0>(x)` of a matrix
-/// with two rows. Errors: shape_mismatch when the dim is shorter. Communication: as slice of one index.
-template <int Count, int D = 0, TensorOperand X> constexpr auto unbind(const X& x, Here at = Here::current()) {
-  return [&]<int... I>(std::integer_sequence<int, I...>) {
-    return std::tuple(squeeze<D>(slice<D>(x, I, 1, at), at)...);
-  }(std::make_integer_sequence<int, Count>{});
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -20474,7 +22271,6 @@ class PlanText {
       }
       return concat_text("fused ", ops);
     }
-    const Op op = unit.kind == UnitKind::contraction ? graph[unit.space].op : graph[unit.root].op;
     const char* of = "";
     if (unit.kind == UnitKind::contraction) {
       const auto precision = static_cast<Precision>(graph[unit.space].index());
@@ -20483,7 +22279,7 @@ class PlanText {
            : precision == Precision::bf16    ? " bf16"
                                              : "";
     }
-    return concat_text(row_of(op).name, of, unit.addend >= 0 ? "+add" : "");
+    return concat_text(row_of(graph[unit.rule_node()]).name, of, unit.addend >= 0 ? "+add" : "");
   }
 
   /// The index of the first result of a graph that is this value, -1: none.
@@ -20672,6 +22468,105 @@ template <class Model> std::string summary(const Model& model, const Plan& plan)
 
 #endif
 
+// ---- tessera/nn/transformer.hpp
+
+#ifndef TESSERA_NN_TRANSFORMER_HPP
+#define TESSERA_NN_TRANSFORMER_HPP
+
+// The layers of the first transformer, which encode one sequence and decode another.
+
+namespace tessera::nn {
+
+/// Where a layer normalises: after the residual addition (torch's norm_first = false) or before each part.
+enum class NormPlace : std::uint8_t { post, pre };
+
+namespace detail {
+/// x plus a part of the layer, normalised in one of both places.
+template <NormPlace Place> constexpr auto residual(const auto& x, const auto& norm, const auto& part) {
+  if constexpr (Place == NormPlace::pre)
+    return x + part(norm(x));
+  else
+    return norm(x + part(x));
+}
+}  // namespace detail
+
+/// Two products with relu between them, as in torch.nn.TransformerEncoderLayer.
+template <Element T = float> struct FeedForward {
+  Linear<T> up;    ///< [features, hidden]
+  Linear<T> down;  ///< [hidden, features]
+
+  static constexpr std::array field_names{"up", "down"};
+  constexpr auto operator()(const auto& x) const { return down(relu(up(x))); }
+};
+
+/// torch.nn.TransformerEncoderLayer without dropout: self-attention and two products, x [batch, time, features] to the
+/// same shape; `masked(x, mask)` attends to the positions where mask [batch, time] is true. Source: Vaswani et al.,
+/// 1706.03762; the norm in front: Xiong et al., 2002.04745.
+template <Element T = float, NormPlace Place = NormPlace::post> struct EncoderLayer {
+  MultiHeadAttention<T> attention;
+  LayerNorm<T> attention_norm;
+  FeedForward<T> mlp;
+  LayerNorm<T> mlp_norm;
+
+  static constexpr std::array field_names{"attention", "attention_norm", "mlp", "mlp_norm"};
+  constexpr auto operator()(const auto& x) const {
+    const auto middle = detail::residual<Place>(x, attention_norm, attention);
+    return detail::residual<Place>(middle, mlp_norm, mlp);
+  }
+  constexpr auto masked(const auto& x, const auto& mask) const {
+    const auto middle =
+        detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.masked(v, v, mask); });
+    return detail::residual<Place>(middle, mlp_norm, mlp);
+  }
+};
+
+/// torch.nn.TransformerDecoderLayer without dropout, with a causal mask of the target: causal self-attention, attention
+/// to memory [batch, keys, features], and two products.
+template <Element T = float, NormPlace Place = NormPlace::post> struct DecoderLayer {
+  MultiHeadAttention<T> attention;
+  LayerNorm<T> attention_norm;
+  MultiHeadAttention<T> cross;
+  LayerNorm<T> cross_norm;
+  FeedForward<T> mlp;
+  LayerNorm<T> mlp_norm;
+
+  static constexpr std::array field_names{"attention", "attention_norm", "cross", "cross_norm", "mlp", "mlp_norm"};
+  constexpr auto operator()(const auto& x, const auto& memory) const {
+    const auto own = detail::residual<Place>(x, attention_norm, [&](const auto& v) { return attention.causal(v); });
+    const auto both = detail::residual<Place>(own, cross_norm, [&](const auto& v) { return cross(v, memory); });
+    return detail::residual<Place>(both, mlp_norm, mlp);
+  }
+};
+
+/// With the initialisation of these layers in PyTorch: attention as `multi_head_attention`; weights of the products
+/// uniform in [-1 / sqrt(in), 1 / sqrt(in)), their biases zeros (PyTorch draws them from the same range).
+template <Element T = float>
+FeedForward<T> feed_forward(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy) {
+  const auto [first, second] = split<2>(key);
+  const auto limit = [](Extent in) { return 1 / std::sqrt(static_cast<double>(in.value)); };
+  return {detail::uniform_linear<T, true>(first, features, hidden, strategy, Role::column, limit(features)),
+          detail::uniform_linear<T, true>(second, hidden, features, strategy, Role::row, limit(hidden))};
+}
+template <Element T = float, NormPlace Place = NormPlace::post>
+EncoderLayer<T, Place> encoder_layer(Key key, Extent features, Dim heads, Extent hidden,
+                                     const ShardingStrategy& strategy) {
+  const auto [first, second] = split<2>(key);
+  return {multi_head_attention<T>(first, features, heads, strategy), layer_norm<T>(features, strategy),
+          feed_forward<T>(second, features, hidden, strategy), layer_norm<T>(features, strategy)};
+}
+template <Element T = float, NormPlace Place = NormPlace::post>
+DecoderLayer<T, Place> decoder_layer(Key key, Extent features, Dim heads, Extent hidden,
+                                     const ShardingStrategy& strategy) {
+  const auto [first, second, third] = split<3>(key);
+  return {multi_head_attention<T>(first, features, heads, strategy),  layer_norm<T>(features, strategy),
+          multi_head_attention<T>(second, features, heads, strategy), layer_norm<T>(features, strategy),
+          feed_forward<T>(third, features, hidden, strategy),         layer_norm<T>(features, strategy)};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/nn/nn.hpp
 
 #ifndef TESSERA_NN_NN_HPP
@@ -20823,6 +22718,49 @@ template <class F, class First, class... Rest> constexpr auto tree_map(F f, cons
   } else {
     return detail::with_parameters(first, map.outputs[0]);
   }
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/accumulate.hpp
+
+#ifndef TESSERA_OPTIM_ACCUMULATE_HPP
+#define TESSERA_OPTIM_ACCUMULATE_HPP
+
+namespace tessera::optim {
+
+namespace detail {
+
+template <int Microbatches, class Loss> struct Accumulate {
+  Loss loss;
+
+  template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
+    const auto add_part = [&](const auto& sum, const auto& part) {
+      const auto [value, gradient] =
+          std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
+      return std::tuple(tree_map([](auto a, auto b) { return a + b; }, sum, gradient), value);
+    };
+    // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
+    const auto [sum, values] = scan(add_part, tree_map([](auto p) { return zeros_like(p); }, model),
+                                    std::tuple(movedim<1, 0>(split_dim<0>(batch, Microbatches))...));
+    return std::tuple(mean(values), tree_map([](auto s) { return s / Microbatches; }, sum));
+  }
+};
+
+}  // namespace detail
+
+/// As value_and_grad, of a loss that is a mean over examples: computes loss and gradient of `Microbatches` parts of the
+/// batch one after the other, and returns their means. Memory for activations is that of one part.
+///
+///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
+/// Inside a traced function. The tensors behind the model are split along their first dim. Errors: shape_mismatch
+/// unless Microbatches divides the batch. Communication: the gradient of each part is reduced, Microbatches times that
+/// of value_and_grad; a split batch is not moved where each device's share is divisible.
+template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss) {
+  static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
+  return detail::Accumulate<Microbatches, Loss>{loss};
 }
 
 }  // namespace tessera::optim
@@ -21367,6 +23305,59 @@ constexpr Model clip_by_value(const Model& gradients, const Limit& limit, Here a
 }
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/groups.hpp
+
+#ifndef TESSERA_OPTIM_GROUPS_HPP
+#define TESSERA_OPTIM_GROUPS_HPP
+
+namespace tessera::optim {
+
+/// The parameters whose names match, and their hyper-parameters: a group of torch.optim's param_groups.
+template <class Config> struct Group {
+  nn::Names names;
+  Config config;
+};
+template <class Config> Group(nn::Names, Config) -> Group<Config>;
+
+namespace detail {
+
+template <class Step, class Config> constexpr auto step_by_group(const Step& step, const Config& others) {
+  return step(others);
+}
+template <class Step, class Config, class First, class... Rest>
+constexpr auto step_by_group(const Step& step, const Config& others, const Group<First>& first,
+                             const Group<Rest>&... rest) {
+  const auto without = step_by_group(step, others, rest...), with = step(first.config);
+  if constexpr (tessera::detail::is_tuple_v<std::remove_const_t<decltype(with)>>) {
+    nn::detail::check_names(std::get<0>(with), first.names);
+    return nn::keep_frozen(first.names, std::get<0>(with), std::get<0>(without), std::get<1>(with),
+                           std::get<1>(without));
+  } else {
+    nn::detail::check_names(with, first.names);
+    return nn::keep_frozen(first.names, with, without);
+  }
+}
+
+}  // namespace detail
+
+/// Inside a traced function: one step of an optimizer with other hyper-parameters for some parameters, selected by
+/// name. `step(config)` is a step with one configuration; each parameter gets that of the first group whose names match
+/// it, and `others` if there is none. What a group does not use is not computed.
+///
+///     constexpr nn::Names plain("*.bias", "*.gain", "tokens.*");
+///     const auto [next, next_state] = ts::optim::by_group(
+///         [&](const auto& config) { return ts::adamw(model, gradient, state, config); }, config,
+///         ts::optim::Group(plain, slow));   // slow: an AdamW with its own learning_rate and weight_decay
+/// Errors: `option` for a pattern that names no floating-point tensor of the model. No communication of its own.
+template <class Step, class Config, class... Configs>
+constexpr auto by_group(const Step& step, const Config& others, const Group<Configs>&... groups) {
+  return detail::step_by_group(step, others, groups...);
+}
+
+}  // namespace tessera::optim
 
 #endif
 
@@ -23219,216 +25210,229 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const In
 
 #endif
 
-// ---- tessera/ops/contraction/convolution.hpp
+// ---- tessera/ops/custom_call.hpp
 
-#ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
-#define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+#ifndef TESSERA_OPS_CUSTOM_CALL_HPP
+#define TESSERA_OPS_CUSTOM_CALL_HPP
 
 namespace tessera {
 
+/// An operand or a result of a function that is called by ts::custom_call: a dense row-major array of the core dims of
+/// one batch entry, aligned to 64 bytes. T is const for operands.
+template <class T, int Rank> class CallArray {
+ public:
+  static constexpr int rank = Rank;
+
+  constexpr CallArray(T* data, const Shape& extents) : data_(data) {
+    for (int d = 0; d < Rank; ++d) extents_[d] = extents[static_cast<std::size_t>(d)];
+  }
+  constexpr T* data() const { return data_; }
+  constexpr std::int64_t extent(int dim) const { return extents_[dim]; }
+  constexpr std::int64_t size() const {
+    std::int64_t count = 1;
+    for (int d = 0; d < Rank; ++d) count *= extents_[d];
+    return count;
+  }
+  /// The element at an index for each dim.
+  template <class... Index> constexpr T& operator()(Index... index) const {
+    static_assert(sizeof...(Index) == Rank, "tessera: an element of an array has one index for each core dim");
+    std::int64_t at = 0;
+    [[maybe_unused]] int dim = 0;
+    ((at = at * extents_[dim++] + static_cast<std::int64_t>(index)), ...);
+    return data_[at];
+  }
+
+ private:
+  T* data_;
+  std::int64_t extents_[Rank > 0 ? Rank : 1]{};
+};
+
 namespace detail {
-template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
-  std::array<std::int64_t, N> made{};
-  for (auto& own : made) own = number;
+
+template <class Function> inline constexpr CallSignature signature_v{Function::signature};
+
+/// The element types of the results: Function::results if it has them, otherwise that of the first operand.
+template <class Function, class... A> struct CallResults {
+  template <std::size_t... K>
+  static auto find(std::index_sequence<K...>) -> std::tuple<std::tuple_element_t<K * 0, std::tuple<A...>>...>;
+  using type = decltype(find(std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}));
+};
+template <class Function, class... A>
+  requires requires { typename Function::template results<A...>; }
+struct CallResults<Function, A...> {
+  using type = typename Function::template results<A...>;
+};
+template <class Function, class... A> using call_results_t = typename CallResults<Function, A...>::type;
+
+/// A hash of the types, by which custom calls of different functions differ.
+template <class Function, class... A> constexpr std::uint64_t function_id() {
+  std::uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (const char letter : std::string_view(__PRETTY_FUNCTION__))
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211u;
+  return hash;
+}
+
+template <class Function, class... A>
+void run_function(const void* const* operands, void* const* results, const CallExtents& extents) {
+  using Results = call_results_t<Function, A...>;
+  [&]<std::size_t... I, std::size_t... K>(std::index_sequence<I...>, std::index_sequence<K...>) {
+    Function::run(CallArray<const A, signature_v<Function>.operands[I].rank>(
+                      static_cast<const A*>(operands[I]), extents.shape(signature_v<Function>.operands[I]))...,
+                  CallArray<std::tuple_element_t<K, Results>, signature_v<Function>.results[K].rank>(
+                      static_cast<std::tuple_element_t<K, Results>*>(results[K]),
+                      extents.shape(signature_v<Function>.results[K]))...);
+  }(std::index_sequence_for<A...>{}, std::make_index_sequence<std::tuple_size_v<Results>>{});
+}
+
+template <class Function, class... A> constexpr CustomFunction make_function() {
+  CustomFunction made{.name = Function::name,
+                      .signature = signature_v<Function>,
+                      .run = &run_function<Function, A...>,
+                      .id = function_id<Function, A...>()};
+  if constexpr (requires { &Function::extent; }) made.extent = &Function::extent;
+  if constexpr (requires { &Function::template gradient<A...>; }) made.gradient = &Function::template gradient<A...>;
+  [&]<class... R>(std::type_identity<std::tuple<R...>>) {
+    int k = 0;
+    ((made.results[k++] = dtype_v<R>), ...);
+  }(std::type_identity<call_results_t<Function, A...>>{});
   return made;
 }
-}  // namespace detail
-
-/// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
-/// within a window, and the number of groups of features, each convolved on its own.
-template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, dilation = detail::all_of<N>(1);
-  std::int64_t groups = 1;
-};
-
-/// Options of a transposed convolution, the transpose of a convolution with the same strides, padding, dilation and
-/// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
-/// these extents, plus `output_padding` at the end.
-template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding{}, output_padding{},
-                              dilation = detail::all_of<N>(1);
-  std::int64_t groups = 1;
-};
-
-namespace detail {
-
-/// Splits a dim into [groups, features of a group].
-constexpr Value split_groups(Value x, int dim, Value groups) {
-  Factors f{};
-  Value sizes[max_rank]{};
-  for (int d = 0; d <= x.rank(); ++d) {
-    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    f.order[f.count] = f.out_dim[f.count] = f.count;
-    ++f.count;
-  }
-  sizes[dim] = groups;
-  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+/// The function of a custom call for operands of these element types, and the row of its nodes.
+template <class Function, class... A>
+inline constexpr CustomFunction custom_function_v = make_function<Function, A...>();
+constexpr OpRow row_of_function(std::string_view name, const CustomFunction* function) {
+  OpRow made = ops::CustomCallOp::row;
+  made.name = name;
+  made.custom = function;
+  return made;
 }
-/// Merges the last dim with the dim of groups in front of it.
-constexpr Value merge_groups(Value x) {
-  Factors f{};
-  for (int d = 0; d < x.rank(); ++d) {
-    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
-    ++f.count;
+template <class Function, class... A>
+inline constexpr OpRow custom_row_v = row_of_function(Function::name, &custom_function_v<Function, A...>);
+
+/// Result `K` of a custom call on operands of the element types A.
+template <class Function, int K, class... A> struct CustomCallTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  static constexpr const CallSignature& signature = signature_v<Function>;
+
+  template <class... X> static constexpr int batch_rank() {
+    int i = 0, batch = 0;
+    ((batch = X::rank - signature.operands[i].rank > batch ? X::rank - signature.operands[i].rank : batch, ++i), ...);
+    return batch;
   }
-  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+  template <class... X>
+  using result =
+      Typed<std::tuple_element_t<K, call_results_t<Function, A...>>, batch_rank<X...>() + signature.results[K].rank>;
+  template <class... X> static constexpr Value emit(Value context, X... x) {
+    Value operands[] = {x.at(context.source)...};
+    build::align_batches(signature, operands);
+    return build::custom_call(custom_row_v<Function, A...>, operands, K);
+  }
+};
+
+template <class Function, class... X> constexpr bool takes_ranks() {
+  int i = 0, batch = 0;
+  bool fits = sizeof...(X) == static_cast<std::size_t>(signature_v<Function>.operand_count);
+  if (!fits) return false;
+  const auto add = [&](int rank) {
+    const int core = signature_v<Function>.operands[i++].rank;
+    fits = fits && rank >= core && rank > 0;
+    batch = rank - core > batch ? rank - core : batch;
+  };
+  (add(X::rank), ...);
+  for (int k = 0; k < signature_v<Function>.operand_count; ++k)
+    fits = fits && batch + signature_v<Function>.operands[k].rank <= max_rank;
+  for (int k = 0; k < signature_v<Function>.result_count; ++k)
+    fits = fits && batch + signature_v<Function>.results[k].rank <= max_rank;
+  return fits;
 }
 
-template <int N> struct ConvTag {
-  template <class X, class W, class... Options> struct result : X {
-    using Checks = decltype([] {
-      static_assert(
-          X::rank == N + 2 && W::rank == N + 2,
-          "tessera: conv takes an input [batch, spatial..., in-features] and weights [spatial..., in-features per "
-          "group, out-features]");
-      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: the input and the weights of conv must have the same floating element type");
-    });
-  };
-  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
-    const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
+/// Whether the extents of all results follow from those of the operands.
+template <class Function> constexpr bool knows_extents() {
+  if constexpr (requires { &Function::extent; }) {
+    return true;
+  } else {
+    CallExtents known;
+    const CallSignature& signature = signature_v<Function>;
+    for (const CallSignature::Core& core : signature.operands)
+      for (int d = 0; d < core.rank; ++d) known.bind(core.labels[d], 1);
+    bool all = true;
+    for (const CallSignature::Core& core : signature.results)
+      for (int d = 0; d < core.rank; ++d) all = all && known[core.labels[d]] >= 0;
+    return all;
   }
+}
 
- private:
-  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
-                                  Value groups) {
-    if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
-    const DType type = x.dtype();
-    for (int d = 0; d < N; ++d)
-      if (!padding[d].is_number(0))
-        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
-    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
-    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
-    if (grouped) {
-      x = split_groups(x, x.rank() - 1, groups);
-      w = split_groups(w, w.rank() - 1, groups);
-    }
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    int a = 0, b = 0, out = 0;
-    labels.a[a++] = labels.out[out++] = 0;
-    for (int d = 0; d < N; ++d) {
-      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
-      labels.a[a++] = labels.b[b++] = static_cast<std::int8_t>(4 + d);
-    }
-    if (grouped) labels.a[a++] = labels.out[out++] = 9;
-    labels.a[a++] = labels.b[b++] = 7;
-    if (grouped) labels.b[b++] = 9;
-    labels.b[b++] = labels.out[out++] = 8;
-    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
-    return grouped ? merge_groups(y) : y;
-  }
-};
+template <class Function, std::size_t... K, class... X>
+constexpr auto results_of_custom_call(std::index_sequence<K...>, Source source, const X&... x) {
+  if constexpr (sizeof...(K) == 1)
+    return call<CustomCallTag<Function, 0, typename X::element...>>(source, x...);
+  else  // in braces, so that nodes are made in this order
+    return std::tuple{call<CustomCallTag<Function, static_cast<int>(K), typename X::element...>>(source, x...)...};
+}
 
-template <int N> struct ConvTransposeTag {
-  template <class X, class W, class... Options> struct result : X {
-    using Checks = decltype([] {
-      static_assert(X::rank == N + 2 && W::rank == N + 2,
-                    "tessera: conv_transpose takes an input [batch, spatial..., in-features] and weights [spatial..., "
-                    "in-features, out-features per group]");
-      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: the input and the weights of conv_transpose must have the same floating element type");
-    });
-  };
-  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
-    const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
+template <class Function, class... X> constexpr auto custom_call_of(Source source, const X&... x) {
+  constexpr bool valid = signature_v<Function>.valid;
+  static_assert(valid, "tessera: the signature of a ts::custom_call is written \"(n,n),(n,k)->(n,k)\": core dims of at "
+                       "most 8 operands and 8 results, as letters from a to z or digits from 1 to 9");
+  if constexpr (valid) {
+    constexpr bool fits = takes_ranks<Function, X...>(), known = knows_extents<Function>();
+    static_assert(fits,
+                  "tessera: a ts::custom_call has an operand for each one of the signature, of rank 1 or more and "
+                  "of at least as many dims as the signature has, and at most 8 dims in each value");
+    static_assert(known, "tessera: for letters that only results of a ts::custom_call have, its function has "
+                         "static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)");
+    if constexpr (fits && known)
+      return results_of_custom_call<Function>(
+          std::make_index_sequence<static_cast<std::size_t>(signature_v<Function>.result_count)>{}, source, x...);
   }
-
- private:
-  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
-                                  const Value* output_padding, const Value* dilation, Value groups) {
-    if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(
-          errc::unsupported,
-          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
-    const DType type = x.dtype();
-    Value taps[N], extents[N];
-    for (int d = 0; d < N; ++d) {
-      taps[d] = build::extent(w, d);
-      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
-    }
-    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
-    if (grouped) {
-      x = split_groups(x, x.rank() - 1, groups);
-      w = split_groups(w, w.rank() - 2, groups);
-    }
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    int a = 0, b = 0, out = 0;
-    labels.a[a++] = labels.out[out++] = 0;
-    for (int d = 0; d < N; ++d) {
-      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
-      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
-    }
-    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
-    labels.a[a++] = labels.b[b++] = 7;
-    labels.b[b++] = labels.out[out++] = 8;
-    Value y = build::einsum(x, w, labels);
-    if (grouped) y = merge_groups(y);
-    for (int d = N - 1; d >= 0; --d) {
-      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
-      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
-    }
-    for (int d = 0; d < N; ++d) {
-      const Value longer = extents[d] + output_padding[d];
-      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
-      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
-    }
-    return build::cast(y, type);
-  }
-};
+}
 
 }  // namespace detail
 
-/// Convolution (cross-correlation, as in PyTorch and JAX): x [batch, width, in] and w [taps, in / groups, out] give
-/// [batch, windows, out]; conv2d: x [batch, height, width, in] and w [.., .., in / groups, out], as in `conv2d(x, w,
-/// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
-/// strides + 1 windows.
+/// Calls a C++ function of dense arrays, once for each batch entry, as XLA's custom_call and jax.pure_callback with a
+/// vectorized function. The function is a struct:
 ///
-/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 as in
-/// einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
-/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial; a split spatial dim is gathered.
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
-                                  Dim(options.dilation[0]), Dim(options.groups));
-}
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
-                                  Dim(options.dilation[1]), Dim(options.groups));
-}
-
-/// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
-/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]; conv_transpose2d(x, w, {.strides = {2, 2}}) likewise.
-/// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
-/// respect to its operand. The weights are PyTorch's with the spatial dims first.
+///     struct Trapezoid {
+///       static constexpr std::string_view name = "trapezoid";          // in plans and in messages
+///       static constexpr std::string_view signature = "(n),(n)->()";   // core dims, as in NumPy's generalized ufuncs
+///       template <class T> static void run(ts::CallArray<const T, 1> x, ts::CallArray<const T, 1> y,
+///                                          ts::CallArray<T, 0> area) {
+///         area() = 0;
+///         for (std::int64_t i = 1; i < x.extent(0); ++i) area() += (x(i) - x(i - 1)) * (y(i) + y(i - 1)) / 2;
+///       }
+///     };
+///     auto area = ts::custom_call<Trapezoid>(x, y);   // x, y: [batch, n]; area: [batch]
 ///
-/// The windows are in memory before they are added up; for bf16 they are f32, and their sum is rounded once. Errors:
-/// shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or dilation
-/// below one, and for padding that leaves no result. Communication: as conv1d.
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
-                                Here at = Here::current()) {
-  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
-                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
-                                           Dim(options.groups));
+/// Letters of the signature are extents, equal letters are equal extents, and a digit is that extent. For a letter that
+/// only results have, the struct has `static constexpr std::int64_t extent(char letter, const ts::CallExtents& known)`.
+/// Results have the element type of the first operand, or those of `template <class... A> using results =
+/// std::tuple<...>`. Several results are returned as a std::tuple. Dims in front of the core dims are batch dims; they
+/// are broadcast against each other.
+///
+/// The function must depend on nothing but its operands: calls run in any order, on several threads, and one whose
+/// result is not used does not run. It may throw; the program then throws. It must write all elements of its results,
+/// and must not call this library.
+///
+/// Shapes and sharding: batch dims stay split; core dims are whole on each device. Errors: shape_mismatch where batch
+/// dims, or extents with one letter, differ. Gradient: none, so that it is an `unsupported` error to differentiate the
+/// call; ts::custom_vjp gives it one. Communication: a split core dim is made whole, by an all_to_all onto a batch dim
+/// that its axes divide, otherwise by an all_gather.
+template <class Function, TensorOperand X> constexpr auto custom_call(const X& x, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x);
 }
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
-                                Here at = Here::current()) {
-  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                           Dim(options.padding[0]), Dim(options.padding[1]),
-                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
-                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+template <class Function, TensorOperand X, TensorOperand Y>
+constexpr auto custom_call(const X& x, const Y& y, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x, y);
+}
+template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z>
+constexpr auto custom_call(const X& x, const Y& y, const Z& z, Here at = Here::current()) {
+  return detail::custom_call_of<Function>(Source::from(at), x, y, z);
+}
+/// Of more operands; behind so many there is no default argument that could tell the line of the call.
+template <class Function, TensorOperand X, TensorOperand Y, TensorOperand Z, TensorOperand... More>
+  requires(sizeof...(More) > 0)
+constexpr auto custom_call(const X& x, const Y& y, const Z& z, const More&... more) {
+  return detail::custom_call_of<Function>(Source{}, x, y, z, more...);
 }
 
 }  // namespace tessera
@@ -23801,90 +25805,6 @@ template <TensorOperand X> constexpr auto diag(const X& x, Here at = Here::curre
 
 #endif
 
-// ---- tessera/ops/data_movement/repeat.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The dim repeated: the copies one after the other, or each element `count` times.
-template <int Rank, int D, bool EachElement> struct RepeatTag {
-  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
-  template <class X, class Count> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value count) {
-    x = x.at(context.source);
-    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
-    const Value one = build::insert_singletons(x, 1u << copies, rank);
-    const Value places =
-        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                                 ((1u << rank) - 1) & ~(1u << copies), rank);
-    // Of these the shape is read alone.
-    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
-    Factors merge{};
-    for (int d = 0; d < rank; ++d) {
-      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
-      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    }
-    merge.count = static_cast<std::int8_t>(rank);
-    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
-  }
-};
-
-template <int Rank, int D> struct RollTag {
-  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value shift) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
-    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
-    const auto rest = [&](Value v) { return v - v / turn * turn; };
-    const Value moved = rest(rest(as_size(shift)) + turn);
-    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
-                                    build::slice(x, dim, zero, n - moved));
-  }
-};
-
-template <int Rank, int D> struct FlipTag {
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
-    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
-/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
-template <int D, TensorOperand X, SizeOperand Count>
-constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
-}
-/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
-template <int D, TensorOperand X, SizeOperand Count>
-constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
-}
-/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
-/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
-template <int D, TensorOperand X, SizeOperand Shift>
-constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
-  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
-}
-/// Elements along a dim in reverse order. Communication: as gather.
-template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
-  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/data_movement/reshape.hpp
 
 #ifndef TESSERA_OPS_DATA_MOVEMENT_RESHAPE_HPP
@@ -24111,141 +26031,6 @@ constexpr auto select_scatter(const X& x, const Update& update, const Index& ind
 template <TensorOperand X, TensorOperand Diagonals>
 constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at = Here::current()) {
   return call<detail::DiagonalScatterTag<X::rank>>(Source::from(at), x, diagonals);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/dynamic_slice.hpp
-
-#ifndef TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
-#define TESSERA_OPS_INDEXING_DYNAMIC_SLICE_HPP
-
-// Slices whose start is a tensor or a number that is known only when the program runs. Compositions of lookups.
-
-namespace tessera {
-
-namespace detail {
-
-/// A start as JAX reads it: a negative one counts from the end, and one that leaves too few elements is moved back.
-constexpr Value clamped_start(Value start, Value extent, Value size) {
-  start = build::cast(start, DType::i64);
-  const Value zero = start.number(0);
-  const Value from_front = build::select(build::less(start, zero), start + extent, start);
-  return build::binary(Op::maximum, build::binary(Op::minimum, from_front, extent - size), zero);
-}
-constexpr Value counting(Value count) {
-  return build::cast(count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id}), DType::i64);
-}
-template <class Start> constexpr void check_start() {
-  constexpr bool is_integer_start =
-      Start::rank == 0 && (is_number_v<typename Start::type> || std::is_integral_v<typename Start::type>);
-  static_assert(is_integer_start, "tessera: the start of a dynamic slice is a number or an integer tensor of rank 0");
-}
-
-/// The indices of a slice along dim D: a vector.
-template <int Rank, int D> struct SliceIndicesTag {
-  template <class X, class Start, class Size> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value start, Value size) {
-    x = x.at(context.source);
-    size = as_size(size).at(context.source);
-    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), size);
-    return build::cast(counting(size) + first, DType::i32);
-  }
-};
-/// One index along dim D, a vector of static extent 1.
-template <int Rank, int D> struct OneIndexTag {
-  template <class X, class Start> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value start) {
-    x = x.at(context.source);
-    const Value one = x.number(1, DType::i64);
-    const Value first = clamped_start(start.at(context.source), build::extent(x, x.shifted(D, Rank)), one);
-    return build::cast(build::insert_singletons(first, 1, 1), DType::i32);
-  }
-};
-
-/// For each index along dim D of x, the index of the update that goes there; the extent of the update elsewhere.
-template <int Rank, int D> struct UpdateIndicesTag {
-  template <class X, class Update, class Start> struct result : Typed<std::int32_t, 1> {
-    using Checks = decltype([] { check_start<Start>(); });
-  };
-  static constexpr Value emit(Value context, Value x, Value update, Value start) {
-    x = x.at(context.source);
-    const Value extent = build::extent(x, x.shifted(D, Rank)),
-                size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = counting(extent) - clamped_start(start.at(context.source), extent, size);
-    const Value inside = build::binary(
-        Op::logical_and, build::binary(Op::greater_equal, place, x.number(0, DType::i64)), build::less(place, size));
-    return build::cast(build::select(inside, place, size), DType::i32);
-  }
-};
-/// Whether each element of x is overwritten.
-template <int Rank, int D> struct IsUpdatedTag {
-  template <class X, class Update, class Start> using result = Typed<bool, Rank>;
-  static constexpr Value emit(Value context, Value x, Value update, Value start) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value extent = build::extent(x, dim),
-                size = build::extent(update.at(context.source), update.shifted(D, Rank));
-    const Value place = build::iota(x, dim, DType::i64) - clamped_start(start.at(context.source), extent, size);
-    return build::binary(Op::logical_and, build::binary(Op::greater_equal, place, place.number(0)),
-                         build::less(place, size));
-  }
-};
-
-}  // namespace detail
-
-/// `size` elements along dim D from a start that is known only when the program runs (lax.dynamic_slice_in_dim): an
-/// integer tensor of rank 0, or a number. A negative start counts from the end; a start that leaves fewer than `size`
-/// elements is moved back, so that it is never out of range. The gradient is 0 outside of the slice. Errors: dim_range
-/// where `size` exceeds the extent. Communication: as index_select; other dims stay split.
-///
-///     const auto window = ts::dynamic_slice<0>(x, position, 16);
-template <int D, TensorOperand X, Operand Start, SizeOperand Size>
-constexpr auto dynamic_slice(const X& x, const Start& start, const Size& size, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return index_select<D>(x, call<detail::SliceIndicesTag<X::rank, dim>>(Source::from(at), x, start, Dim(size)), at);
-}
-
-/// The elements at one index of dim D, without that dim: x[i] (lax.dynamic_index_in_dim without the dim,
-/// Tensor.select). The index is as the start of dynamic_slice. Gradient, errors and communication: as dynamic_slice.
-template <int D, TensorOperand X, Operand Index>
-constexpr auto dynamic_index(const X& x, const Index& index, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return squeeze<dim>(index_select<D>(x, call<detail::OneIndexTag<X::rank, dim>>(Source::from(at), x, index), at), at);
-}
-
-/// x with the elements of `update` along dim D from a start on (lax.dynamic_update_slice_in_dim, slice_scatter): the
-/// write of a key-value cache. The start is as in dynamic_slice; other dims of the update are those of x. Gradients: of
-/// x 0 where it is overwritten, of the update the cotangent there. Errors: shape_mismatch where another dim differs;
-/// elements of an update that is longer than x are left out. Communication: as index_select of the update; x stays
-/// split.
-///
-///     const auto cache = ts::dynamic_update_slice<1>(keys, key, position);   // [B, T, H], [B, 1, H]
-template <int D, TensorOperand X, TensorOperand Update, Operand Start>
-constexpr auto dynamic_update_slice(const X& x, const Update& update, const Start& start, Here at = Here::current()) {
-  static_assert(X::rank == Update::rank, "tessera: the update of a slice has the rank of what it updates");
-  static_assert(std::is_same_v<typename X::element, typename Update::element>,
-                "tessera: the update of a slice has the element type of what it updates; convert it with ts::cast");
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  const Source source = Source::from(at);
-  // The row behind the update is looked up for all elements that stay.
-  const auto moved = index_select<D>(pad<D>(update, 0, 1, at),
-                                     call<detail::UpdateIndicesTag<X::rank, dim>>(source, x, update, start), at);
-  return select(call<detail::IsUpdatedTag<X::rank, dim>>(source, x, update, start), moved, x, at);
-}
-
-/// x with `update` at one index of dim D, which the update lacks (torch.select_scatter, x.at[i].set). Otherwise as
-/// dynamic_update_slice.
-template <int D, TensorOperand X, TensorOperand Update, Operand Index>
-constexpr auto dynamic_update_index(const X& x, const Update& update, const Index& index, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return dynamic_update_slice<D>(x, unsqueeze<dim>(update, at), index, at);
 }
 
 }  // namespace tessera
@@ -25803,110 +27588,6 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
 
 #endif
 
-// ---- tessera/ops/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16); see RandomDraw.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, cast(key, DType::f64).id});
-}
-
-/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
-constexpr Value dropout_scale(Value rate) {
-  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
-  const Value kept = 1.0 - rate, zero = rate.number(0);
-  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double or bf16");
-      static_assert(is_number_v<typename Key::type>,
-                    "tessera: the key of random numbers must be a number or a ts::Scalar");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
-  }
-};
-
-/// Reports a key of the wrong type and replaces it, so that no further errors follow.
-template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
-  constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
-                            "compiled function is a ts::Scalar inside");
-  if constexpr (is_operand)
-    return (key);
-  else
-    return 0;
-}
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
-      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Random values of the shape and element type of `like` (float, double, bf16): uniform in [0, 1), or standard normal.
-/// A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh and in
-/// every equal call. Calls with one key that should give different values need different streams; inside a ts::Stack
-/// each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-
-/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
-/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/random_draws.hpp
 
 #ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
@@ -26317,115 +27998,6 @@ constexpr auto histogram(const X& x, const Count& bins, const Low& low, const Hi
 
 #endif
 
-// ---- tessera/ops/reduction/normalization.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
-#define TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
-
-// Norms of [batch, ..., features] over other dims than the last; layer_norm and rms_norm are in ops/functional.hpp.
-
-namespace tessera {
-
-namespace build {
-
-/// x less its mean, over its standard deviation, along a bit set of dims; as in layer_norm a second mean, which has no
-/// gradient, corrects the rounding of the first.
-constexpr Value normalized(Value x, unsigned dims, Value eps) {
-  Value count = x.number(1, DType::i64);
-  for (int d = 0; d < x.rank(); ++d)
-    if ((dims >> d & 1) != 0) count = count * extent(x, d);
-  count = cast(count, x.dtype());
-  const Value near = x - reduce(Op::sum, x, dims, true) / count;
-  const Value rest = constant_reduce(Op::sum, near, dims) / count;
-  const Value variance = reduce(Op::sum, near * near, dims, true) / count - rest * rest;
-  return (near - rest) * unary(Op::rsqrt, variance + cast(eps, x.dtype()));
-}
-
-}  // namespace build
-
-namespace detail {
-
-enum class NormOver { batch, instance };
-
-template <int Rank, NormOver Over> struct FeatureNormTag {
-  static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
-    const unsigned dims = ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
-    return build::cast(build::normalized(x, dims, eps) * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()),
-                       type);
-  }
-};
-
-template <int Rank> struct GivenNormTag {
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Mean, class Variance, class Gain, class Bias, class Eps>
-  using result = NormResult<X, Mean, Variance, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value mean, Value variance, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const auto as_x = [&](Value v) { return build::cast(v, x.dtype()); };
-    const Value scale = build::unary(Op::rsqrt, as_x(variance) + as_x(eps)) * as_x(gain);
-    return build::cast((x - as_x(mean)) * scale + as_x(bias), type);
-  }
-};
-
-template <int Rank> struct GroupNormTag {
-  static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
-  template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
-    if (x.rank() != Rank)
-      fail(errc::unsupported,
-           "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
-    const DType type = x.dtype();
-    x = split_groups(build::cast(x.at(context.source), computed_as(type)), Rank - 1, as_size(groups));
-    const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
-    x = merge_groups(build::normalized(x, dims, eps));
-    return build::cast(x * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
-  }
-};
-
-}  // namespace detail
-
-/// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
-/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
-/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
-/// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
-/// Szegedy, 1502.03167.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
-                          Here at = Here::current()) {
-  return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
-}
-/// Batch norm by given statistics, vectors of features: what evaluation computes.
-template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
-          NumberOperand Eps = double>
-constexpr auto batch_norm_inference(const X& x, const Mean& mean, const Variance& variance, const Gain& gain,
-                                    const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
-  return call<detail::GivenNormTag<X::rank>>(Source::from(at), x, mean, variance, gain, bias, eps);
-}
-/// Instance norm: as batch_norm, with statistics of each image on its own. Source: Ulyanov et al., 1607.08022.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
-                             Here at = Here::current()) {
-  return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
-}
-/// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
-/// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, std::int64_t groups, const Eps& eps = 1e-5,
-                          Here at = Here::current()) {
-  return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/reduction/order_statistics.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_ORDER_STATISTICS_HPP
@@ -26614,27 +28186,68 @@ constexpr Value pool_windows(Value x, int first, const Value* window, const Valu
   return x;
 }
 
+/// The largest element along a bit set of dims, which are dropped; NaN where there is one. The first of equal elements
+/// gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
+constexpr Value first_largest(Value x, unsigned dims) {
+  const Value largest = build::constant_reduce(Op::max, x, dims);
+  const Value found =
+      build::binary(Op::logical_or, build::binary(Op::equal, x, largest), build::binary(Op::not_equal, x, x));
+  Value place = x.number(0, DType::i32);
+  for (int d = 0; d < x.rank(); ++d)
+    if ((dims >> d & 1) != 0)
+      place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
+  const Value past = x.number(0x1p31 - 1, DType::i32);
+  const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
+  const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
+  return build::reduce(Op::sum, chosen, dims, false);
+}
+
+/// The largest of a few elements, as most windows have, is found by elementwise operations of strided slices, which are
+/// one pass; a reduction of dims that are that short would spend its time between rows.
+constexpr int most_taps = 9;
+
+/// The number of elements of a window, or 0 if it is not known or too large to take them one by one.
+template <int N> constexpr int count_taps(const Value* window) {
+  int count = 1;
+  for (int d = 0; d < N; ++d) {
+    int size = most_taps;
+    while (size > 0 && !window[d].is_number(size)) --size;
+    count *= size;
+  }
+  return count <= most_taps ? count : 0;
+}
+/// One element of each window, counted in row-major order.
+template <int N> constexpr Value tap_of(Value windows, int first, const Value* window, int tap, unsigned dims) {
+  const Value one = windows.number(1, DType::i64);
+  for (int d = N - 1; d >= 0; --d) {
+    const int size = static_cast<int>(window[d].node().value);
+    windows = build::slice(windows, first + 2 * d + 1, windows.number(tap % size, DType::i64), one);
+    tap /= size;
+  }
+  return build::drop_singletons(windows, dims);
+}
+
 template <int N> struct MaxPoolTag {
   template <class X, class... Options> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... options) {
     const Value all[] = {as_size(options)...};
     const DType type = x.dtype();
     unsigned dims = 0;
-    const Value windows = pool_windows<N>(x.at(context.source), x.shifted(1, N + 2), all, all + N, all + 2 * N,
-                                          all + 3 * N, -std::numeric_limits<double>::infinity(), dims);
-    x = build::cast(windows, computed_as(type));
-    // The first of equal elements gets the gradient, as in PyTorch; the gradient of a maximum would divide it.
-    const Value found =
-        build::binary(Op::logical_or, build::binary(Op::equal, x, build::constant_reduce(Op::max, x, dims)),
-                      build::binary(Op::not_equal, x, x));
-    Value place = x.number(0, DType::i32);
-    for (int d = 0; d < x.rank(); ++d)
-      if ((dims >> d & 1) != 0)
-        place = place * build::cast(build::extent(x, d), DType::i32) + build::iota(x, d, DType::i32);
-    const Value past = x.number(0x1p31 - 1, DType::i32);
-    const Value first = build::reduce(Op::min, build::select(found, place, past), dims, true);
-    const Value chosen = build::select(build::binary(Op::equal, place, first), x, x.number(0));
-    return build::cast(build::reduce(Op::sum, chosen, dims, false), type);
+    const int first = x.shifted(1, N + 2), taps = count_taps<N>(all);
+    const Value windows = pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N,
+                                          -std::numeric_limits<double>::infinity(), dims);
+    if (taps == 0) return build::cast(first_largest(build::cast(windows, computed_as(type)), dims), type);
+    const auto element = [&](int tap) {
+      return build::cast(tap_of<N>(windows, first, all, tap, dims), computed_as(type));
+    };
+    Value most = element(0);
+    for (int tap = 1; tap < taps; ++tap) {
+      const Value next = element(tap);
+      const Value larger =
+          build::binary(Op::logical_or, build::binary(Op::less, most, next), build::binary(Op::not_equal, next, next));
+      most = build::select(larger, next, most);
+    }
+    return build::cast(most, type);
   }
 };
 
@@ -26667,21 +28280,21 @@ template <int N> struct AvgPoolTag {
   }
 };
 
-/// The mean over the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of extent n, for each i of the
-/// result.
-template <int N> struct AdaptiveAvgPoolTag {
+/// Index i of a result of extent `size` is made of the indices floor(i n / size) to ceil((i + 1) n / size) of a dim of
+/// extent n: their mean, or the largest.
+template <int N, bool Max> struct AdaptivePoolTag {
   template <class X, class... Sizes> using result = PoolResult<N, X>;
   static constexpr Value emit(Value context, Value x, auto... sizes) {
     const Value all[] = {as_size(sizes)...};
     const DType type = x.dtype();
     x = build::cast(x.at(context.source), computed_as(type));
     const int first = x.shifted(1, N + 2);
-    for (int d = 0; d < N; ++d) x = averaged(x, first + d, all[d]);
+    for (int d = 0; d < N; ++d) x = pooled(x, first + d, all[d]);
     return build::cast(x, type);
   }
 
  private:
-  static constexpr Value averaged(Value x, int dim, Value size) {
+  static constexpr Value pooled(Value x, int dim, Value size) {
     const int rank = x.rank() + 1;
     const Value n = build::extent(x, dim), one = x.number(1, DType::i64);
     x = build::insert_singletons(x, 1u << dim, rank);
@@ -26691,10 +28304,15 @@ template <int N> struct AdaptiveAvgPoolTag {
     // j >= floor(i n / size) and j < ceil((i + 1) n / size), without a division
     const Value inside = build::binary(Op::logical_and, build::binary(Op::less, i * n, (j + one) * size),
                                        build::binary(Op::less, j * size, (i + one) * n));
-    const Value zero = x.number(0);
     const unsigned dims = 1u << (dim + 1);
-    return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
-           build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+    if constexpr (Max) {
+      const Value outside = x.number(-std::numeric_limits<double>::infinity());
+      return first_largest(build::select(inside, x, outside), dims);
+    } else {
+      const Value zero = x.number(0);
+      return build::reduce(Op::sum, build::select(inside, x, zero), dims, false) /
+             build::reduce(Op::sum, build::select(inside, x.number(1), zero), dims, false);
+    }
   }
 };
 
@@ -26744,15 +28362,142 @@ template <TensorOperand X> constexpr auto avg_pool3d(const X& x, const AvgPool<3
 /// Each dim costs n m additions a line. Communication: over a split spatial dim the result is partial.
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<1>>(Source::from(at), x, Dim(extents[0]));
+  return call<detail::AdaptivePoolTag<1, false>>(Source::from(at), x, Dim(extents[0]));
 }
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<2>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
+  return call<detail::AdaptivePoolTag<2, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
 }
 template <TensorOperand X>
 constexpr auto adaptive_avg_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
-  return call<detail::AdaptiveAvgPoolTag<3>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
+  return call<detail::AdaptivePoolTag<3, false>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]),
+                                                 Dim(extents[2]));
+}
+
+/// The largest elements of the windows of adaptive_avg_pool. One of equal elements gets the gradient. Communication:
+/// over a split spatial dim all-reduces of the maxima and of their positions, and the result is partial.
+template <TensorOperand X>
+constexpr auto adaptive_max_pool1d(const X& x, const std::array<std::int64_t, 1>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<1, true>>(Source::from(at), x, Dim(extents[0]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_max_pool2d(const X& x, const std::array<std::int64_t, 2>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<2, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]));
+}
+template <TensorOperand X>
+constexpr auto adaptive_max_pool3d(const X& x, const std::array<std::int64_t, 3>& extents, Here at = Here::current()) {
+  return call<detail::AdaptivePoolTag<3, true>>(Source::from(at), x, Dim(extents[0]), Dim(extents[1]), Dim(extents[2]));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/spatial/grid_sample.hpp
+
+#ifndef TESSERA_OPS_SPATIAL_GRID_SAMPLE_HPP
+#define TESSERA_OPS_SPATIAL_GRID_SAMPLE_HPP
+
+namespace tessera {
+
+enum class GridSampleMode : std::uint8_t { bilinear, nearest };
+/// What is outside of an image: zeros, or the nearest element of its border.
+enum class GridSamplePadding : std::uint8_t { zeros, border };
+/// `align_corners`: whether -1 and 1 are the middles of the first and the last element, or the ends of the image.
+struct GridSample {
+  GridSampleMode mode = GridSampleMode::bilinear;
+  GridSamplePadding padding = GridSamplePadding::zeros;
+  bool align_corners = false;
+};
+
+namespace detail {
+
+template <GridSample Options> struct GridSampleTag {
+  template <class X, class Grid> struct result : Typed<typename X::type, 4> {
+    using Checks = decltype([] {
+      static_assert(
+          X::rank == 4 && Grid::rank == 4 && is_floating_v<typename X::type> && is_floating_v<typename Grid::type>,
+          "tessera: grid_sample takes float, double or bf16 tensors: images [batch, height, width, features] "
+          "and a grid [batch, rows, columns, 2]");
+    });
+  };
+
+  static constexpr Value emit(Value context, Value x, Value grid) {
+    if (x.rank() != 4 || grid.rank() != 4)
+      fail(errc::unsupported,
+           "[grid_sample] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    x = x.at(context.source);
+    grid = build::cast(grid.at(context.source), computed_as(type));
+    // The last dim of the grid is (x, y), as in PyTorch: a column and a row of the image.
+    const Axis rows = axis(grid, 1, build::extent(x, 1)), columns = axis(grid, 0, build::extent(x, 2));
+    const Value pixels = rearrange(x, 4, 3, RearrangeText("b h w c -> b (h w) c").factors, nullptr);
+    const Value zero = x.number(0, DType::i64), one = x.number(1, DType::i64);
+    const Value each_feature =
+        build::binary(Op::minimum, build::iota(build::slice(pixels, 1, zero, one), 2, DType::i64), zero);
+    const auto tap = [&](int row, int column) {
+      const Tap y = tap_of(rows, row), z = tap_of(columns, column);
+      const Value index =
+          rearrange(y.index * columns.count + z.index, 4, 3, RearrangeText("b h w c -> b (h w) c").factors, nullptr);
+      constexpr RearrangeText apart("b (h w) c -> b h w c");
+      Value extents[max_rank]{};
+      extents[apart.find("h")] = build::extent(grid, 1);
+      extents[apart.find("w")] = build::extent(grid, 2);
+      const Value found = rearrange(build::gather(pixels, 1, index + each_feature), 3, 4, apart.factors, extents);
+      return build::cast(found, grid.dtype()) * (y.weight * z.weight);
+    };
+    if constexpr (Options.mode == GridSampleMode::nearest)
+      return build::cast(tap(0, 0), type);
+    else
+      return build::cast(tap(0, 0) + tap(0, 1) + (tap(1, 0) + tap(1, 1)), type);
+  }
+
+ private:
+  /// Positions along one dim of the image: its extent, the last element at or before each position, and the distance
+  /// from there. All but the extent are [batch, rows, columns, 1].
+  struct Axis {
+    Value count, lower, distance;
+  };
+  static constexpr Axis axis(Value grid, int coordinate, Value extent) {
+    const Value count = build::cast(extent, DType::i64), n = build::cast(extent, grid.dtype());
+    const Value start = grid.number(coordinate, DType::i64), one = grid.number(1, DType::i64);
+    const Value ahead = build::slice(grid, 3, start, one) + 1.0;  // from 0 to 2
+    Value position = Options.align_corners ? ahead * ((n - 1.0) * 0.5) : (ahead * n - 1.0) * 0.5;
+    if constexpr (Options.padding == GridSamplePadding::border)
+      position = build::binary(Op::minimum, build::binary(Op::maximum, position, position.number(0)), n - 1.0);
+    constexpr bool is_nearest = Options.mode == GridSampleMode::nearest;
+    const Value lower = build::unary(is_nearest ? ops::op_v<ops::RoundOp> : ops::op_v<ops::FloorOp>, position);
+    return {count, lower, position - lower};
+  }
+
+  struct Tap {
+    Value index, weight;
+  };
+  /// The element `offset` behind `lower`, and its weight: 0 outside of the image, where the index is 0.
+  static constexpr Tap tap_of(const Axis& a, int offset) {
+    const Value element = a.lower + static_cast<double>(offset), zero = element.number(0);
+    const Value inside = build::binary(Op::logical_and, build::binary(Op::greater_equal, element, zero),
+                                       build::binary(Op::less, element, build::cast(a.count, element.dtype())));
+    const Value weight = Options.mode == GridSampleMode::nearest ? element.number(1)
+                         : offset == 0                           ? 1.0 - a.distance
+                                                                 : a.distance;
+    return {build::cast(build::select(inside, element, zero), DType::i64), build::select(inside, weight, zero)};
+  }
+};
+
+}  // namespace detail
+
+/// Images [batch, height, width, features] at the positions of a grid [batch, rows, columns, 2] (F.grid_sample): (x, y)
+/// from -1, the left or upper end of an image, to 1; the result is [batch, rows, columns, features]. Between elements
+/// it is bilinear, with a gradient for the grid too, or the nearest, rounding halves to even:
+///
+///     const auto y = ts::grid_sample<ts::GridSample{.padding = ts::GridSamplePadding::border}>(images, grid);
+/// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 is sampled in f32.
+/// Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack. Communication:
+/// split height or width is gathered; batch and features stay split.
+template <GridSample Options = GridSample{}, TensorOperand X, TensorOperand Grid>
+constexpr auto grid_sample(const X& x, const Grid& grid, Here at = Here::current()) {
+  return call<detail::GridSampleTag<Options>>(Source::from(at), x, grid);
 }
 
 }  // namespace tessera
@@ -29187,7 +30932,7 @@ class Grouper : NodeReads {
       return;
     }
     if (own.absorbed >= 0) return;  // placed with the addition that absorbs it
-    if (row_of(node).unit == UnitKind::attention)
+    if (joins_others(row_of(node)))
       if (const int joined = group_to_join(id); joined >= 0) return join(joined, id);
     const int g = dependencies_.add();
     Group& made = group_[g];
@@ -30849,13 +32594,15 @@ class ClaimList {
         });
       }
     }
-    if (link.kind == UnitKind::sort || link.kind == UnitKind::along) move_off_whole_dims(link, values, max_priority);
+    if (link.kind == UnitKind::sort || link.kind == UnitKind::along || link.kind == UnitKind::custom)
+      move_off_whole_dims(link, values, max_priority);
     sort();
   }
 
   /// Whether units of this kind gather dims that are only stored split; elementwise and data movement units don't.
   static constexpr bool reads_whole(UnitKind kind) {
-    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention;
+    return kind == UnitKind::contraction || kind == UnitKind::indexed || kind == UnitKind::attention ||
+           kind == UnitKind::custom;
   }
 
  private:
@@ -33639,7 +35386,7 @@ class GraphPlanner {
   /// Whether the step of a unit walks over the layers of stacked operands.
   static constexpr bool walks_layers(UnitKind kind) {
     return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::data_movement;
+           kind != UnitKind::data_movement && kind != UnitKind::custom;
   }
   /// A value with all layers of a Stack in one block: itself, or a copy.
   constexpr int in_one_block(int v, Source source) { return v < 0 ? v : stored(v, Storage::block, source); }
@@ -36584,7 +38331,8 @@ enum class Scratch {
   row_counts,
   row_slots,
   partial_products,
-  sort
+  sort,
+  custom
 };
 
 /// Memory of one thread that only grows. Trivially destructible: destructors of static objects run after those of
@@ -41506,18 +43254,30 @@ TESSERA_KERNEL_CODE_END
 
 namespace tessera::kernels {
 
-/// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width].
+/// Attention of one head: queries [queries, width], keys [keys, width], values [keys, value_width]. A query attends to
+/// all keys, or if `causal` to those in a band: from `span` keys before its position up to its position.
 struct AttentionShape {
+  static constexpr std::int64_t no_limit = std::int64_t{1} << 60;
+
   std::int64_t queries = 0, keys = 0, width = 0, value_width = 0;
   std::int64_t first_position = 0;  ///< position of query 0 among the keys
   bool causal = false;              ///< a query attends to the keys up to its own position
   double scale = 1;                 ///< factor of the product of a query and a key
+  std::int64_t span = no_limit;     ///< keys before its own position to which a causal query attends; -1: to no key
 
   /// Number of keys to which queries [0, end) attend.
   constexpr std::int64_t visible(std::int64_t end) const {
     return causal ? std::clamp<std::int64_t>(first_position + end, 0, keys) : keys;
   }
+  /// The first key to which any of the queries from `first` on attends.
+  constexpr std::int64_t first_visible(std::int64_t first) const {
+    return causal ? std::clamp<std::int64_t>(first_position + first - span, 0, keys) : 0;
+  }
 };
+
+/// A score below this is masked: its weight is 0, also where all scores of a query are masked. A mask may so be added
+/// to scores as a finite number, such as -1e30, which products with zeros keep finite.
+inline constexpr double least_score = -1e29;
 
 /// The matrix [position, width] of one head in a strided array.
 template <class T> struct HeadRows {
@@ -41531,6 +43291,12 @@ template <class T> struct HeadRows {
 inline constexpr std::int64_t attention_queries = 64, attention_keys = 64;
 /// Keys of a tile on the causal diagonal are processed in steps, each for the queries that attend to it.
 inline constexpr std::int64_t attention_step = 16;
+
+/// The first key of the first tile that has keys to which queries from `query` on attend. Tiles begin at `first_key`.
+constexpr std::int64_t first_tile(const AttentionShape& shape, std::int64_t query, std::int64_t first_key) {
+  const std::int64_t before = shape.first_visible(query) - first_key;
+  return before <= 0 ? first_key : first_key + before / attention_keys * attention_keys;
+}
 
 /// Keys [first, first + count) of a tile, and the queries that attend to them: from `begin`, the start of a register.
 struct KeyStep {
@@ -41546,15 +43312,18 @@ struct KeySteps {
   constexpr KeySteps(const AttentionShape& shape, std::int64_t query, std::int64_t count, std::int64_t key,
                      std::int64_t keys, std::int64_t lanes) {
     const std::int64_t position = shape.first_position + query;
+    // The last query attends to no key before `begin_of_last`.
+    const std::int64_t begin_of_last = position + count - 1 - shape.span;
     if (!shape.causal || key + keys - 1 <= position) {
-      steps[size++] = {0, keys, 0, false};
+      steps[size++] = {0, keys, 0, shape.causal && key < begin_of_last};
       return;
     }
     for (std::int64_t first = 0; first < keys; first += attention_step) {
       const std::int64_t own = std::min(attention_step, keys - first),
                          behind = std::max<std::int64_t>(0, key + first - position);
       if (behind >= count) return;
-      steps[size++] = {first, own, behind / lanes * lanes, key + first + own - 1 > position};
+      steps[size++] = {first, own, behind / lanes * lanes,
+                       key + first + own - 1 > position || key + first < begin_of_last};
     }
   }
   /// Number of keys of the tile that the queries of the register at `lane` process.
@@ -41593,9 +43362,12 @@ void attention_scores(T* scores, const AttentionShape& shape, const KeySteps& ti
                     queries + step.begin, attention_queries, step.count, registers - step.begin / lanes, shape.width,
                     false);
     for (std::int64_t i = 0; step.masked && i < step.count; ++i) {
-      const std::int64_t unseen = std::min(key + step.first + i - shape.first_position - query, registers * lanes);
-      for (std::int64_t c = step.begin; c < unseen; ++c)
-        to[i * attention_queries + c] = -std::numeric_limits<T>::infinity();
+      // Queries before `unseen` do not attend to this key yet, those from `passed` on no longer.
+      const std::int64_t own = key + step.first + i - shape.first_position - query, all = registers * lanes;
+      const std::int64_t unseen = std::min(own, all), passed = std::max(step.begin, own + shape.span + 1);
+      T* const row = to + i * attention_queries;
+      for (std::int64_t c = step.begin; c < unseen; ++c) row[c] = -std::numeric_limits<T>::infinity();
+      for (std::int64_t c = passed; c < all; ++c) row[c] = -std::numeric_limits<T>::infinity();
     }
   }
 }
@@ -41628,16 +43400,18 @@ template <class T> struct RunningSoftmax {
     }
     if (i < keys) even = xsimd::max(even, Batch::load_aligned(score(i)));
     const Batch now = xsimd::max(even, odd);
+    // Of a query whose scores are masked so far, all exponentials are 0.
+    const Batch base = xsimd::max(now, Batch(static_cast<T>(least_score)));
     Batch total = Batch::load_aligned(totals + c), other(T(0));
     if (xsimd::any(now > before)) {
-      const Batch shrink = simd::fading_exp<T>(before - now);
+      const Batch shrink = simd::fading_exp<T>(before - base);
       total = total * shrink;
       now.store_aligned(largest + c);
       for (std::int64_t e = 0; e < width; ++e)
         (Batch::load_aligned(sums + e * row + c) * shrink).store_aligned(sums + e * row + c);
     }
     const auto exponential = [&](T* at) TESSERA_INLINE_LAMBDA {
-      const Batch p = simd::fading_exp<T>(Batch::load_aligned(at) - now);
+      const Batch p = simd::fading_exp<T>(Batch::load_aligned(at) - base);
       p.store_aligned(at);
       return p;
     };
@@ -41685,7 +43459,7 @@ void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
                     static_cast<T>(shape.scale));
   softmax.clear();
   const std::int64_t visible = shape.visible(first + count);
-  for (std::int64_t key = 0; key < visible; key += attention_keys) {
+  for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t end = std::min(key + attention_keys, visible);
     const KeySteps tile(shape, first, count, key, end - key, lanes);
     detail::prefetch_rows<T>(v, key, end, shape.value_width);
@@ -41824,10 +43598,12 @@ void attend_gradient(const AttentionShape& shape, const AttentionGradient<T>& g,
                              sum);
         sum.store_aligned(products + c);
       }
-      for (std::int64_t i = 0; i < registers * lanes; ++i) logarithms[i] = i < count ? *g.row_lse.at(first + i) : T(0);
+      // A query without keys has logarithm -inf: its weights are 0.
+      for (std::int64_t i = 0; i < registers * lanes; ++i)
+        logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<T>(least_score)) : T(0);
     }
 
-    for (std::int64_t key = first_key; key < visible; key += attention_keys) {
+    for (std::int64_t key = first_tile(shape, first, first_key); key < visible; key += attention_keys) {
       const std::int64_t keys = std::min(attention_keys, visible - key);
       const KeySteps tile(shape, first, count, key, keys, lanes);
       detail::prefetch_rows<T>(g.v, key, key + keys, value_width);
@@ -42051,6 +43827,9 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
     for (std::int64_t c = 0; c < cols; c += lanes) (Batch::load_aligned(row + c) * scale).store_aligned(row + c);
     const std::int64_t hidden = shape.causal ? std::min(key + i - shape.first_position - query, cols) : 0;
     for (std::int64_t c = 0; c < hidden; ++c) row[c] = unseen;
+    if (!shape.causal) continue;
+    const std::int64_t passed = key + i - shape.first_position - query + shape.span + 1;
+    for (std::int64_t c = std::max<std::int64_t>(passed, 0); c < cols; ++c) row[c] = unseen;
   }
 }
 
@@ -42081,14 +43860,14 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
     softmax(t).clear();
   }
   const std::int64_t visible = shape.visible(first + count);
-  for (std::int64_t key = 0; key < visible; key += attention_keys) {
+  for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t keys = std::min(attention_keys, visible - key);
     const AmxPanels packed_keys = packed_panels<false>({k.at(key), k.row, k.col}, keys, shape.width, keys_room);
     const AmxPanels values = packed_panels<false>({v.at(key), v.col, v.row}, shape.value_width, keys, values_room);
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
       const std::int64_t seen = std::min(keys, shape.visible(from + own) - key);
-      if (seen <= 0) continue;
+      if (seen <= 0 || key + seen <= shape.first_visible(from)) continue;
       const std::int64_t cols = whole_blocks(own), whole = whole_blocks(seen);
       amx_tile(packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row, false);
       scale_and_mask(scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
@@ -42160,11 +43939,11 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
                        g_rows_room);
       row_products(g.cotangent, g.out, first, count, shape.value_width, products);
       for (std::int64_t i = 0; i < row; ++i) {
-        logarithms[i] = i < count ? *g.row_lse.at(first + i) : 0.0f;
+        logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<float>(least_score)) : 0.0f;
         if (i >= count) products[i] = 0.0f;
       }
     }
-    for (std::int64_t key = first_key; key < visible; key += attention_keys) {
+    for (std::int64_t key = first_tile(shape, first, first_key); key < visible; key += attention_keys) {
       const std::int64_t seen = std::min(attention_keys, visible - key), whole = whole_blocks(seen),
                          at = key - first_key, own = whole_blocks(std::min(attention_keys, end_key - key));
       amx_tile({keys + at * width, width}, {q_room, width}, whole, cols, shape.width, weights, row, false);
@@ -42250,7 +44029,10 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     const Node& node = c.graph[unit.root];
     dtype_ = c.graph.operand_node(unit.root, 0).dtype;
     element_ = static_cast<std::int64_t>(size_of(computed_as(dtype_)));
-    causal_ = AttentionForm::of_node(node).causal;
+    const AttentionForm form = AttentionForm::of_node(node);
+    causal_ = form.causal;
+    if (form.banded)
+      lower_ = c.graph.operand(unit.root, form.lower()), upper_ = c.graph.operand(unit.root, form.lower() + 1);
     scale_ = c.graph.operand(unit.root, node.arity - 1);
     const WorkGrid work(c.layout, c.step);
     for (int w = 0; w < work.count(); ++w) add_place(c, work, work.coordinates(w));
@@ -42282,7 +44064,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   DType dtype_{};
   std::int64_t element_ = 4;                           ///< bytes of an element of a gradient
   std::int64_t queries_ = kernels::attention_queries;  ///< queries of a forward task
-  int scale_ = -1;
+  int scale_ = -1, lower_ = -1, upper_ = -1;           ///< host scalars; bounds -1: no band
   std::vector<Place> places_;
   std::int64_t items_ = 0, ranges_ = 1, scratch_ = 0;
   double flops_ = 0;
@@ -42378,7 +44160,15 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
   kernels::AttentionShape shape_of(const Frame& frame, const Place& place) const {
     kernels::AttentionShape shape = place.shape;
-    shape.scale = frame.numbers[static_cast<std::size_t>(scale_)].real();
+    const auto number = [&](int id) { return frame.numbers[static_cast<std::size_t>(id)].real(); };
+    shape.scale = number(scale_);
+    if (lower_ < 0) return shape;
+    // Bounds beyond any extent are no limits, and their sums with positions stay in range.
+    const auto bound = [&](int id) { return static_cast<std::int64_t>(std::fmin(std::fmax(number(id), -1e15), 1e15)); };
+    const std::int64_t lower = bound(lower_), upper = bound(upper_);
+    shape.causal = true;
+    shape.first_position += upper;
+    shape.span = std::max<std::int64_t>(upper - lower, -1);
     return shape;
   }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }
@@ -44089,6 +45879,177 @@ template <ReducedTypes Types> class CumulativeStep final : public PreparedStep {
 
 #endif
 
+// ---- tessera/runtime/steps/custom_step.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_CUSTOM_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_CUSTOM_STEP_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// A custom call: calls the function for each batch entry of each place. Operands and results are copied to and from
+/// aligned dense arrays, so that results depend neither on strides nor on addresses.
+class CustomStep final : public PreparedStep {
+ public:
+  explicit CustomStep(const StepContext& c) : function_(*row_of(c.graph[c.units[c.step.unit].root]).custom) {
+    const Unit& unit = c.units[c.step.unit];
+    const CallSignature& signature = function_.signature;
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int operand = c.units.input(c.step.unit, i).operand, v = c.step.inputs[static_cast<std::size_t>(i)];
+      add_array(c.layout, v, signature.operands[operand], operand, false);
+    }
+    for (int o = 0; o < unit.output_count; ++o) {
+      const int k = CustomCall::of(c.graph[c.units.output(c.step.unit, o).node]).result;
+      add_array(c.layout, c.step.outputs[static_cast<std::size_t>(o)], signature.results[k], k, true);
+    }
+    for (int k = 0; k < signature.result_count; ++k) {
+      // A label of a result that is not in the plan has no extent yet.
+      for (int d = 0; d < signature.results[k].rank; ++d)
+        if (const char label = signature.results[k].labels[d]; extents_[label] < 0)
+          extents_.bind(label, function_.extent(label, extents_));
+      result_at_[k] = reserve(volume(extents_.shape(signature.results[k])), function_.results[k]);
+    }
+    const WorkGrid work(c.layout, c.step);
+    for (int w = 0; w < work.count(); ++w) add_place(c.layout, work, work.coordinates(w));
+    cost_ = 100 + std::pow(static_cast<double>(bytes_) / 4, 1.5) / 10;
+  }
+
+  std::int64_t table_bytes() const override {
+    return static_cast<std::int64_t>(places_.size() * (sizeof(Place) + arrays_.size() * sizeof(Shard)));
+  }
+
+  void run(Frame& frame) const override {
+    parallel_for(items_, Cost{cost_}, [&](std::int64_t item) {
+      const auto after = std::upper_bound(places_.begin(), places_.end(), item,
+                                          [](std::int64_t i, const Place& place) { return i < place.first_item; });
+      run_entry(frame, *std::prev(after), item - std::prev(after)->first_item);
+    });
+  }
+
+ private:
+  /// An operand, or a result that the plan has.
+  struct Array {
+    std::int32_t value = -1;
+    int index = 0;  ///< which operand or result of the function
+    bool is_result = false;
+    std::size_t batch = 0;  ///< number of batch dims
+    Shape core;
+    std::int64_t at = 0;  ///< of an operand: its place in the scratch memory
+    std::int64_t element = 0;
+  };
+  /// The shard of an array that a place reads or writes; pointer -1: it does not write it.
+  struct Shard {
+    std::int32_t pointer = -1;
+    kernels::Strides strides;
+  };
+  struct Place {
+    Shape batch;
+    std::vector<Shard> shards;  // by array
+    std::int64_t first_item = 0;
+  };
+  static constexpr std::int64_t alignment = 64;
+
+  const CustomFunction& function_;
+  CallExtents extents_;
+  std::vector<Array> arrays_;
+  std::vector<Place> places_;
+  std::int64_t operand_at_[CallSignature::max_values]{}, result_at_[CallSignature::max_values]{};
+  std::int64_t items_ = 0, bytes_ = 0;
+  double cost_ = 0;
+
+  std::int64_t reserve(std::int64_t elements, DType type) {
+    const std::int64_t at = bytes_;
+    bytes_ += (elements * static_cast<std::int64_t>(size_of(type)) + alignment - 1) / alignment * alignment;
+    return at;
+  }
+
+  void add_array(const FrameLayout& layout, std::int32_t v, const CallSignature::Core& core, int index,
+                 bool is_result) {
+    if (v < 0) return;
+    const PlanValue& value = layout.value(v);
+    Array made;
+    made.value = v;
+    made.index = index;
+    made.is_result = is_result;
+    made.batch = value.shape.size() - static_cast<std::size_t>(core.rank);
+    made.element = layout[v].element;
+    for (int d = 0; d < core.rank; ++d) {
+      made.core.push_back(value.shape[made.batch + static_cast<std::size_t>(d)]);
+      extents_.bind(core.labels[d], made.core.back());
+    }
+    if (!is_result) operand_at_[index] = reserve(volume(made.core), value.dtype);
+    arrays_.push_back(made);
+  }
+
+  void add_place(const FrameLayout& layout, const WorkGrid& work, const Coordinates& at) {
+    Place place;
+    place.first_item = items_;
+    bool stores = false;
+    for (const Array& array : arrays_) {
+      const ValueLayout& own = layout[array.value];
+      const auto shard = static_cast<std::size_t>(own.index(at));
+      const bool used =
+          !array.is_result || (work.stores(at, layout.value(array.value).sharding) && layout.holds(array.value, at));
+      stores = stores || (array.is_result && used);
+      const Shape extent = extents(own.boxes[shard]);
+      place.batch.clear();
+      for (std::size_t d = 0; d < array.batch; ++d) place.batch.push_back(extent[d]);
+      place.shards.push_back({used ? own.first + static_cast<std::int32_t>(shard) : -1, own.strides[shard]});
+    }
+    const std::int64_t entries = volume(place.batch);
+    if (!stores || entries == 0) return;
+    items_ += entries;
+    places_.push_back(std::move(place));
+  }
+
+  void run_entry(Frame& frame, const Place& place, std::int64_t entry) const {
+    std::byte* const scratch =
+        kernels::thread_scratch<kernels::Scratch::custom, std::byte>(static_cast<std::size_t>(bytes_));
+    const void* operands[CallSignature::max_values]{};
+    void* results[CallSignature::max_values]{};
+    for (int i = 0; i < function_.signature.operand_count; ++i) operands[i] = scratch + operand_at_[i];
+    for (int k = 0; k < function_.signature.result_count; ++k) results[k] = scratch + result_at_[k];
+    const auto copy = [&](bool from_results) {
+      for (std::size_t a = 0; a < arrays_.size(); ++a) {
+        const Array& array = arrays_[a];
+        const Shard& shard = place.shards[a];
+        if (array.is_result != from_results || shard.pointer < 0) continue;
+        std::int64_t offset = 0, left = entry;
+        for (std::size_t d = array.batch; d-- > 0; left /= place.batch[d])
+          offset += left % place.batch[d] * shard.strides[d];
+        char* const stored = frame.pointers[static_cast<std::size_t>(shard.pointer)];
+        if (stored == nullptr) continue;  // empty
+        copy_core(array, shard, stored + offset * array.element,
+                  from_results ? results[array.index] : scratch + operand_at_[array.index]);
+      }
+    };
+    copy(false);
+    function_.run(operands, results, extents_);
+    copy(true);
+  }
+
+  /// Copies between a shard and a dense array.
+  static void copy_core(const Array& array, const Shard& shard, void* stored, void* dense) {
+    // A scalar is copied as an array of one element.
+    Shape core = array.core;
+    kernels::Strides strides;
+    for (std::size_t d = 0; d < core.size(); ++d) strides.push_back(shard.strides[array.batch + d]);
+    if (core.empty()) {
+      core.push_back(1);
+      strides.push_back(1);
+    }
+    const kernels::Strides own = kernels::contiguous_strides(core);
+    const auto size = static_cast<std::size_t>(array.element);
+    if (array.is_result)
+      kernels::strided_copy(stored, strides, dense, own, core, size);
+    else
+      kernels::strided_copy(dense, own, stored, strides, core, size);
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
 // ---- tessera/runtime/steps/data_movement_step.hpp
 
 #ifndef TESSERA_RUNTIME_STEPS_DATA_MOVEMENT_STEP_HPP
@@ -45430,6 +47391,8 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
     return &make_step<IndexedStep>;
   else if constexpr (Kind == UnitKind::random)
     return &make_step<RandomStep>;
+  else if constexpr (Kind == UnitKind::custom)
+    return &make_step<CustomStep>;
   else if constexpr (Kind == UnitKind::repeat)
     return &make_repeat;
   else if constexpr (Kind == UnitKind::cumulative)

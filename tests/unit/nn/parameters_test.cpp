@@ -180,6 +180,29 @@ TEST(ParameterGroups, MoveAsTheirOwnOptimizers) {
   EXPECT_EQ(next_state.step.value(), 1);
 }
 
+// The mean over equal parts of a batch is that of the batch, of a model with a Stack too.
+TEST(Accumulation, GivesLossAndGradientOfTheWholeBatch) {
+  for (const nn::ShardingStrategy& strategy :
+       {nn::single(ts::Mesh{}), nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}))}) {
+    const Tied model = make_tied(strategy);
+    constexpr auto parts = ts::compile([](auto m, auto x) { return ts::optim::accumulate<2>(loss_of)(m, x); });
+    constexpr auto whole = ts::compile([](auto m, auto x) { return ts::value_and_grad(loss_of)(m, x); });
+    const auto [loss, gradient] = parts(model, tokens_on(strategy));
+    const auto [want_loss, want] = whole(model, tokens_on(strategy));
+    EXPECT_NEAR(ts::item(loss), ts::item(want_loss), 1e-6);
+    const auto near = [](const auto& got, const auto& wanted) {
+      const std::vector<float> a = ts::to_host(got), b = ts::to_host(wanted);
+      for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6) << i;
+    };
+    near(gradient.tokens.table, want.tokens.table);
+    near(gradient.blocks[1].up.weight, want.blocks[1].up.weight);
+    near(gradient.norm.gain, want.norm.gain);
+    const ts::ShardedTensor<std::int32_t, 2> odd =
+        ts::shard(std::vector<std::int32_t>{0, 3, 9}, {3, 1}, strategy.mesh, strategy.batch);
+    tessera_test::expect_error(ts::errc::shape_mismatch, [&] { parts(model, odd); });
+  }
+}
+
 TEST(Freezing, LeavesTheNamedTensorsAsTheyAre) {
   for (const nn::ShardingStrategy& strategy :
        {nn::single(ts::Mesh{}), nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}))}) {

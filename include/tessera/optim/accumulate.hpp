@@ -1,0 +1,52 @@
+#ifndef TESSERA_OPTIM_ACCUMULATE_HPP
+#define TESSERA_OPTIM_ACCUMULATE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/base/here.hpp>
+#include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/functional.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/optim/tree_map.hpp>
+
+namespace tessera::optim {
+
+namespace detail {
+
+template <int Microbatches, class Loss> struct Accumulate {
+  Loss loss;
+
+  template <class Model, class... Batch> constexpr auto operator()(const Model& model, const Batch&... batch) const {
+    const auto add_part = [&](const auto& sum, const auto& part) {
+      const auto [value, gradient] =
+          std::apply([&](const auto&... own) { return value_and_grad(loss)(model, own...); }, part);
+      return std::tuple(tree_map([](auto a, auto b) { return a + b; }, sum, gradient), value);
+    };
+    // Microbatch i has the examples i, i + Microbatches, ...: every device has examples of each, so that none move.
+    const auto [sum, values] = scan(add_part, tree_map([](auto p) { return zeros_like(p); }, model),
+                                    std::tuple(movedim<1, 0>(split_dim<0>(batch, Microbatches))...));
+    return std::tuple(mean(values), tree_map([](auto s) { return s / Microbatches; }, sum));
+  }
+};
+
+}  // namespace detail
+
+/// As value_and_grad, of a loss that is a mean over examples: computes loss and gradient of `Microbatches` parts of the
+/// batch one after the other, and returns their means. Memory for activations is that of one part.
+///
+///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
+/// Inside a traced function. The tensors behind the model are split along their first dim. Errors: shape_mismatch
+/// unless Microbatches divides the batch. Communication: the gradient of each part is reduced, Microbatches times that
+/// of value_and_grad; a split batch is not moved where each device's share is divisible.
+template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss) {
+  static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
+  return detail::Accumulate<Microbatches, Loss>{loss};
+}
+
+}  // namespace tessera::optim
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
