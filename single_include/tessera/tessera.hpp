@@ -4680,6 +4680,30 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/nn/alibi.hpp
+
+#ifndef TESSERA_NN_ALIBI_HPP
+#define TESSERA_NN_ALIBI_HPP
+
+namespace tessera::nn {
+
+/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
+/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
+/// Source: Press et al., 2108.12409.
+inline std::vector<float> alibi_slopes(int heads) {
+  if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
+  int power = 1;
+  while (power <= heads / 2) power *= 2;
+  std::vector<float> slopes;
+  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
+  for (int i = 1; power + i <= heads; ++i) slopes.push_back(static_cast<float>(std::exp2(-4.0 * (2 * i - 1) / power)));
+  return slopes;
+}
+
+}  // namespace tessera::nn
+
+#endif
+
 // ---- tessera/base/intrusive_ptr.hpp
 
 #ifndef TESSERA_BASE_INTRUSIVE_PTR_HPP
@@ -20552,21 +20576,9 @@ constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rota
   return cast<T>(x * cast<Wide>(cos(angle, at), at) + turned * cast<Wide>(sin(angle, at), at), at);
 }
 
-/// The slopes of ALiBi, one for each head: 2^(-8 / n), 2^(-16 / n), ..., 2^-8 for n heads, n a power of 2. For another
-/// n those of the next lower power of 2, then every second one of the next higher. Errors: option unless n is positive.
-/// Source: Press et al., 2108.12409.
-inline std::vector<float> alibi_slopes(int heads) {
-  if (heads < 1) fail(errc::option, "[alibi_slopes] number of heads: ", heads, " is not positive");
-  int power = 1;
-  while (power <= heads / 2) power *= 2;
-  std::vector<float> slopes;
-  for (int i = 1; i <= power; ++i) slopes.push_back(static_cast<float>(std::exp2(-8.0 * i / power)));
-  for (int i = 1; power + i <= heads; ++i) slopes.push_back(static_cast<float>(std::exp2(-4.0 * (2 * i - 1) / power)));
-  return slopes;
-}
-/// For biased_attention: slopes [heads] times the position of each key of k [batch, keys, heads, width], [1, heads,
-/// keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added to all scores of a query
-/// cancels.
+/// For biased_attention with ALiBi (nn::alibi_slopes): slopes [heads] times the position of each key of k [batch, keys,
+/// heads, width], [1, heads, keys]. The softmax of scores is that of ALiBi, slope (key - query): a number that is added
+/// to all scores of a query cancels.
 template <TensorOperand Slopes, TensorOperand K>
 constexpr auto alibi_bias(const Slopes& slopes, const K& k, Here at = Here::current()) {
   static_assert(Slopes::rank == 1 && K::rank == 4,

@@ -2,6 +2,7 @@
 #define TESSERA_NN_NN_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/nn/alibi.hpp>
 #include <tessera/nn/attention.hpp>
 #include <tessera/nn/batch_norm.hpp>
 #include <tessera/nn/block.hpp>

@@ -2,6 +2,7 @@
 
 #include <tessera/graph/fuse/group.hpp>
 #include <tessera/graph/ir/print.hpp>
+#include <tessera/nn/alibi.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
@@ -248,12 +249,12 @@ TEST(Rotary, RotatesPairsByTheirPosition) {
 }
 
 TEST(Alibi, SlopesOfThePaper) {
-  const std::vector<float> eight = ts::alibi_slopes(8), six = ts::alibi_slopes(6);
+  const std::vector<float> eight = ts::nn::alibi_slopes(8), six = ts::nn::alibi_slopes(6);
   for (int i = 0; i < 8; ++i)
     EXPECT_FLOAT_EQ(eight[static_cast<std::size_t>(i)], std::exp2(-1.0f - static_cast<float>(i)));
   const std::vector<float> want{0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f};
   EXPECT_EQ(six, want);
-  EXPECT_THROW((void)ts::alibi_slopes(0), ts::error);
+  EXPECT_THROW((void)ts::nn::alibi_slopes(0), ts::error);
 }
 
 TEST(Alibi, SubtractsTheDistance) {
