@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_ADADELTA_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
@@ -25,6 +26,8 @@ struct Adadelta {
 /// Running means of the squares of each gradient and of each change, sharded like the parameter.
 template <class Model> struct AdadeltaState {
   Model square, change;
+
+  static constexpr std::array field_names{"square", "change"};
 };
 
 }  // namespace optim

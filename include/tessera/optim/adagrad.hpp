@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_ADAGRAD_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
@@ -24,6 +25,8 @@ struct Adagrad {
 /// The sum of the squares of all past gradients of each parameter, sharded like the parameter.
 template <class Model> struct AdagradState {
   Model sum;
+
+  static constexpr std::array field_names{"sum"};
 };
 
 }  // namespace optim

@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_ADAMAX_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
@@ -28,6 +29,8 @@ struct Adamax {
 template <class Model> struct AdamaxState {
   Model mean, largest;
   Scalar step;
+
+  static constexpr std::array field_names{"mean", "largest", "step"};
 };
 
 }  // namespace optim

@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_ADAMW_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <tuple>
 
 #include <tessera/base/dtype.hpp>
@@ -30,6 +31,8 @@ struct AdamW {
 template <class Model> struct AdamWState {
   Model mean, square;
   Scalar step;
+
+  static constexpr std::array field_names{"mean", "square", "step"};
 };
 
 namespace detail {

@@ -2,6 +2,10 @@
 #define TESSERA_OPTIM_INIT_STATE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adagrad.hpp>
@@ -70,6 +74,59 @@ template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model&
 }
 template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+
+/// Splits the state of an optimizer over a mesh axis that its parameters are replicated over: ZeRO's first stage,
+/// torch.distributed.optim.ZeroRedundancyOptimizer.
+struct ZeroRedundancy {
+  std::string_view axis;
+};
+
+namespace detail {
+
+/// Makes zeros of tensors, split along the axis: the first dim that is not split and has an index for each device, or
+/// the longest one that is not split. Tensors that the axis splits already stay as they are.
+struct SplitState {
+  const ZeroRedundancy& zero;
+
+  template <class Leaf> void leaf(Leaf& leaf) const {
+    if constexpr (is_parameter_v<Leaf>) {
+      const Mesh& on = mesh(leaf);
+      const std::int64_t devices = on.axis_size(on.axis_index(zero.axis));
+      PartitionSpec spec = spec_of(sharding(leaf), on);
+      while (spec.entries.size() < static_cast<std::size_t>(Leaf::rank)) spec.entries.push_back(SpecEntry());
+      std::size_t best = static_cast<std::size_t>(Leaf::rank);
+      for (std::size_t d = 0; d < spec.entries.size(); ++d) {
+        for (const Name& own : spec.entries[d].axes)
+          if (own.view() == zero.axis) return;
+        if (!spec.entries[d].axes.empty()) continue;
+        const std::int64_t extent = shape(leaf)[d], most = best < spec.entries.size() ? shape(leaf)[best] : 0;
+        if (most < devices && extent > most) best = d;
+      }
+      if (best == static_cast<std::size_t>(Leaf::rank)) return;
+      spec.entries[best] = SpecEntry(zero.axis);
+      spec.entries[best].priority = 1;
+      leaf = zeros<typename Leaf::element, Leaf::rank>(shape(leaf), on, spec);
+    }
+  }
+  void enter_stack(const auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+
+}  // namespace detail
+
+/// The initial state, stored split over an axis:
+///
+///     auto state = ts::optim::init_state(config, model, ts::optim::ZeroRedundancy{"data"});
+/// An update then computes each device's part: gradients are reduced into it, and updated parameters gathered. Errors:
+/// mesh_axis for an axis that the mesh lacks.
+template <class Config, class Model>
+auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero) {
+  auto state = init_state(config, model);
+  detail::SplitState split{zero};
+  for_each_leaf(state, split);
+  return state;
 }
 
 }  // namespace tessera::optim

@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_LION_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
@@ -25,6 +26,8 @@ struct Lion {
 /// The momentum: a running mean of the gradient of each parameter, sharded like the parameter.
 template <class Model> struct LionState {
   Model momentum;
+
+  static constexpr std::array field_names{"momentum"};
 };
 
 }  // namespace optim

@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_RMSPROP_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
@@ -26,6 +27,8 @@ struct RmsProp {
 /// The running mean of the square of each gradient, and the velocity, sharded like the parameter.
 template <class Model> struct RmsPropState {
   Model square, velocity;
+
+  static constexpr std::array field_names{"square", "velocity"};
 };
 
 }  // namespace optim

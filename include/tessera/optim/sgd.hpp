@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_SGD_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <array>
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
@@ -23,6 +24,8 @@ struct Sgd {
 /// The velocity of each parameter, with the parameter's shape and sharding.
 template <class Model> struct SgdState {
   Model velocity;
+
+  static constexpr std::array field_names{"velocity"};
 };
 
 }  // namespace optim

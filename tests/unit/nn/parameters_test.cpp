@@ -180,6 +180,48 @@ TEST(ParameterGroups, MoveAsTheirOwnOptimizers) {
   EXPECT_EQ(next_state.step.value(), 1);
 }
 
+struct ZeroStep {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& x) const {
+    const auto [moved, next_state] = ts::adamw(model, ts::grad(loss_of)(model, x), state, config);
+    const auto replicated = [](auto p) { return ts::with_sharding(p, ts::PartitionSpec{}); };
+    return std::tuple(ts::optim::tree_map(replicated, moved), next_state);
+  }
+};
+
+// ZeRO, stage 1 (Rajbhandari et al., 1910.02054): gradients are reduced into the part of each device, parameters
+// gathered.
+TEST(ZeroRedundancy, UpdatesAPartOnEachDevice) {
+  const nn::ShardingStrategy strategy = nn::data_parallel(ts::Mesh({{"data", 4}}));
+  const ts::optim::AdamW config{.learning_rate = 0.05, .weight_decay = 0.1};
+  Tied plain = make_tied(strategy), zero = plain;
+  auto state = ts::optim::init_state(config, plain);
+  auto split = ts::optim::init_state(config, plain, ts::optim::ZeroRedundancy{"data"});
+  EXPECT_EQ(nn::parameter_bytes_per_device(state), 2 * 800);
+  // Tables of 10 rows and norms are uneven or small; the largest shards are 48, 2 x (16 + 8), 2 x (16 + 4) and 2 x 4.
+  EXPECT_LE(nn::parameter_bytes_per_device(split), 2 * 260);
+  EXPECT_EQ(ts::sharded_type_text(split.mean.tokens.table), "f32[10,4]{data*,-}");
+  EXPECT_EQ(ts::sharded_type_text(split.square.blocks[1].up.weight), "f32[4,8]{data*,-}");
+  constexpr auto step = ts::compile(ZeroStep{});
+  const ts::Plan plan = step.plan(zero, split, config, tokens_on(strategy));
+  EXPECT_EQ(plan.payload_bytes(ts::reduce_scatter), 800 + 160) << "the table's two uses are reduced apart";
+  EXPECT_EQ(plan.payload_bytes(ts::all_gather), 800);
+  for (int i = 0; i < 3; ++i) {
+    std::tie(plain, state) = step(plain, state, config, tokens_on(strategy));
+    std::tie(zero, split) = step(zero, split, config, tokens_on(strategy));
+  }
+  EXPECT_EQ(ts::sharded_type_text(zero.tokens.table), "f32[10,4]{-,-}");
+  EXPECT_EQ(ts::sharded_type_text(split.mean.tokens.table), "f32[10,4]{data*,-}");
+  const auto near = [](const auto& got, const auto& wanted) {
+    const std::vector<float> a = ts::to_host(got), b = ts::to_host(wanted);
+    for (std::size_t k = 0; k < a.size(); ++k) EXPECT_NEAR(a[k], b[k], 1e-5) << k;
+  };
+  near(zero.tokens.table, plain.tokens.table);
+  near(zero.blocks[0].down.weight, plain.blocks[0].down.weight);
+  near(zero.norm.bias, plain.norm.bias);
+  tessera_test::expect_error(ts::errc::mesh_axis,
+                             [&] { ts::optim::init_state(config, plain, ts::optim::ZeroRedundancy{"model"}); });
+}
+
 // The mean over equal parts of a batch is that of the batch, of a model with a Stack too.
 TEST(Accumulation, GivesLossAndGradientOfTheWholeBatch) {
   for (const nn::ShardingStrategy& strategy :
