@@ -22586,6 +22586,554 @@ DecoderLayer<T, Place> decoder_layer(Key key, Extent features, Dim heads, Extent
 
 #endif
 
+// ---- tessera/graph/trace/trace_types.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
+
+namespace tessera::detail {
+
+/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
+template <class A> struct TracedArgument {
+  using type = A;
+};
+template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
+  using type = Sym<T, R>;
+};
+
+/// The type that the caller gets for a result.
+template <class R> struct FinalResult {
+  using type = R;
+};
+template <class T, int R> struct FinalResult<Sym<T, R>> {
+  using type = ShardedTensor<T, R>;
+};
+template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
+  using type = std::tuple<typename FinalResult<Ts>::type...>;
+};
+template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
+  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
+};
+template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
+  using type = std::array<typename FinalResult<T>::type, Size>;
+};
+
+template <class F>
+concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
+
+/// Reports why a function can't be traced by its type, once for all uses.
+template <class F> struct ExplainFunction {
+  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
+  using Checks = decltype([] {
+    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
+                            "[](const auto&... x) { return f(x...); }");
+    static_assert(is_empty, "tessera: a traced function can't capture variables; pass them as arguments");
+    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
+                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
+  });
+};
+
+/// The result of a trace that failed. It converts to anything, so that no further errors follow.
+struct NoResult {
+  template <class T> operator T() const;
+};
+/// The result of a function called with arguments that it does not take.
+struct NoCall : NoResult {};
+/// In place of a function that can't be traced.
+struct NoFunction {
+  NoResult operator()(...) const;
+};
+/// F with a fallback for arguments that it does not take. Errors inside F are then reported without the extra lines
+/// that a requires-expression adds.
+template <class F> struct AnyCall : F {
+  using F::operator();
+  NoCall operator()(...) const;
+};
+
+/// The function to call in order to deduce the type of a result.
+template <bool Takes, class F, std::size_t Arguments>
+using Callable =
+    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
+/// Reports what is wrong with the type of an argument.
+template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
+
+/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
+template <class Given> struct ResultOf {
+  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
+  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
+  /// Whether the caller gets a result.
+  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
+  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
+  using Checks = decltype([] {
+    static_assert(
+        is_taken,
+        "tessera: the traced function can't be called with these arguments; compare their number and types with "
+        "its parameters");
+    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
+    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
+  });
+};
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/trace.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
+#define TESSERA_GRAPH_TRACE_TRACE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Adds an argument node to the program for each leaf of the arguments.
+struct BindProgram {
+  Module* module;
+  int next = 0;
+  bool in_stack = false;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    Graph& graph = module->main();
+    Node node;
+    if constexpr (std::is_same_v<Leaf, Dim>) {
+      node = dim_node(next++);
+    } else if constexpr (std::is_same_v<Leaf, Scalar>) {
+      node = scalar_node(next++);
+    } else {
+      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
+      if (in_stack) node = stored_as(Storage::layers, build::stacked_type(node));
+    }
+    leaf = Leaf(Value{module, 0, graph.add(node), {}});
+  }
+  template <class S> constexpr void enter_stack(S& stack) {
+    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack can't contain a Stack");
+    stack.layers().resize(1);
+    in_stack = true;
+  }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { in_stack = false; }
+};
+
+/// Lists the nodes of a traced result, leaf by leaf.
+struct CollectOutputs {
+  Module* module;
+  int layer_dims = 0;  ///< 1 inside a Stack, where a tensor has the values of all layers
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    Value value;
+    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
+      value = leaf.value;
+    else
+      value = leaf.placeholder();
+    if (value.module == nullptr)
+      return module->refuse(
+          errc::empty_tensor,
+          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
+    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
+      if (value.rank() != Leaf::rank + layer_dims)
+        module->refuse(errc::structure,
+                       "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
+                       "dim of layers is returned as a field of a Stack");
+    module->main().outputs.push_back(value.id);
+  }
+  constexpr void enter_stack(auto&) { layer_dims = 1; }
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() { layer_dims = 0; }
+};
+
+/// A program with an argument node for each leaf of the arguments.
+template <class Arguments> struct BoundArguments {
+  Module module;
+  Arguments list{};
+  int leaves = 0;
+
+  constexpr explicit BoundArguments(bool outline) {
+    module.outline = outline;
+    BindProgram bind{&module};
+    for_each_leaf(list, bind);
+    leaves = bind.next;
+  }
+  BoundArguments(const BoundArguments&) = delete;  // the list refers to the module
+  BoundArguments& operator=(const BoundArguments&) = delete;
+};
+
+/// A call of a traced function, in an initializer: for an error in a constant expression, compilers list each function
+/// that led to it, but no initializer.
+template <class F, class Arguments, class Indices> struct TracedCall;
+template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Arguments, std::index_sequence<I...>> {
+  BoundArguments<Arguments> bound;
+  bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
+};
+
+/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
+/// of each.
+inline constexpr int small_program = 256;
+
+}  // namespace detail
+
+/// Traces a function F for arguments of these types.
+template <class F, class... Args> struct Trace {
+  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
+
+  /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
+  static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
+  template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
+    detail::BoundArguments<arguments> bound(outline);
+    auto out = detail::settle(F{}(std::get<I>(bound.list)...));
+    detail::CollectOutputs collect{&bound.module};
+    for_each_leaf(out, collect);
+    return {std::move(bound.module), bound.leaves};
+  }
+  using Call = detail::TracedCall<F, arguments, std::index_sequence_for<Args...>>;
+  /// How many operations the function calls.
+  static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
+  static constexpr std::pair<Module, int> trace() {
+    std::pair<Module, int> made = record();
+    simplify(made.first);
+    return made;
+  }
+  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
+  /// constant expression of its own.
+  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
+    std::pair<Module, int> made = record();
+    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
+    if (small) simplify(made.first);
+    return FrozenProgram<Room>(made.first, made.second, small);
+  }
+};
+
+namespace detail {
+
+/// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
+template <bool Ended> struct ExplainSteps {
+  using Checks = decltype([] {
+    static_assert(Ended, "tessera: the program has too many operations for the compiler's limit on constant "
+                         "expressions; write repeated layers as a ts::Stack, or raise the limit: "
+                         "-fconstexpr-steps=8388608 for clang, -fconstexpr-ops-limit=268435456 for g++");
+  });
+};
+
+/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
+inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
+
+/// The recorded program; simplified if it is small.
+template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
+
+/// A recorded program, simplified.
+template <class T, ProgramSize From, ProgramSize Room>
+inline constexpr FrozenProgram<Room> simplified_program = [] {
+  const FrozenProgram<From>& from = recorded<T, From>;
+  Module made;
+  made.graphs = simplified([&](int g) { return from.graph(g); });
+  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
+  return FrozenProgram<Room>(made, from.argument_count, true);
+}();
+
+template <class T> constexpr const auto& whole_trace() {
+  constexpr ProgramSize size = recorded<T, first_room>.used;
+  if constexpr (size.fits(first_room))
+    return recorded<T, first_room>;
+  else
+    return recorded<T, size>;
+}
+template <class T> constexpr const auto& simplified_trace() {
+  constexpr const auto& whole = whole_trace<T>();
+  if constexpr (whole.simplified) {
+    return whole;
+  } else {
+    (void)sizeof(
+        ExplainSteps<requires { typename Constant<simplified_program<T, whole.used, whole.used>.used.nodes>; }>);
+    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
+    if constexpr (size.fits(whole.used))
+      return simplified_program<T, whole.used, whole.used>;
+    else
+      return simplified_program<T, whole.used, size>;
+  }
+}
+
+/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
+/// error at once.
+template <class T>
+concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
+/// Whether tracing F as an outline succeeds.
+template <class T>
+concept Outlined = requires { typename Constant<T::outline()>; };
+/// Whether F can be traced: tracing succeeds and no operation refused its operands.
+template <class T>
+concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
+
+template <class T> struct TracedProgram {
+  static constexpr const auto& roomy = simplified_trace<T>();
+  static constexpr FrozenProgram<roomy.used> frozen{roomy};
+};
+/// An empty program, in place of one that can't be traced, so that no errors follow from the first.
+template <class T, bool Models> struct NoProgram {
+  static constexpr auto frozen = [] {
+    FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> none;
+    if constexpr (Models) {
+      Module module;
+      BindProgram bind{&module};
+      typename T::arguments list{};
+      for_each_leaf(list, bind);
+      none.argument_count = bind.next;
+    }
+    return none;
+  }();
+};
+
+/// What keeps a function from being traced.
+enum class TraceFault { none, types, refusal, length, call, operation };
+
+/// A function with fewer operations than this does not exceed the compiler's limits because of its length.
+inline constexpr int few_operations = 128;
+
+template <class T, bool Valid> constexpr TraceFault fault_of() {
+  if constexpr (!Valid)
+    return TraceFault::types;
+  else if constexpr (Traceable<T>)
+    return TraceFault::none;
+  else if constexpr (Recordable<T>)
+    return TraceFault::refusal;
+  else if constexpr (!Outlined<T>)
+    return TraceFault::call;
+  else
+    return T::outline() < few_operations ? TraceFault::operation : TraceFault::length;
+}
+/// The message of a Refusal and its line, as a template argument, which compilers print. clang prints at most 36
+/// characters of an array, so the text is split into rows between words.
+template <std::size_t Rows> struct Rule {
+  char rows[Rows + 1][37]{};
+  std::uint32_t line = 0;
+};
+/// How many characters of the text go into the first row, with the space behind the last word.
+constexpr std::size_t row_size(std::string_view text) {
+  return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
+}
+template <class T, TraceFault Fault> constexpr auto rule_of() {
+  if constexpr (Fault == TraceFault::refusal) {
+    constexpr Refusal refusal = recorded<T, first_room>.refusal;
+    constexpr std::string_view text = refusal.text;
+    constexpr std::size_t count = [](std::string_view rest) {
+      std::size_t rows = 0;
+      for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
+      return rows;
+    }(text);
+    Rule<count - 1> rule;
+    rule.line = refusal.line;
+    std::string_view rest = text;
+    for (auto& row : rule.rows) {
+      for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
+      rest.remove_prefix(row_size(rest));
+    }
+    return rule;
+  } else {
+    return Rule<0>{};
+  }
+}
+template <Rule Given> inline constexpr bool is_kept = Given.rows[0][0] == '\0';
+
+}  // namespace detail
+
+/// The program of a function for arguments of these types, traced once, by the compiler.
+///
+/// All errors about a function are reported from this class rather than from helper types, since compilers list what
+/// they were instantiating: the list stays short. The assertions are in a lambda, since clang would reject every use of
+/// a class whose own assertion failed.
+template <class F, class... Args> struct Traced {
+  using Recorded = Trace<F, Args...>;
+  static constexpr bool takes =
+      detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
+  using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
+                                                         sizeof(detail::ExplainArgument<Args>))>;
+  using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
+      std::declval<typename detail::TracedArgument<Args>::type&>()...));
+  // For a call of a function with an error, clang deduces int and then reports the error a second time.
+  static constexpr bool sound = requires {
+    std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
+        std::declval<typename detail::TracedArgument<Args>::type&>()...);
+  };
+  using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
+  /// Whether the program exists; if not, a static_assert has said why.
+  static constexpr bool valid = Result::valid;
+  using result = typename Result::type;
+
+  static constexpr detail::TraceFault fault = detail::fault_of<Recorded, valid>();
+  using ExplainedTrace = decltype([] {
+    using enum detail::TraceFault;
+    constexpr bool is_constexpr = fault != call, is_known = fault != operation;
+    static_assert(
+        detail::is_kept<detail::rule_of<Recorded, fault>()>,
+        "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
+        "the line of the call");
+    (void)sizeof(detail::ExplainSteps<fault != length>);
+    static_assert(is_constexpr,
+                  "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
+                  "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
+                  "ts::Stack; if there is an error above this one, correct that error first");
+    static_assert(is_known,
+                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
+                  "pass tensors to the function as arguments");
+    if constexpr (fault == call || fault == operation)
+      static_assert(
+          typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
+  });
+
+  using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,
+                                     detail::NoProgram<Recorded, takes>>;
+  static constexpr const auto& frozen = Program::frozen;
+  static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
+    return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
+  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
+
+  static constexpr ProgramView program() {
+    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count, frozen.used.specs};
+  }
+};
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/graph/transform/primals.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
+#define TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// A value that differs from all others, even from an equal one: a gradient with respect to it does not follow other
+/// uses of the value.
+constexpr Value as_variable(const Value& value) {
+  const Node& node = value.node();
+  return value.make(stored_as(storage_of(node), {.op = Op::variable,
+                                                 .dtype = node.dtype,
+                                                 .rank = node.rank,
+                                                 .singletons = node.singletons,
+                                                 .value = static_cast<double>(++value.module->variables)}),
+                    {value.id});
+}
+
+/// Visits the floating tensors of structures.
+template <class Visit> struct VisitFloating {
+  Visit visit;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
+      const Value value = here(value_behind(leaf));
+      if (value.module != nullptr && is_floating(value.dtype())) visit(leaf, value);
+    }
+  }
+  constexpr void enter_stack(auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class T, class Visit> constexpr void for_each_floating(T& object, const Visit& visit) {
+  VisitFloating<Visit> visitor{visit};
+  for_each_leaf(object, visitor);
+}
+
+/// The floating tensors of a structure, in order.
+struct Floating {
+  Growable<std::int32_t> ids;
+  Value context{};  ///< one of them; null: there is none
+  constexpr void add(const Value& value) {
+    ids.push_back(value.id);
+    context = value;
+  }
+};
+template <class T> constexpr Floating floating_of(const T& object) {
+  Floating found;
+  for_each_floating(object, [&](const auto&, const Value& value) { found.add(value); });
+  return found;
+}
+/// Replaces the floating tensors of a structure by variables, and lists these.
+template <class T> constexpr Floating make_variables(T& object) {
+  Floating made;
+  for_each_floating(object, [&](auto& leaf, const Value& value) {
+    const Value own = as_variable(value);
+    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    made.add(own);
+  });
+  return made;
+}
+/// Replaces the floating tensors of a structure by others. All other leaves (Dims, Scalars, integer tensors) stay.
+template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
+  std::size_t next = 0;
+  for_each_floating(
+      object, [&](auto& leaf, const Value&) { leaf = std::remove_cvref_t<decltype(leaf)>(context.with(ids[next++])); });
+}
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/graph/transform/value_and_grad.hpp
+
+#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
+template <class T> constexpr auto as_scalar(const T& loss) {
+  if constexpr (StoredOperand<T>)
+    return as_sym(loss);
+  else
+    return loss;
+}
+
+}  // namespace detail
+
+/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
+/// gradient is that of f's result with respect to the tensors of `first`.
+///
+/// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
+/// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
+/// constant. Errors: `structure` for a loss that has a value for each layer of a Stack. Source: reverse-mode
+/// differentiation of the traced graph; no tape exists at run time.
+template <class F> constexpr auto value_and_grad(F f) {
+  return [f](const auto& first, const auto&... rest) {
+    auto gradient = detail::settle(first);
+    const detail::Floating sources = detail::make_variables(gradient);
+    auto value = detail::settle(f(std::as_const(gradient), rest...));
+    auto loss = [&] {
+      if constexpr (detail::is_tuple_v<decltype(value)>)
+        return detail::as_scalar(std::get<0>(value));
+      else
+        return detail::as_scalar(value);
+    }();
+    using Loss = decltype(loss);
+    static_assert(SymOperand<Loss>,
+                  "tessera: call ts::value_and_grad inside a traced function, and its result on traced arguments");
+    static_assert(Loss::rank == 0,
+                  "tessera: ts::value_and_grad needs a loss of rank 0; reduce the loss with ts::mean or ts::sum");
+    if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
+      if (loss.value.rank() != 0)
+        loss.value.refuse(errc::structure, "[stack] loss: the loss is computed from a field of all layers, so it has a "
+                                           "value for each layer, not a single value");
+    detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
+    return std::tuple(value, gradient);
+  };
+}
+
+/// Inside a traced function: the gradient alone.
+template <class F> constexpr auto grad(F f) {
+  return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/optim/tree_map.hpp
 
 #ifndef TESSERA_OPTIM_TREE_MAP_HPP
@@ -22848,6 +23396,8 @@ struct Adadelta {
 /// Running means of the squares of each gradient and of each change, sharded like the parameter.
 template <class Model> struct AdadeltaState {
   Model square, change;
+
+  static constexpr std::array field_names{"square", "change"};
 };
 
 }  // namespace optim
@@ -22899,6 +23449,8 @@ struct Adagrad {
 /// The sum of the squares of all past gradients of each parameter, sharded like the parameter.
 template <class Model> struct AdagradState {
   Model sum;
+
+  static constexpr std::array field_names{"sum"};
 };
 
 }  // namespace optim
@@ -22950,6 +23502,8 @@ struct AdamW {
 template <class Model> struct AdamWState {
   Model mean, square;
   Scalar step;
+
+  static constexpr std::array field_names{"mean", "square", "step"};
 };
 
 namespace detail {
@@ -23080,6 +23634,8 @@ struct Adamax {
 template <class Model> struct AdamaxState {
   Model mean, largest;
   Scalar step;
+
+  static constexpr std::array field_names{"mean", "largest", "step"};
 };
 
 }  // namespace optim
@@ -23462,6 +24018,8 @@ struct Lion {
 /// The momentum: a running mean of the gradient of each parameter, sharded like the parameter.
 template <class Model> struct LionState {
   Model momentum;
+
+  static constexpr std::array field_names{"momentum"};
 };
 
 }  // namespace optim
@@ -23516,6 +24074,8 @@ struct RmsProp {
 /// The running mean of the square of each gradient, and the velocity, sharded like the parameter.
 template <class Model> struct RmsPropState {
   Model square, velocity;
+
+  static constexpr std::array field_names{"square", "velocity"};
 };
 
 }  // namespace optim
@@ -23567,6 +24127,8 @@ struct Sgd {
 /// The velocity of each parameter, with the parameter's shape and sharding.
 template <class Model> struct SgdState {
   Model velocity;
+
+  static constexpr std::array field_names{"velocity"};
 };
 
 }  // namespace optim
@@ -23682,6 +24244,59 @@ template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model&
 }
 template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+
+/// Splits the state of an optimizer over a mesh axis that its parameters are replicated over: ZeRO's first stage,
+/// torch.distributed.optim.ZeroRedundancyOptimizer.
+struct ZeroRedundancy {
+  std::string_view axis;
+};
+
+namespace detail {
+
+/// Makes zeros of tensors, split along the axis: the first dim that is not split and has an index for each device, or
+/// the longest one that is not split. Tensors that the axis splits already stay as they are.
+struct SplitState {
+  const ZeroRedundancy& zero;
+
+  template <class Leaf> void leaf(Leaf& leaf) const {
+    if constexpr (is_parameter_v<Leaf>) {
+      const Mesh& on = mesh(leaf);
+      const std::int64_t devices = on.axis_size(on.axis_index(zero.axis));
+      PartitionSpec spec = spec_of(sharding(leaf), on);
+      while (spec.entries.size() < static_cast<std::size_t>(Leaf::rank)) spec.entries.push_back(SpecEntry());
+      std::size_t best = static_cast<std::size_t>(Leaf::rank);
+      for (std::size_t d = 0; d < spec.entries.size(); ++d) {
+        for (const Name& own : spec.entries[d].axes)
+          if (own.view() == zero.axis) return;
+        if (!spec.entries[d].axes.empty()) continue;
+        const std::int64_t extent = shape(leaf)[d], most = best < spec.entries.size() ? shape(leaf)[best] : 0;
+        if (most < devices && extent > most) best = d;
+      }
+      if (best == static_cast<std::size_t>(Leaf::rank)) return;
+      spec.entries[best] = SpecEntry(zero.axis);
+      spec.entries[best].priority = 1;
+      leaf = zeros<typename Leaf::element, Leaf::rank>(shape(leaf), on, spec);
+    }
+  }
+  void enter_stack(const auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+
+}  // namespace detail
+
+/// The initial state, stored split over an axis:
+///
+///     auto state = ts::optim::init_state(config, model, ts::optim::ZeroRedundancy{"data"});
+/// An update then computes each device's part: gradients are reduced into it, and updated parameters gathered. Errors:
+/// mesh_axis for an axis that the mesh lacks.
+template <class Config, class Model>
+auto init_state(const Config& config, const Model& model, const ZeroRedundancy& zero) {
+  auto state = init_state(config, model);
+  detail::SplitState split{zero};
+  for_each_leaf(state, split);
+  return state;
 }
 
 }  // namespace tessera::optim
@@ -24253,554 +24868,6 @@ constexpr void verify(const ProgramView& program) {
          node != nullptr ? row_of(node->op).name : "output", " in graph ", defect.graph,
          node != nullptr ? node->source : Source{});
   }
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/trace/trace_types.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_TYPES_HPP
-
-namespace tessera::detail {
-
-/// The type that a traced function gets for an argument: a Sym for a tensor; a struct stays, holding placeholders.
-template <class A> struct TracedArgument {
-  using type = A;
-};
-template <class T, int R> struct TracedArgument<ShardedTensor<T, R>> {
-  using type = Sym<T, R>;
-};
-
-/// The type that the caller gets for a result.
-template <class R> struct FinalResult {
-  using type = R;
-};
-template <class T, int R> struct FinalResult<Sym<T, R>> {
-  using type = ShardedTensor<T, R>;
-};
-template <class... Ts> struct FinalResult<std::tuple<Ts...>> {
-  using type = std::tuple<typename FinalResult<Ts>::type...>;
-};
-template <class First, class Second> struct FinalResult<std::pair<First, Second>> {
-  using type = std::pair<typename FinalResult<First>::type, typename FinalResult<Second>::type>;
-};
-template <class T, std::size_t Size> struct FinalResult<std::array<T, Size>> {
-  using type = std::array<typename FinalResult<T>::type, Size>;
-};
-
-template <class F>
-concept TraceableFunction = std::is_class_v<F> && std::is_empty_v<F> && std::is_default_constructible_v<F>;
-
-/// Reports why a function can't be traced by its type, once for all uses.
-template <class F> struct ExplainFunction {
-  static constexpr bool is_class = std::is_class_v<F>, is_empty = !is_class || std::is_empty_v<F>;
-  using Checks = decltype([] {
-    static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
-                            "[](const auto&... x) { return f(x...); }");
-    static_assert(is_empty, "tessera: a traced function can't capture variables; pass them as arguments");
-    static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
-                  "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
-  });
-};
-
-/// The result of a trace that failed. It converts to anything, so that no further errors follow.
-struct NoResult {
-  template <class T> operator T() const;
-};
-/// The result of a function called with arguments that it does not take.
-struct NoCall : NoResult {};
-/// In place of a function that can't be traced.
-struct NoFunction {
-  NoResult operator()(...) const;
-};
-/// F with a fallback for arguments that it does not take. Errors inside F are then reported without the extra lines
-/// that a requires-expression adds.
-template <class F> struct AnyCall : F {
-  using F::operator();
-  NoCall operator()(...) const;
-};
-
-/// The function to call in order to deduce the type of a result.
-template <bool Takes, class F, std::size_t Arguments>
-using Callable =
-    std::conditional_t<!Takes, NoFunction, std::conditional_t<Arguments == 0 || std::is_final_v<F>, F, AnyCall<F>>>;
-/// Reports what is wrong with the type of an argument.
-template <class A> using ExplainArgument = ExplainField<typename FaultyField<typename TracedArgument<A>::type>::type>;
-
-/// The type that the caller gets for a traced function that returns a `Given`; reports what is wrong with that type.
-template <class Given> struct ResultOf {
-  static constexpr bool is_taken = !std::is_same_v<Given, NoCall>, is_returned = !std::is_void_v<Given>;
-  using settled = decltype(settle(std::declval<std::conditional_t<is_returned, Given, NoResult>>()));
-  /// Whether the caller gets a result.
-  static constexpr bool valid = !std::is_base_of_v<NoResult, settled> && Model<settled>;
-  using type = typename std::conditional_t<valid, FinalResult<settled>, std::type_identity<NoResult>>::type;
-  using Checks = decltype([] {
-    static_assert(
-        is_taken,
-        "tessera: the traced function can't be called with these arguments; compare their number and types with "
-        "its parameters");
-    static_assert(is_returned, "tessera: the traced function returns nothing; add a return statement");
-    (void)sizeof(ExplainField<typename FaultyField<settled>::type>);
-  });
-};
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/graph/trace/trace.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_TRACE_HPP
-#define TESSERA_GRAPH_TRACE_TRACE_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Adds an argument node to the program for each leaf of the arguments.
-struct BindProgram {
-  Module* module;
-  int next = 0;
-  bool in_stack = false;
-
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    Graph& graph = module->main();
-    Node node;
-    if constexpr (std::is_same_v<Leaf, Dim>) {
-      node = dim_node(next++);
-    } else if constexpr (std::is_same_v<Leaf, Scalar>) {
-      node = scalar_node(next++);
-    } else {
-      node = argument_node(next++, dtype_v<typename Leaf::element>, Leaf::rank);
-      if (in_stack) node = stored_as(Storage::layers, build::stacked_type(node));
-    }
-    leaf = Leaf(Value{module, 0, graph.add(node), {}});
-  }
-  template <class S> constexpr void enter_stack(S& stack) {
-    if (in_stack) module->refuse(errc::unsupported, "[stack] nesting: a Stack can't contain a Stack");
-    stack.layers().resize(1);
-    in_stack = true;
-  }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { in_stack = false; }
-};
-
-/// Lists the nodes of a traced result, leaf by leaf.
-struct CollectOutputs {
-  Module* module;
-  int layer_dims = 0;  ///< 1 inside a Stack, where a tensor has the values of all layers
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    Value value;
-    if constexpr (SymOperand<std::remove_const_t<Leaf>>)
-      value = leaf.value;
-    else
-      value = leaf.placeholder();
-    if (value.module == nullptr)
-      return module->refuse(
-          errc::empty_tensor,
-          "[trace] result: a tensor or a number in the result of the traced function was never assigned");
-    if constexpr (TensorOperand<std::remove_const_t<Leaf>>)
-      if (value.rank() != Leaf::rank + layer_dims)
-        module->refuse(errc::structure,
-                       "[stack] result: a field of all layers is returned outside of its Stack, or a tensor without a "
-                       "dim of layers is returned as a field of a Stack");
-    module->main().outputs.push_back(value.id);
-  }
-  constexpr void enter_stack(auto&) { layer_dims = 1; }
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() { layer_dims = 0; }
-};
-
-/// A program with an argument node for each leaf of the arguments.
-template <class Arguments> struct BoundArguments {
-  Module module;
-  Arguments list{};
-  int leaves = 0;
-
-  constexpr explicit BoundArguments(bool outline) {
-    module.outline = outline;
-    BindProgram bind{&module};
-    for_each_leaf(list, bind);
-    leaves = bind.next;
-  }
-  BoundArguments(const BoundArguments&) = delete;  // the list refers to the module
-  BoundArguments& operator=(const BoundArguments&) = delete;
-};
-
-/// A call of a traced function, in an initializer: for an error in a constant expression, compilers list each function
-/// that led to it, but no initializer.
-template <class F, class Arguments, class Indices> struct TracedCall;
-template <class F, class Arguments, std::size_t... I> struct TracedCall<F, Arguments, std::index_sequence<I...>> {
-  BoundArguments<Arguments> bound;
-  bool returns = ((void)settle(F{}(std::get<I>(bound.list)...)), true);
-};
-
-/// Programs of up to this many nodes are recorded and simplified in one constant expression; compilers limit the steps
-/// of each.
-inline constexpr int small_program = 256;
-
-}  // namespace detail
-
-/// Traces a function F for arguments of these types.
-template <class F, class... Args> struct Trace {
-  using arguments = std::tuple<typename detail::TracedArgument<Args>::type...>;
-
-  /// The recorded program, and the number of leaves of its arguments. `outline`: see Module::outline.
-  static constexpr std::pair<Module, int> record() { return record(false, std::index_sequence_for<Args...>()); }
-  template <std::size_t... I> static constexpr std::pair<Module, int> record(bool outline, std::index_sequence<I...>) {
-    detail::BoundArguments<arguments> bound(outline);
-    auto out = detail::settle(F{}(std::get<I>(bound.list)...));
-    detail::CollectOutputs collect{&bound.module};
-    for_each_leaf(out, collect);
-    return {std::move(bound.module), bound.leaves};
-  }
-  using Call = detail::TracedCall<F, arguments, std::index_sequence_for<Args...>>;
-  /// How many operations the function calls.
-  static constexpr int outline() { return record(true, std::index_sequence_for<Args...>()).first.operations; }
-  static constexpr std::pair<Module, int> trace() {
-    std::pair<Module, int> made = record();
-    simplify(made.first);
-    return made;
-  }
-  /// The recorded program as a constant. A small program is also simplified; a larger one is simplified later, in a
-  /// constant expression of its own.
-  template <ProgramSize Room> static constexpr FrozenProgram<Room> freeze() {
-    std::pair<Module, int> made = record();
-    const bool small = made.first.main().size() <= detail::small_program && made.first.refusal.text == nullptr;
-    if (small) simplify(made.first);
-    return FrozenProgram<Room>(made.first, made.second, small);
-  }
-};
-
-namespace detail {
-
-/// Reports that the compiler's limit on constant expressions was reached, and what to do about it.
-template <bool Ended> struct ExplainSteps {
-  using Checks = decltype([] {
-    static_assert(Ended, "tessera: the program has too many operations for the compiler's limit on constant "
-                         "expressions; write repeated layers as a ts::Stack, or raise the limit: "
-                         "-fconstexpr-steps=8388608 for clang, -fconstexpr-ops-limit=268435456 for g++");
-  });
-};
-
-/// The capacity of the first evaluation, enough for most programs: graphs, nodes, operands, outputs, specs.
-inline constexpr ProgramSize first_room{4, small_program, 3 * small_program, 32, 2};
-
-/// The recorded program; simplified if it is small.
-template <class T, ProgramSize Room> inline constexpr FrozenProgram<Room> recorded = T::template freeze<Room>();
-
-/// A recorded program, simplified.
-template <class T, ProgramSize From, ProgramSize Room>
-inline constexpr FrozenProgram<Room> simplified_program = [] {
-  const FrozenProgram<From>& from = recorded<T, From>;
-  Module made;
-  made.graphs = simplified([&](int g) { return from.graph(g); });
-  for (int s = 0; s < from.used.specs; ++s) made.specs.push_back(from.specs[s]);
-  return FrozenProgram<Room>(made, from.argument_count, true);
-}();
-
-template <class T> constexpr const auto& whole_trace() {
-  constexpr ProgramSize size = recorded<T, first_room>.used;
-  if constexpr (size.fits(first_room))
-    return recorded<T, first_room>;
-  else
-    return recorded<T, size>;
-}
-template <class T> constexpr const auto& simplified_trace() {
-  constexpr const auto& whole = whole_trace<T>();
-  if constexpr (whole.simplified) {
-    return whole;
-  } else {
-    (void)sizeof(
-        ExplainSteps<requires { typename Constant<simplified_program<T, whole.used, whole.used>.used.nodes>; }>);
-    constexpr ProgramSize size = simplified_program<T, whole.used, whole.used>.used;
-    if constexpr (size.fits(whole.used))
-      return simplified_program<T, whole.used, whole.used>;
-    else
-      return simplified_program<T, whole.used, size>;
-  }
-}
-
-/// Whether tracing F succeeds. This uses the call, since for a variable whose evaluation fails compilers report an
-/// error at once.
-template <class T>
-concept Recordable = requires { typename Constant<T::template freeze<first_room>().used.graphs>; };
-/// Whether tracing F as an outline succeeds.
-template <class T>
-concept Outlined = requires { typename Constant<T::outline()>; };
-/// Whether F can be traced: tracing succeeds and no operation refused its operands.
-template <class T>
-concept Traceable = Recordable<T> && recorded<T, first_room>.refusal.text == nullptr;
-
-template <class T> struct TracedProgram {
-  static constexpr const auto& roomy = simplified_trace<T>();
-  static constexpr FrozenProgram<roomy.used> frozen{roomy};
-};
-/// An empty program, in place of one that can't be traced, so that no errors follow from the first.
-template <class T, bool Models> struct NoProgram {
-  static constexpr auto frozen = [] {
-    FrozenProgram<ProgramSize{1, 0, 0, 0, 0}> none;
-    if constexpr (Models) {
-      Module module;
-      BindProgram bind{&module};
-      typename T::arguments list{};
-      for_each_leaf(list, bind);
-      none.argument_count = bind.next;
-    }
-    return none;
-  }();
-};
-
-/// What keeps a function from being traced.
-enum class TraceFault { none, types, refusal, length, call, operation };
-
-/// A function with fewer operations than this does not exceed the compiler's limits because of its length.
-inline constexpr int few_operations = 128;
-
-template <class T, bool Valid> constexpr TraceFault fault_of() {
-  if constexpr (!Valid)
-    return TraceFault::types;
-  else if constexpr (Traceable<T>)
-    return TraceFault::none;
-  else if constexpr (Recordable<T>)
-    return TraceFault::refusal;
-  else if constexpr (!Outlined<T>)
-    return TraceFault::call;
-  else
-    return T::outline() < few_operations ? TraceFault::operation : TraceFault::length;
-}
-/// The message of a Refusal and its line, as a template argument, which compilers print. clang prints at most 36
-/// characters of an array, so the text is split into rows between words.
-template <std::size_t Rows> struct Rule {
-  char rows[Rows + 1][37]{};
-  std::uint32_t line = 0;
-};
-/// How many characters of the text go into the first row, with the space behind the last word.
-constexpr std::size_t row_size(std::string_view text) {
-  return text.size() <= 36 ? text.size() : text.substr(0, 36).rfind(' ') + 1;
-}
-template <class T, TraceFault Fault> constexpr auto rule_of() {
-  if constexpr (Fault == TraceFault::refusal) {
-    constexpr Refusal refusal = recorded<T, first_room>.refusal;
-    constexpr std::string_view text = refusal.text;
-    constexpr std::size_t count = [](std::string_view rest) {
-      std::size_t rows = 0;
-      for (; !rest.empty(); ++rows) rest.remove_prefix(row_size(rest));
-      return rows;
-    }(text);
-    Rule<count - 1> rule;
-    rule.line = refusal.line;
-    std::string_view rest = text;
-    for (auto& row : rule.rows) {
-      for (std::size_t i = 0; i < 36; ++i) row[i] = i < row_size(rest) ? rest[i] : ' ';
-      rest.remove_prefix(row_size(rest));
-    }
-    return rule;
-  } else {
-    return Rule<0>{};
-  }
-}
-template <Rule Given> inline constexpr bool is_kept = Given.rows[0][0] == '\0';
-
-}  // namespace detail
-
-/// The program of a function for arguments of these types, traced once, by the compiler.
-///
-/// All errors about a function are reported from this class rather than from helper types, since compilers list what
-/// they were instantiating: the list stays short. The assertions are in a lambda, since clang would reject every use of
-/// a class whose own assertion failed.
-template <class F, class... Args> struct Traced {
-  using Recorded = Trace<F, Args...>;
-  static constexpr bool takes =
-      detail::TraceableFunction<F> && (Model<typename detail::TracedArgument<Args>::type> && ...);
-  using Explained = std::integral_constant<std::size_t, (sizeof(detail::ExplainFunction<F>) + ... +
-                                                         sizeof(detail::ExplainArgument<Args>))>;
-  using Returned = decltype(std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-      std::declval<typename detail::TracedArgument<Args>::type&>()...));
-  // For a call of a function with an error, clang deduces int and then reports the error a second time.
-  static constexpr bool sound = requires {
-    std::declval<detail::Callable<takes, F, sizeof...(Args)>>()(
-        std::declval<typename detail::TracedArgument<Args>::type&>()...);
-  };
-  using Result = detail::ResultOf<std::conditional_t<sound, Returned, detail::NoResult>>;
-  /// Whether the program exists; if not, a static_assert has said why.
-  static constexpr bool valid = Result::valid;
-  using result = typename Result::type;
-
-  static constexpr detail::TraceFault fault = detail::fault_of<Recorded, valid>();
-  using ExplainedTrace = decltype([] {
-    using enum detail::TraceFault;
-    constexpr bool is_constexpr = fault != call, is_known = fault != operation;
-    static_assert(
-        detail::is_kept<detail::rule_of<Recorded, fault>()>,
-        "tessera: an operation of the traced function breaks the rule in quotes; the number after the rule is "
-        "the line of the call");
-    (void)sizeof(detail::ExplainSteps<fault != length>);
-    static_assert(is_constexpr,
-                  "tessera: the traced function calls a function that is not constexpr; add constexpr to the function "
-                  "that the next error names. If the next error is about a limit of steps, write repeated layers as a "
-                  "ts::Stack; if there is an error above this one, correct that error first");
-    static_assert(is_known,
-                  "tessera: the traced function is not a constant expression, for the reason in the next error; "
-                  "pass tensors to the function as arguments");
-    if constexpr (fault == call || fault == operation)
-      static_assert(
-          typename Recorded::Call{detail::BoundArguments<typename Recorded::arguments>(fault == call)}.returns);
-  });
-
-  using Program = std::conditional_t<fault == detail::TraceFault::none, detail::TracedProgram<Recorded>,
-                                     detail::NoProgram<Recorded, takes>>;
-  static constexpr const auto& frozen = Program::frozen;
-  static constexpr auto graphs = []<std::size_t... G>(std::index_sequence<G...>) {
-    return std::array<GraphView, sizeof...(G)>{frozen.graph(static_cast<int>(G))...};
-  }(std::make_index_sequence<static_cast<std::size_t>(frozen.used.graphs)>{});
-
-  static constexpr ProgramView program() {
-    return {graphs.data(), static_cast<int>(graphs.size()), frozen.specs, frozen.argument_count, frozen.used.specs};
-  }
-};
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/graph/transform/primals.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
-#define TESSERA_GRAPH_TRANSFORM_PRIMALS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// A value that differs from all others, even from an equal one: a gradient with respect to it does not follow other
-/// uses of the value.
-constexpr Value as_variable(const Value& value) {
-  const Node& node = value.node();
-  return value.make(stored_as(storage_of(node), {.op = Op::variable,
-                                                 .dtype = node.dtype,
-                                                 .rank = node.rank,
-                                                 .singletons = node.singletons,
-                                                 .value = static_cast<double>(++value.module->variables)}),
-                    {value.id});
-}
-
-/// Visits the floating tensors of structures.
-template <class Visit> struct VisitFloating {
-  Visit visit;
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
-      const Value value = here(value_behind(leaf));
-      if (value.module != nullptr && is_floating(value.dtype())) visit(leaf, value);
-    }
-  }
-  constexpr void enter_stack(auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-template <class T, class Visit> constexpr void for_each_floating(T& object, const Visit& visit) {
-  VisitFloating<Visit> visitor{visit};
-  for_each_leaf(object, visitor);
-}
-
-/// The floating tensors of a structure, in order.
-struct Floating {
-  Growable<std::int32_t> ids;
-  Value context{};  ///< one of them; null: there is none
-  constexpr void add(const Value& value) {
-    ids.push_back(value.id);
-    context = value;
-  }
-};
-template <class T> constexpr Floating floating_of(const T& object) {
-  Floating found;
-  for_each_floating(object, [&](const auto&, const Value& value) { found.add(value); });
-  return found;
-}
-/// Replaces the floating tensors of a structure by variables, and lists these.
-template <class T> constexpr Floating make_variables(T& object) {
-  Floating made;
-  for_each_floating(object, [&](auto& leaf, const Value& value) {
-    const Value own = as_variable(value);
-    leaf = std::remove_cvref_t<decltype(leaf)>(own);
-    made.add(own);
-  });
-  return made;
-}
-/// Replaces the floating tensors of a structure by others. All other leaves (Dims, Scalars, integer tensors) stay.
-template <class T> constexpr void replace_floating(T& object, const Value& context, const Growable<std::int32_t>& ids) {
-  std::size_t next = 0;
-  for_each_floating(
-      object, [&](auto& leaf, const Value&) { leaf = std::remove_cvref_t<decltype(leaf)>(context.with(ids[next++])); });
-}
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/graph/transform/value_and_grad.hpp
-
-#ifndef TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
-#define TESSERA_GRAPH_TRANSFORM_VALUE_AND_GRAD_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// A loss may also be a field of a struct, or the result of a compiled function: both are ShardedTensors.
-template <class T> constexpr auto as_scalar(const T& loss) {
-  if constexpr (StoredOperand<T>)
-    return as_sym(loss);
-  else
-    return loss;
-}
-
-}  // namespace detail
-
-/// Inside a traced function: value_and_grad(f)(first, rest...) returns (f(first, rest...), gradient), where the
-/// gradient is that of f's result with respect to the tensors of `first`.
-///
-/// f returns a rank-0 tensor, or a tuple that begins with one, followed by auxiliary results. The gradient has the type
-/// and the shapes of `first`; a field without gradient (a Dim, a Scalar, an integer tensor) is copied. `rest` is held
-/// constant. Errors: `structure` for a loss that has a value for each layer of a Stack. Source: reverse-mode
-/// differentiation of the traced graph; no tape exists at run time.
-template <class F> constexpr auto value_and_grad(F f) {
-  return [f](const auto& first, const auto&... rest) {
-    auto gradient = detail::settle(first);
-    const detail::Floating sources = detail::make_variables(gradient);
-    auto value = detail::settle(f(std::as_const(gradient), rest...));
-    auto loss = [&] {
-      if constexpr (detail::is_tuple_v<decltype(value)>)
-        return detail::as_scalar(std::get<0>(value));
-      else
-        return detail::as_scalar(value);
-    }();
-    using Loss = decltype(loss);
-    static_assert(SymOperand<Loss>,
-                  "tessera: call ts::value_and_grad inside a traced function, and its result on traced arguments");
-    static_assert(Loss::rank == 0,
-                  "tessera: ts::value_and_grad needs a loss of rank 0; reduce the loss with ts::mean or ts::sum");
-    if constexpr (Loss::rank == 0)  // otherwise a static_assert has failed
-      if (loss.value.rank() != 0)
-        loss.value.refuse(errc::structure, "[stack] loss: the loss is computed from a field of all layers, so it has a "
-                                           "value for each layer, not a single value");
-    detail::replace_floating(gradient, loss.value, differentiate(loss.value, sources.ids));
-    return std::tuple(value, gradient);
-  };
-}
-
-/// Inside a traced function: the gradient alone.
-template <class F> constexpr auto grad(F f) {
-  return [f](const auto& first, const auto&... rest) { return std::get<1>(value_and_grad(f)(first, rest...)); };
 }
 
 }  // namespace tessera

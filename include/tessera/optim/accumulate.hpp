@@ -4,10 +4,9 @@
 
 #include <tuple>
 
-#include <tessera/base/here.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
-#include <tessera/ops/functional.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/optim/tree_map.hpp>
 
