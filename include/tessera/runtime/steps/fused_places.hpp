@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include <tessera/base/planning.hpp>
@@ -43,28 +44,33 @@ struct FusedPlaces {
     std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
     int first_tile = 0, tiles = 0;
     std::int64_t run_rows = 0;    // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
-    std::int64_t long_sums = 0;   // number of f64 sums
     int first_sum = 0, sums = 0;  ///< range in FusedPlaces::sums
     bool idle = false;            ///< has no tiles: it stores nothing, and no other place needs its row values
   };
   struct Tile {
     int place;
     std::int64_t row_begin, row_end, inner_begin, inner_end;
-    std::int64_t scratch;  // offset of its private accumulators
+    int first_part = 0;  ///< index in FusedPlaces::parts, of the first sum of its place
   };
-  /// One accumulated result of one place: every tile of the place has a private accumulator for it.
+  /// One accumulated result of one place.
   struct Sum {
     int pointer;
     int output;
     int place;
-    std::int64_t elements, offset;
-    std::int64_t long_sum = -1;  ///< index of its first f64 sum; -1: short enough for f32
+    std::int64_t elements;
+    bool is_long = false;  ///< has f64 sums
+  };
+  /// The private accumulator of a tile for a sum: of those elements to which the tile's rows are added.
+  struct Part {
+    std::int64_t first = 0, elements = 0;
+    std::int64_t scratch = 0;  ///< offset of its first element
   };
 
   WorkGrid work;
   std::vector<Place> places;
   std::vector<Tile> tiles;
   std::vector<Sum> sums;
+  std::vector<Part> parts;
   std::int64_t scratch_bytes = 0;
   int reduces = 0;             ///< number of reductions along the row
   bool accumulates = false;    ///< some result is reduced over rows
@@ -77,6 +83,25 @@ struct FusedPlaces {
       : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
     make_places(c.units, c.step);
     make_tiles();
+  }
+
+  const Part& part(const Tile& tile, int sum) const {
+    const int own = sum - places[static_cast<std::size_t>(tile.place)].first_sum;
+    return parts[static_cast<std::size_t>(tile.first_part + own)];
+  }
+  /// A range of the elements of a sum that contains all to which the rows of a call are added.
+  static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedStrides& view) {
+    std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
+    for (int d = call.outer_rank - 1; d >= 0; --d) {
+      const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
+      // If the rows span several indices of an outer dim, they cover this inner dim completely.
+      const bool whole = begin / extent != end / extent;
+      first += whole ? 0 : begin % extent * stride;
+      last += whole ? (extent - 1) * stride : end % extent * stride;
+      begin /= extent, end /= extent;
+    }
+    if (view.row_stride == 0) return {first, last + 1};
+    return {first + call.inner_begin, last + call.inner_end};
   }
 
  private:
@@ -288,18 +313,19 @@ struct FusedPlaces {
       std::int64_t inner_step = place.inner;
       if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
       if (accumulates) {
-        // Each tile has private accumulators, so the number of tiles is bounded.
+        // The accumulators of all tiles are combined, so the number of tiles is bounded.
         constexpr std::int64_t most = 16;
         const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
         if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
-        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + most - 1) / most);
+        const std::int64_t along = std::max<std::int64_t>(1, most / across);
+        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + along - 1) / along);
       }
       if (inner_step == 0) inner_step = 1;
       for (std::int64_t row = 0; row < place.rows; row += row_step)
         for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
              inner += inner_step)  // at least one tile: a reduction of 0 elements stores its identity
           tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
-                           std::min(inner + inner_step, place.inner), 0});
+                           std::min(inner + inner_step, place.inner)});
       place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
       tile_cost =
           std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
@@ -323,17 +349,15 @@ struct FusedPlaces {
     }
     if (rows >= place.rows) return;
     place.run_rows = place.run_rows == 0 ? rows : std::min(rows, place.run_rows);
-    sum.long_sum = place.long_sums;
-    place.long_sums += sum.elements;
+    sum.is_long = true;
   }
 
   std::int64_t add_sums(int p, std::int64_t scratch) {
     Place& place = places[static_cast<std::size_t>(p)];
     place.first_sum = static_cast<int>(sums.size());
-    std::int64_t bytes = 0;
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
-      // The private accumulator is contiguous and has only the dims that the output keeps.
+      // Private accumulators are contiguous and have only the dims that the output keeps.
       FusedStrides& view = place.outputs[static_cast<std::size_t>(s)].strides;
       std::int64_t elements = 1;
       if (view.row_stride != 0 && !fused_.stores[s].along_row) {
@@ -347,15 +371,26 @@ struct FusedPlaces {
           view.outer_stride[d] = elements;
           elements *= place.call.outer_extent[d];
         }
-      sums.push_back({place.outputs[static_cast<std::size_t>(s)].pointer, s, p, elements, bytes});
+      sums.push_back({place.outputs[static_cast<std::size_t>(s)].pointer, s, p, elements});
       if (fused_.stores[s].reduction == Reduction::sum && fused_.stores[s].dtype == DType::f32)
         add_long_sum(place, sums.back());
-      bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
     place.sums = static_cast<int>(sums.size()) - place.first_sum;
     for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
-      tiles[static_cast<std::size_t>(t)].scratch = scratch;
-      scratch += bytes;
+      Tile& tile = tiles[static_cast<std::size_t>(t)];
+      tile.first_part = static_cast<int>(parts.size());
+      FusedCall call = place.call;
+      call.row_begin = tile.row_begin;
+      call.row_end = tile.row_end;
+      call.inner_begin = tile.inner_begin;
+      call.inner_end = tile.inner_end;
+      for (int k = place.first_sum; k < place.first_sum + place.sums; ++k) {
+        const Sum& sum = sums[static_cast<std::size_t>(k)];
+        const auto [first, last] = summed_range(call, place.outputs[static_cast<std::size_t>(sum.output)].strides);
+        const Part part{first, std::clamp<std::int64_t>(last - first, 0, sum.elements), scratch};
+        parts.push_back(part);
+        scratch += aligned(part.elements * static_cast<std::int64_t>(size_of(fused_.stores[sum.output].dtype)));
+      }
     }
     return scratch;
   }
