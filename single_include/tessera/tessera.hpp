@@ -41727,28 +41727,33 @@ struct FusedPlaces {
     std::int64_t unstored = 0, unstored_bytes = 0;  // scratch that takes results which another place stores
     int first_tile = 0, tiles = 0;
     std::int64_t run_rows = 0;    // rows after which f32 sums are added to f64 sums; 0: all sums are short enough
-    std::int64_t long_sums = 0;   // number of f64 sums
     int first_sum = 0, sums = 0;  ///< range in FusedPlaces::sums
     bool idle = false;            ///< has no tiles: it stores nothing, and no other place needs its row values
   };
   struct Tile {
     int place;
     std::int64_t row_begin, row_end, inner_begin, inner_end;
-    std::int64_t scratch;  // offset of its private accumulators
+    int first_part = 0;  ///< index in FusedPlaces::parts, of the first sum of its place
   };
-  /// One accumulated result of one place: every tile of the place has a private accumulator for it.
+  /// One accumulated result of one place.
   struct Sum {
     int pointer;
     int output;
     int place;
-    std::int64_t elements, offset;
-    std::int64_t long_sum = -1;  ///< index of its first f64 sum; -1: short enough for f32
+    std::int64_t elements;
+    bool is_long = false;  ///< has f64 sums
+  };
+  /// The private accumulator of a tile for a sum: of those elements to which the tile's rows are added.
+  struct Part {
+    std::int64_t first = 0, elements = 0;
+    std::int64_t scratch = 0;  ///< offset of its first element
   };
 
   WorkGrid work;
   std::vector<Place> places;
   std::vector<Tile> tiles;
   std::vector<Sum> sums;
+  std::vector<Part> parts;
   std::int64_t scratch_bytes = 0;
   int reduces = 0;             ///< number of reductions along the row
   bool accumulates = false;    ///< some result is reduced over rows
@@ -41761,6 +41766,25 @@ struct FusedPlaces {
       : work(c.layout, c.step), layout_(c.layout), fused_(fused), rank_(c.units[c.step.unit].rank) {
     make_places(c.units, c.step);
     make_tiles();
+  }
+
+  const Part& part(const Tile& tile, int sum) const {
+    const int own = sum - places[static_cast<std::size_t>(tile.place)].first_sum;
+    return parts[static_cast<std::size_t>(tile.first_part + own)];
+  }
+  /// A range of the elements of a sum that contains all to which the rows of a call are added.
+  static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedStrides& view) {
+    std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
+    for (int d = call.outer_rank - 1; d >= 0; --d) {
+      const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
+      // If the rows span several indices of an outer dim, they cover this inner dim completely.
+      const bool whole = begin / extent != end / extent;
+      first += whole ? 0 : begin % extent * stride;
+      last += whole ? (extent - 1) * stride : end % extent * stride;
+      begin /= extent, end /= extent;
+    }
+    if (view.row_stride == 0) return {first, last + 1};
+    return {first + call.inner_begin, last + call.inner_end};
   }
 
  private:
@@ -41972,18 +41996,19 @@ struct FusedPlaces {
       std::int64_t inner_step = place.inner;
       if (fused_.phases == 1 && place.inner > 2 * tile_elements) inner_step = tile_elements;
       if (accumulates) {
-        // Each tile has private accumulators, so the number of tiles is bounded.
+        // The accumulators of all tiles are combined, so the number of tiles is bounded.
         constexpr std::int64_t most = 16;
         const std::int64_t across = place.inner == 0 ? 1 : (place.inner + inner_step - 1) / inner_step;
         if (across > most) inner_step = (place.inner + most - 1) / most / 64 * 64 + 64;
-        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + most - 1) / most);
+        const std::int64_t along = std::max<std::int64_t>(1, most / across);
+        row_step = std::max(row_step, place.inner == 0 ? place.rows : (place.rows + along - 1) / along);
       }
       if (inner_step == 0) inner_step = 1;
       for (std::int64_t row = 0; row < place.rows; row += row_step)
         for (std::int64_t inner = 0; inner == 0 || inner < place.inner;
              inner += inner_step)  // at least one tile: a reduction of 0 elements stores its identity
           tiles.push_back({static_cast<int>(p), row, std::min(row + row_step, place.rows), inner,
-                           std::min(inner + inner_step, place.inner), 0});
+                           std::min(inner + inner_step, place.inner)});
       place.tiles = static_cast<int>(tiles.size()) - place.first_tile;
       tile_cost =
           std::max(tile_cost, static_cast<double>(std::min(row_step, place.rows) * std::min(inner_step, place.inner)));
@@ -42007,17 +42032,15 @@ struct FusedPlaces {
     }
     if (rows >= place.rows) return;
     place.run_rows = place.run_rows == 0 ? rows : std::min(rows, place.run_rows);
-    sum.long_sum = place.long_sums;
-    place.long_sums += sum.elements;
+    sum.is_long = true;
   }
 
   std::int64_t add_sums(int p, std::int64_t scratch) {
     Place& place = places[static_cast<std::size_t>(p)];
     place.first_sum = static_cast<int>(sums.size());
-    std::int64_t bytes = 0;
     for (int s = 0; s < fused_.store_count; ++s) {
       if (fused_.stores[s].kind != StoreKind::accumulate) continue;
-      // The private accumulator is contiguous and has only the dims that the output keeps.
+      // Private accumulators are contiguous and have only the dims that the output keeps.
       FusedStrides& view = place.outputs[static_cast<std::size_t>(s)].strides;
       std::int64_t elements = 1;
       if (view.row_stride != 0 && !fused_.stores[s].along_row) {
@@ -42031,15 +42054,26 @@ struct FusedPlaces {
           view.outer_stride[d] = elements;
           elements *= place.call.outer_extent[d];
         }
-      sums.push_back({place.outputs[static_cast<std::size_t>(s)].pointer, s, p, elements, bytes});
+      sums.push_back({place.outputs[static_cast<std::size_t>(s)].pointer, s, p, elements});
       if (fused_.stores[s].reduction == Reduction::sum && fused_.stores[s].dtype == DType::f32)
         add_long_sum(place, sums.back());
-      bytes += aligned(elements * static_cast<std::int64_t>(size_of(fused_.stores[s].dtype)));
     }
     place.sums = static_cast<int>(sums.size()) - place.first_sum;
     for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
-      tiles[static_cast<std::size_t>(t)].scratch = scratch;
-      scratch += bytes;
+      Tile& tile = tiles[static_cast<std::size_t>(t)];
+      tile.first_part = static_cast<int>(parts.size());
+      FusedCall call = place.call;
+      call.row_begin = tile.row_begin;
+      call.row_end = tile.row_end;
+      call.inner_begin = tile.inner_begin;
+      call.inner_end = tile.inner_end;
+      for (int k = place.first_sum; k < place.first_sum + place.sums; ++k) {
+        const Sum& sum = sums[static_cast<std::size_t>(k)];
+        const auto [first, last] = summed_range(call, place.outputs[static_cast<std::size_t>(sum.output)].strides);
+        const Part part{first, std::clamp<std::int64_t>(last - first, 0, sum.elements), scratch};
+        parts.push_back(part);
+        scratch += aligned(part.elements * static_cast<std::int64_t>(size_of(fused_.stores[sum.output].dtype)));
+      }
     }
     return scratch;
   }
@@ -42136,11 +42170,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
         mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
     for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
-    std::size_t terms = 0;
-    for (const Sum& sum : where_.sums)
-      terms += static_cast<std::size_t>(where_.places[static_cast<std::size_t>(sum.place)].tiles);
-    terms_.reserve(terms);
-    order_sums();
+    add_segments();
     if (where_.split_phases) group_rows();
   }
 
@@ -42151,7 +42181,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
     return moved;
   }
   std::int64_t table_bytes() const override {
-    return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile));
+    return static_cast<std::int64_t>(where_.places.size() * (sizeof(Place) + 512) + where_.tiles.size() * sizeof(Tile) +
+                                     where_.parts.size() * sizeof(FusedPlaces::Part) +
+                                     segments_.size() * sizeof(Segment) +
+                                     terms_.size() * (sizeof(kernels::StridedSource) + sizeof(std::int64_t)));
   }
 
   /// The plan fuses as epilogue only a kernel whose results have the shape of its iteration space, without reductions,
@@ -42210,10 +42243,18 @@ class FusedStep final : public PreparedStep, public Epilogue {
   const Mesh& mesh_;
   const PlanStep& step_;
   std::vector<std::int32_t> uniforms_;
+  /// Elements of a result to which the same tiles add: their accumulators are combined in the order of the tiles.
+  struct Segment {
+    std::int32_t pointer, output;
+    std::int64_t first, elements;
+    std::size_t first_term, terms;  ///< range in term_at_
+  };
+  std::vector<Segment> segments_;
+  std::vector<std::int64_t> term_at_;  ///< offsets in scratch
+  std::int64_t combined_ = 0;          ///< most elements that are read for a segment
   // A member so that run() does not allocate: an allocation that failed halfway would leave donated arguments partly
   // overwritten.
   mutable std::vector<kernels::StridedSource> terms_;
-  std::vector<std::size_t> sum_order_;
 
   /// The all_reduce of one row reduction along sharded rows, from row_values of each place to `completed`.
   struct RowReduction {
@@ -42275,7 +42316,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
         for (std::size_t i = 0; i < place.inputs.size(); ++i)
           call.past_caches = call.past_caches && outputs[o].data != inputs[i].data;
       if (place.run_rows != 0 && tile.row_end - tile.row_begin > place.run_rows)
-        run_by_runs(call, tile.place);
+        run_by_runs(call, tile);
       else
         kernel_(call);
     };
@@ -42285,43 +42326,35 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
   /// Runs a tile in runs of rows; after each run, adds the f32 accumulators to f64 sums, since long f32 sums lose
   /// digits.
-  void run_by_runs(FusedCall call, int place_index) const {
-    const Place& place = where_.places[static_cast<std::size_t>(place_index)];
-    const auto count = static_cast<std::size_t>(place.long_sums);
-    double* const sums = kernels::thread_scratch<kernels::Scratch::long_sums, double>(count);
-    std::fill_n(sums, count, 0.0);
-    const auto each_sum = [&](auto&& f) {
-      for (const Sum& sum : where_.sums)
-        if (sum.place == place_index && sum.long_sum >= 0)
-          f(sum, static_cast<float*>(call.outputs[sum.output].data), sums + sum.long_sum);
+  void run_by_runs(FusedCall call, const Tile& tile) const {
+    const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
+    // f(part, accumulators, f64 sums), both indexed as the elements of the sum
+    const auto each_sum = [&](double* long_sums, auto&& f) {
+      for (int k = place.first_sum; k < place.first_sum + place.sums; ++k) {
+        const Sum& sum = where_.sums[static_cast<std::size_t>(k)];
+        if (!sum.is_long) continue;
+        const FusedPlaces::Part& part = where_.part(tile, k);
+        f(sum, part, reinterpret_cast<float*>(call.outputs[sum.output].data), long_sums);
+        long_sums += part.elements;
+      }
     };
+    std::int64_t count = 0;
+    each_sum(nullptr, [&](const Sum&, const FusedPlaces::Part& part, float*, double*) { count += part.elements; });
+    double* const sums = kernels::thread_scratch<kernels::Scratch::long_sums, double>(static_cast<std::size_t>(count));
+    std::fill_n(sums, count, 0.0);
     for (const std::int64_t end = call.row_end; call.row_begin < end; call.row_begin = call.row_end) {
       call.row_end = std::min(call.row_begin + place.run_rows, end);
       kernel_(call);
-      each_sum([&](const Sum& sum, float* own, double* long_sum) {
-        const auto [first, last] = summed_range(call, call.outputs[sum.output]);
-        for (std::int64_t i = first; i < last; ++i) long_sum[i] += static_cast<double>(own[i]);
+      each_sum(sums, [&](const Sum& sum, const FusedPlaces::Part& part, float* own, double* long_sum) {
+        const auto [first, last] = FusedPlaces::summed_range(call, call.outputs[sum.output]);
+        for (std::int64_t i = first; i < last; ++i) long_sum[i - part.first] += static_cast<double>(own[i]);
         std::fill(own + first, own + last, 0.f);
       });
     }
-    each_sum([&](const Sum& sum, float* own, const double* long_sum) {
-      for (std::int64_t i = 0; i < sum.elements; ++i)
-        own[i] = static_cast<float>(long_sum[i] + static_cast<double>(own[i]));
+    each_sum(sums, [&](const Sum&, const FusedPlaces::Part& part, float* own, const double* long_sum) {
+      for (std::int64_t i = 0; i < part.elements; ++i)
+        own[part.first + i] = static_cast<float>(long_sum[i] + static_cast<double>(own[part.first + i]));
     });
-  }
-  /// A range of a private accumulator that contains all elements to which the call's rows are added.
-  static std::pair<std::int64_t, std::int64_t> summed_range(const FusedCall& call, const FusedView& view) {
-    std::int64_t first = 0, last = 0, begin = call.row_begin, end = call.row_end - 1;
-    for (int d = call.outer_rank - 1; d >= 0; --d) {
-      const std::int64_t extent = call.outer_extent[d], stride = view.outer_stride[d];
-      // If the rows span several indices of an outer dim, they cover this inner dim completely.
-      const bool whole = begin / extent != end / extent;
-      first += whole ? 0 : begin % extent * stride;
-      last += whole ? (extent - 1) * stride : end % extent * stride;
-      begin /= extent, end /= extent;
-    }
-    if (view.row_stride == 0) return {first, last + 1};
-    return {first + call.inner_begin, last + call.inner_end};
   }
 
   static void fill_identity(DType dtype, Reduction reduction, void* data, std::int64_t n) {
@@ -42334,44 +42367,74 @@ class FusedStep final : public PreparedStep, public Epilogue {
 
   void clear_private(Frame& frame, const Tile& tile, FusedView* outputs, bool clear) const {
     const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
-    for (int s = place.first_sum; s < place.first_sum + place.sums; ++s) {
-      const Sum& sum = where_.sums[static_cast<std::size_t>(s)];
-      char* own = frame.scratch + tile.scratch + sum.offset;
-      outputs[sum.output].data = own;
-      if (clear) fill_identity(fused_.stores[sum.output].dtype, fused_.stores[sum.output].reduction, own, sum.elements);
+    for (int k = place.first_sum; k < place.first_sum + place.sums; ++k) {
+      const Sum& sum = where_.sums[static_cast<std::size_t>(k)];
+      const FusedPlaces::Part& part = where_.part(tile, k);
+      const Store& store = fused_.stores[sum.output];
+      char* const own = frame.scratch + part.scratch;
+      // Where element 0 would be: the kernel adds only to the elements of the part.
+      const auto before = static_cast<std::uintptr_t>(part.first) * size_of(store.dtype);
+      outputs[sum.output].data = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(own) - before);
+      if (clear) fill_identity(store.dtype, store.reduction, own, part.elements);
     }
   }
 
-  /// Orders the sums so that those of one result are adjacent, in the order of the places. Sums of one result have the
-  /// same output and pointer, also across the layers of a Stack; pointer -1: another place stores the result.
-  TESSERA_PLANNING void order_sums() {
+  /// Divides each result at the ends of the tiles' parts. Sums of one result have the same output and pointer, also
+  /// across the layers of a Stack; pointer -1: another place stores the result.
+  TESSERA_PLANNING void add_segments() {
+    std::vector<int> order;
     for (std::size_t s = 0; s < where_.sums.size(); ++s)
-      if (where_.sums[s].pointer >= 0) sum_order_.push_back(s);
-    std::stable_sort(sum_order_.begin(), sum_order_.end(), [&](std::size_t a, std::size_t b) {
-      const Sum &x = where_.sums[a], &y = where_.sums[b];
+      if (where_.sums[s].pointer >= 0) order.push_back(static_cast<int>(s));
+    const auto sum_at = [&](int s) -> const Sum& { return where_.sums[static_cast<std::size_t>(s)]; };
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+      const Sum &x = sum_at(a), &y = sum_at(b);
       return x.output != y.output ? x.output < y.output : x.pointer < y.pointer;
     });
+    std::vector<FusedPlaces::Part> own;
+    std::vector<std::int64_t> ends;
+    for (auto next = order.begin(); next != order.end();) {
+      const Sum& sum = sum_at(*next);
+      own.clear();
+      ends = {0, sum.elements};
+      for (; next != order.end() && sum_at(*next).pointer == sum.pointer && sum_at(*next).output == sum.output;
+           ++next) {
+        const Place& place = where_.places[static_cast<std::size_t>(sum_at(*next).place)];
+        for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t) {
+          own.push_back(where_.part(where_.tiles[static_cast<std::size_t>(t)], *next));
+          ends.push_back(own.back().first);
+          ends.push_back(own.back().first + own.back().elements);
+        }
+      }
+      std::sort(ends.begin(), ends.end());
+      ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+      const auto element = static_cast<std::int64_t>(size_of(fused_.stores[sum.output].dtype));
+      for (std::size_t e = 0; e + 1 < ends.size(); ++e) {
+        Segment made{sum.pointer, sum.output, ends[e], ends[e + 1] - ends[e], term_at_.size(), 0};
+        for (const FusedPlaces::Part& part : own)
+          if (part.first <= ends[e] && ends[e + 1] <= part.first + part.elements)
+            term_at_.push_back(part.scratch + (ends[e] - part.first) * element);
+        made.terms = term_at_.size() - made.first_term;
+        segments_.push_back(made);
+        combined_ = std::max(combined_, made.elements * static_cast<std::int64_t>(made.terms));
+      }
+    }
+    terms_.resize(term_at_.size());
   }
 
   void combine(Frame& frame) const {
-    for (std::size_t i = 0; i < sum_order_.size();) {
-      const Sum& sum = where_.sums[sum_order_[i]];
-      const Store& store = fused_.stores[sum.output];
-      terms_.clear();
-      for (; i < sum_order_.size(); ++i) {
-        const Sum& part = where_.sums[sum_order_[i]];
-        if (part.pointer != sum.pointer || part.output != sum.output) break;
-        const Place& place = where_.places[static_cast<std::size_t>(part.place)];
-        for (int t = place.first_tile; t < place.first_tile + place.tiles; ++t)
-          terms_.push_back({frame.scratch + where_.tiles[static_cast<std::size_t>(t)].scratch + part.offset, {1}});
-      }
-      char* to = frame.pointers[static_cast<std::size_t>(sum.pointer)];
-      const Shape extent{sum.elements};
-      if (terms_.empty())
-        fill_identity(store.dtype, store.reduction, to, sum.elements);
+    for (std::size_t t = 0; t < terms_.size(); ++t) terms_[t] = {frame.scratch + term_at_[t], {1}};
+    const Cost cost{20 + 0.1 * static_cast<double>(combined_)};
+    parallel_for(static_cast<std::int64_t>(segments_.size()), cost, [&](std::int64_t i) {
+      const Segment& segment = segments_[static_cast<std::size_t>(i)];
+      const Store& store = fused_.stores[segment.output];
+      char* const to = frame.pointers[static_cast<std::size_t>(segment.pointer)] +
+                       segment.first * static_cast<std::int64_t>(size_of(store.dtype));
+      if (segment.terms == 0)
+        fill_identity(store.dtype, store.reduction, to, segment.elements);
       else
-        reduce_(store.dtype, store.reduction, to, {1}, terms_, extent, false, false);
-    }
+        reduce_(store.dtype, store.reduction, to, {1}, {terms_.data() + segment.first_term, segment.terms},
+                Shape{segment.elements}, false, false);
+    });
   }
 
   std::int64_t completed_begin() const { return (where_.scratch_bytes + 7) / 8 * 8; }
