@@ -195,32 +195,34 @@ class FusedStep final : public PreparedStep, public Epilogue {
   /// digits.
   void run_by_runs(FusedCall call, const Tile& tile) const {
     const Place& place = where_.places[static_cast<std::size_t>(tile.place)];
-    // f(part, accumulators, f64 sums), both indexed as the elements of the sum
-    const auto each_sum = [&](double* long_sums, auto&& f) {
+    // f(sum, part, accumulators indexed as the elements of the sum, index of the part's first f64 sum)
+    const auto each_sum = [&](auto&& f) {
+      std::int64_t at = 0;
       for (int k = place.first_sum; k < place.first_sum + place.sums; ++k) {
         const Sum& sum = where_.sums[static_cast<std::size_t>(k)];
         if (!sum.is_long) continue;
         const FusedPlaces::Part& part = where_.part(tile, k);
-        f(sum, part, reinterpret_cast<float*>(call.outputs[sum.output].data), long_sums);
-        long_sums += part.elements;
+        f(sum, part, static_cast<float*>(call.outputs[sum.output].data), at);
+        at += part.elements;
       }
+      return at;
     };
-    std::int64_t count = 0;
-    each_sum(nullptr, [&](const Sum&, const FusedPlaces::Part& part, float*, double*) { count += part.elements; });
+    const std::int64_t count = each_sum([](const Sum&, const FusedPlaces::Part&, float*, std::int64_t) {});
     double* const sums = kernels::thread_scratch<kernels::Scratch::long_sums, double>(static_cast<std::size_t>(count));
     std::fill_n(sums, count, 0.0);
     for (const std::int64_t end = call.row_end; call.row_begin < end; call.row_begin = call.row_end) {
       call.row_end = std::min(call.row_begin + place.run_rows, end);
       kernel_(call);
-      each_sum(sums, [&](const Sum& sum, const FusedPlaces::Part& part, float* own, double* long_sum) {
+      each_sum([&](const Sum& sum, const FusedPlaces::Part& part, float* own, std::int64_t at) {
         const auto [first, last] = FusedPlaces::summed_range(call, call.outputs[sum.output]);
-        for (std::int64_t i = first; i < last; ++i) long_sum[i - part.first] += static_cast<double>(own[i]);
+        for (std::int64_t i = first; i < last; ++i) sums[at + i - part.first] += static_cast<double>(own[i]);
         std::fill(own + first, own + last, 0.f);
       });
     }
-    each_sum(sums, [&](const Sum&, const FusedPlaces::Part& part, float* own, const double* long_sum) {
+    each_sum([&](const Sum&, const FusedPlaces::Part& part, float* own, std::int64_t at) {
+      float* const sum = own + part.first;
       for (std::int64_t i = 0; i < part.elements; ++i)
-        own[part.first + i] = static_cast<float>(long_sum[i] + static_cast<double>(own[part.first + i]));
+        sum[i] = static_cast<float>(sums[at + i] + static_cast<double>(sum[i]));
     });
   }
 
