@@ -15417,11 +15417,14 @@ void strided_reduce(DType type, Reduction reduction, void* dst, const Strides& d
 namespace tessera::kernels {
 
 /// Instruction sets of kernels that are chosen at run time, in ascending order: each includes all before it.
-enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
+enum class CpuLevel : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx };
 
-/// "portable", "avx2", "avx512", "amx".
+inline constexpr std::array all_cpu_levels = {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512,
+                                              CpuLevel::avx512_bf16, CpuLevel::amx};
+
+/// "portable", "avx2", "avx512", "avx512_bf16", "amx".
 constexpr std::string_view name_of(CpuLevel level) {
-  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
+  constexpr std::array<std::string_view, 5> names = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
   return names[static_cast<std::size_t>(level)];
 }
 
@@ -15432,15 +15435,13 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 #if defined(__x86_64__)
-/// Whether the processor has AMX with bf16 and AVX-512 BF16, and the operating system saves the AMX registers. The
-/// process must still request permission to use them: bf16_level() does so before the first bf16 product.
+/// Whether the processor has AMX with bf16, and the operating system saves the AMX registers. The process must still
+/// request permission to use them: bf16_level() does so before the first bf16 product.
 inline bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
-  constexpr unsigned rounds = 1u << 5;
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & rounds) == 0) return false;
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & state) == state;
@@ -15451,7 +15452,11 @@ inline CpuLevel detect_cpu() {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
   if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
-  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
+  // Kernels of bf16 need all four extensions.
+  const bool bf16_products = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+  if (!bf16_products) return CpuLevel::avx512;
+  return has_amx() ? CpuLevel::amx : CpuLevel::avx512_bf16;
 #else
   return CpuLevel::portable;
 #endif
@@ -15460,9 +15465,9 @@ inline CpuLevel detect_cpu() {
 /// The lower of `has` and the level named `wanted`, the value of TESSERA_KERNELS; null means no limit.
 inline CpuLevel restricted(CpuLevel has, const char* wanted) {
   if (wanted == nullptr || *wanted == '\0') return has;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
+  for (const CpuLevel level : all_cpu_levels)
     if (name_of(level) == wanted) return level < has ? level : has;
-  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
+  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, avx512_bf16, amx");
 }
 
 /// Bytes of a core's L2 cache, or a typical size if the system does not report it.
@@ -15477,7 +15482,7 @@ inline std::int64_t second_level_cache() {
 }  // namespace detail
 
 /// The level of kernels chosen at run time, detected once. The environment variable TESSERA_KERNELS (portable, avx2,
-/// avx512, amx) can lower it, for tests and comparisons. Errors: errc::option for any other value.
+/// avx512, avx512_bf16, amx) can lower it, for tests and comparisons. Errors: errc::option for any other value.
 inline CpuLevel cpu_level() {
   static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
   return level;
@@ -37611,16 +37616,14 @@ inline bool ask_for_amx() {
 
 }  // namespace detail
 
-/// The CpuLevel of bf16 products. The first call requests AMX from the system; if refused, the level is avx512.
+/// The CpuLevel of bf16 products. The first call requests AMX from the system; if refused, the level is avx512_bf16.
 inline CpuLevel bf16_level() {
-  static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
+  static const CpuLevel level =
+      cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512_bf16 : cpu_level();
   return level;
 }
 
 namespace detail {
-
-/// Elements along k of one AMX instruction, and rows and columns of a block of C.
-inline constexpr std::int64_t amx_step = 32, amx_block = 32;
 
 #if defined(__x86_64__)
 /// Configures the AMX tile registers, eight of 16 rows x 64 bytes, and releases them in the destructor.
@@ -37639,9 +37642,7 @@ class AmxRegisters {
   ~AmxRegisters() { asm volatile("tilerelease"); }
 };
 
-/// A 32 x 32 block: C = F + A B, or A B if F is null; row strides of F and C are in floats. A step along k is 2 KiB of
-/// A and of B: rows (columns) 0 to 15, then 16 to 31. A step of A is stored row by row; a step of B by pairs of rows,
-/// the two elements of a column adjacent.
+/// Bf16Blocks::multiply() with AMX, whose registers are configured.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
                                                                       const float* f, std::int64_t f_row, float* c,
                                                                       std::int64_t c_row) {
@@ -37656,7 +37657,7 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
   // One tile register per operand. Keeping both halves of A and B would save a load, but is slower by half with
   // hyper-threading, since no register is left for renaming.
-  for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
+  for (; steps > 0; --steps, a += 1024, b += 1024)
     asm volatile("tileloadd (%0,%2,1), %%tmm4\n\ttileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
                  "tileloadd 1024(%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm1\n\t"
                  "tileloadd 1024(%0,%2,1), %%tmm4\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm3\n\t"
@@ -37675,6 +37676,90 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
 }  // namespace detail
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/kernels/gemm/bf16_block.hpp
+
+#ifndef TESSERA_KERNELS_GEMM_BF16_BLOCK_HPP
+#define TESSERA_KERNELS_GEMM_BF16_BLOCK_HPP
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+// Products of bf16 in blocks of 32 x 32, accumulated in float, from packed operands: with AMX, or with the dot products
+// of AVX512_BF16. Both take denormal operands as 0, and both replace denormal sums by 0.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace detail {
+
+/// Elements along k of one step of packed operands, and rows and columns of a block of C.
+inline constexpr std::int64_t bf16_step = 32, bf16_block = 32;
+
+#if defined(__x86_64__)
+#define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+/// Eight rows of the block that multiply_block() computes. Their sums are 16 registers: enough to hide the latency of a
+/// dot product, even where two start in each cycle.
+TESSERA_TARGET inline void dot_rows(const bf16* a, const bf16* b, std::int64_t steps, const float* f,
+                                    std::int64_t f_row, float* c, std::int64_t c_row) {
+  constexpr int rows = 8;
+  __m512 left[rows], right[rows];
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) {
+    left[i] = f == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(f + i * f_row);
+    right[i] = f == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(f + i * f_row + 16);
+  }
+  for (; steps > 0; --steps, a += bf16_block * bf16_step, b += bf16_block * bf16_step)
+#pragma GCC unroll 2
+    for (std::int64_t pair = 0; pair < bf16_step; pair += 2) {
+      const auto b0 = (__m512bh)_mm512_loadu_si512(b + 16 * pair),
+                 b1 = (__m512bh)_mm512_loadu_si512(b + 16 * (bf16_step + pair));
+#pragma GCC unroll 8
+      for (int i = 0; i < rows; ++i) {
+        std::int32_t two = 0;
+        std::memcpy(&two, a + i * bf16_step + pair, sizeof(two));
+        const auto element = (__m512bh)_mm512_set1_epi32(two);
+        left[i] = _mm512_dpbf16_ps(left[i], element, b0);
+        right[i] = _mm512_dpbf16_ps(right[i], element, b1);
+      }
+    }
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) {
+    _mm512_storeu_ps(c + i * c_row, left[i]);
+    _mm512_storeu_ps(c + i * c_row + 16, right[i]);
+  }
+}
+#undef TESSERA_TARGET
+
+/// Multiplies blocks with the instructions of a CpuLevel that has some for bf16. With AMX, its registers are configured
+/// while this object exists.
+class Bf16Blocks {
+ public:
+  explicit Bf16Blocks(CpuLevel level) {
+    if (level >= CpuLevel::amx) amx_.emplace();
+  }
+
+  /// A 32 x 32 block: C = F + A B, or A B if F is null; row strides of F and C are in floats. A step along k is 2 KiB
+  /// of A and of B: rows (columns) 0 to 15, then 16 to 31. A step of A is stored row by row; a step of B by pairs of
+  /// rows, the two elements of a column adjacent.
+  void multiply(const bf16* a, const bf16* b, std::int64_t steps, const float* f, std::int64_t f_row, float* c,
+                std::int64_t c_row) const {
+    if (amx_) return amx_multiply(a, b, steps, f, f_row, c, c_row);
+    for (std::int64_t row = 0; row < bf16_block; row += 8)
+      dot_rows(a + row * bf16_step, b, steps, f == nullptr ? nullptr : f + row * f_row, f_row, c + row * c_row, c_row);
+  }
+
+ private:
+  std::optional<AmxRegisters> amx_;
+};
+#endif
+
+}  // namespace detail
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
 
 #endif
 
@@ -37880,7 +37965,7 @@ TESSERA_KERNEL_CODE_END
 #include <immintrin.h>
 #endif
 
-// Packing of bf16 operands: into AMX tiles, or widened to float.
+// Packing of bf16 operands: into steps of 32 lanes for Bf16Blocks, or widened to float.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -37972,10 +38057,10 @@ TESSERA_TARGET_INLINE void store_tile(const __m512i (&x)[16], bf16* to) {
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, x[i]);
 }
 
-/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads. A tile of A has a row
+/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that Bf16Blocks reads. A tile of A has a row
 /// per lane, a tile of B (PairRows) a row per pair of elements along k. Missing elements are 0.
 template <bool PairRows>
-TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
+TESSERA_TARGET void pack_block_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
   __m512i x[16], next[16];
   if (from.lane == 1 && from.step != 1) {
     load_across_steps(from.data, from.step, lanes, steps, x, next);
@@ -37983,24 +38068,24 @@ TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lan
       transpose_pairs(x);
       store_tile(x, to);
       transpose_pairs(next);
-      return store_tile(next, to + 16 * amx_step);
+      return store_tile(next, to + 16 * bf16_step);
     }
     store_tile(x, to);
-    return store_tile(next, to + 16 * amx_step);
+    return store_tile(next, to + 16 * bf16_step);
   }
-  alignas(64) bf16 gathered[amx_block * amx_step];
+  alignas(64) bf16 gathered[bf16_block * bf16_step];
   const bf16* data = from.data;
   std::int64_t lane = from.lane;
   if (from.step != 1) {
     for (std::int64_t l = 0; l < lanes; ++l)
-      for (std::int64_t s = 0; s < steps; ++s) gathered[l * amx_step + s] = data[l * lane + s * from.step];
-    data = gathered, lane = amx_step;
+      for (std::int64_t s = 0; s < steps; ++s) gathered[l * bf16_step + s] = data[l * lane + s * from.step];
+    data = gathered, lane = bf16_step;
   }
 #pragma GCC unroll 1
   for (int half = 0; half < 2; ++half) {
     load_along_steps(data + 16 * half * lane, lane, lanes - 16 * half, steps, x);
     if constexpr (PairRows) transpose_pairs(x);
-    store_tile(x, to + half * 16 * amx_step);
+    store_tile(x, to + half * 16 * bf16_step);
   }
 }
 
@@ -38008,20 +38093,21 @@ TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lan
 #undef TESSERA_TARGET
 
 /// Packs `lanes` lanes of `depth` elements into consecutive panels of 32 lanes, each panel step by step.
-template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
-  const std::int64_t panel = (depth + amx_step - 1) / amx_step * amx_step * amx_block;
+template <bool PairRows>
+void pack_blocks(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
+  const std::int64_t panel = (depth + bf16_step - 1) / bf16_step * bf16_step * bf16_block;
   // Lanes that are contiguous along k are read one panel after the other.
   const auto pack = [&](std::int64_t l, std::int64_t k) {
-    amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
-                            std::min(amx_block, lanes - l), std::min(amx_step, depth - k),
-                            to + l / amx_block * panel + k * amx_block);
+    pack_block_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
+                              std::min(bf16_block, lanes - l), std::min(bf16_step, depth - k),
+                              to + l / bf16_block * panel + k * bf16_block);
   };
   if (from.lane == 1) {
-    for (std::int64_t k = 0; k < depth; k += amx_step)
-      for (std::int64_t l = 0; l < lanes; l += amx_block) pack(l, k);
+    for (std::int64_t k = 0; k < depth; k += bf16_step)
+      for (std::int64_t l = 0; l < lanes; l += bf16_block) pack(l, k);
   } else {
-    for (std::int64_t l = 0; l < lanes; l += amx_block)
-      for (std::int64_t k = 0; k < depth; k += amx_step) pack(l, k);
+    for (std::int64_t l = 0; l < lanes; l += bf16_block)
+      for (std::int64_t k = 0; k < depth; k += bf16_step) pack(l, k);
   }
 }
 #endif
@@ -38805,8 +38891,9 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
 #include <immintrin.h>
 #endif
 
-// Products of bf16, accumulated in float: with AMX if the processor has it; otherwise operands are widened to float
-// block by block and multiplied by the f32 micro-kernels. Products of bf16 are exact in float: only sums round.
+// Products of bf16, accumulated in float: with AMX or AVX512_BF16 if the processor has them; otherwise operands are
+// widened to float block by block and multiplied by the f32 micro-kernels. Products of bf16 are exact in float: only
+// sums round.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 /// An epilogue: the product is rounded to bf16 and stored in `data`, with the strides of C, instead of in C. `bias`, if
@@ -38831,16 +38918,17 @@ inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows,
 }
 
 #if defined(__x86_64__)
-/// Extent along k of a panel of B: 32 KiB, which stay in the L1 cache while all rows of a block of A are multiplied.
-inline constexpr std::int64_t amx_depth = 512;
-/// Most rows of A that are packed together, over all of k, and their bytes. With their sums for amx_columns columns,
-/// they leave half of the L2 cache to B.
-inline constexpr std::int64_t amx_rows = 256, amx_columns = 256, amx_bytes = 1 << 20;
+/// Most elements along k of a panel of B. With AMX 32 KiB, which stay in the L1 cache while all rows of a group of A
+/// are multiplied. Dot products take four times as long and read B from the L2 cache as fast: fewer sums are stored.
+inline std::int64_t block_depth(CpuLevel level) { return level >= CpuLevel::amx ? 512 : 1024; }
+/// Most rows of A that are packed together, over all of k, and columns whose sums are kept for them.
+inline constexpr std::int64_t most_rows = 256, columns_together = 256;
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-/// Stores a 32 x 32 block rounded to bf16; with `Past`, by non-temporal stores. Denormals become 0, as in AMX products.
+/// Stores a 32 x 32 block rounded to bf16; with `Past`, by non-temporal stores. Denormals become 0, as in products of
+/// blocks.
 template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to, std::int64_t to_row) {
-  for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
+  for (int i = 0; i < bf16_block; ++i, from += bf16_block, to += to_row) {
     const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from));
     if constexpr (Past)
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), pair);
@@ -38851,7 +38939,7 @@ template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to
 
 /// Stores a 32 x 32 block of floats with non-temporal stores.
 TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64_t to_row) {
-  for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
+  for (int i = 0; i < bf16_block; ++i, from += bf16_block, to += to_row) {
     _mm512_stream_ps(to, _mm512_load_ps(from));
     _mm512_stream_ps(to + 16, _mm512_load_ps(from + 16));
   }
@@ -38861,19 +38949,19 @@ TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64
 /// Stores a block of sums, or the part of it inside C, in C or in `rounded`.
 inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
                         std::int64_t col, bool past) {
-  const std::int64_t rows = std::min(amx_block, g.m - row), cols = std::min(amx_block, g.n - col);
+  const std::int64_t rows = std::min(bf16_block, g.m - row), cols = std::min(bf16_block, g.n - col);
   const std::int64_t at = row * g.c_row + col * g.c_col;
-  const bool whole = rows == amx_block && cols == amx_block && g.c_col == 1;
+  const bool whole = rows == bf16_block && cols == bf16_block && g.c_col == 1;
   if (rounded) {
     bf16* const to = rounded.data + at;
-    if (!whole) return round_matrix(sums, amx_block, rows, cols, to, g.c_row, g.c_col);
+    if (!whole) return round_matrix(sums, bf16_block, rows, cols, to, g.c_row, g.c_col);
     return past ? round_block<true>(sums, to, g.c_row) : round_block<false>(sums, to, g.c_row);
   }
   if (whole && past) return stream_block(sums, g.c + at, g.c_row);
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t s = 0; s < cols; ++s) {
       float& to = g.c[at + r * g.c_row + s * g.c_col];
-      const float value = g.alpha * sums[r * amx_block + s];
+      const float value = g.alpha * sums[r * bf16_block + s];
       to = g.accumulate ? to + value : value;
     }
 }
@@ -38888,58 +38976,61 @@ inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, 
          at % line == 0 && g.c_row * element % line == 0;
 }
 
-/// Rows of A that are packed together, by the extent of k.
-inline std::int64_t amx_rows_of(std::int64_t k) {
-  return std::clamp(amx_bytes / 2 / std::max<std::int64_t>(k, 1) / amx_block * amx_block, amx_block, amx_rows);
+/// Rows of A that are packed together, by the extent of k: at most 1 MiB with AMX, half of the L2 cache of processors
+/// that have it; of dot products, which take longer than reading A from the last cache, 2 MiB.
+inline std::int64_t rows_together(std::int64_t k, CpuLevel level) {
+  const std::int64_t most_elements = level >= CpuLevel::amx ? 1 << 19 : 1 << 20;
+  return std::clamp(most_elements / std::max<std::int64_t>(k, 1) / bf16_block * bf16_block, bf16_block, most_rows);
 }
 
 /// C (+)= alpha A B with packed B; if null, B is packed block by block, once per group of rows of A. Sums over blocks
 /// of k stay in the L2 cache, for some columns at a time, so that only final results are stored.
-inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
-                     const RoundedResult& rounded) {
-  const AmxRegisters registers;
-  alignas(64) float block_sums[amx_block * amx_block], bias[amx_block]{};
-  const std::int64_t together = amx_rows_of(layout.rows), own_room = packed == nullptr ? amx_columns * layout.depth : 0;
-  const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 || packed == nullptr ? amx_columns : g.n;
+inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
+                       CpuLevel level, const RoundedResult& rounded) {
+  const Bf16Blocks unit(level);
+  alignas(64) float block_sums[bf16_block * bf16_block], bias[bf16_block]{};
+  const std::int64_t together = rows_together(layout.rows, level),
+                     own_room = packed == nullptr ? columns_together * layout.depth : 0;
+  const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 || packed == nullptr ? columns_together : g.n;
   bf16* const b = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(own_room));
   bf16* const a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>(together * layout.rows));
-  float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(together * amx_columns));
+  float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(together * columns_together));
   const bool past = goes_past_caches(g, rounded, finished.call != nullptr);
   const bool plain = !rounded && g.c_col == 1 && g.alpha == 1 && !past;
   for (std::int64_t row = 0; row < g.m; row += together) {
     const std::int64_t rows = std::min(together, g.m - row);
-    const std::int64_t padded = (rows + amx_block - 1) / amx_block * amx_block;
+    const std::int64_t padded = (rows + bf16_block - 1) / bf16_block * bf16_block;
     for (std::int64_t block = 0; block < blocks; ++block) {
       const std::int64_t first = block * layout.depth;
-      amx_pack<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, rows,
-                      std::min(layout.depth, g.k - first), a + padded * first);
+      pack_blocks<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, rows,
+                         std::min(layout.depth, g.k - first), a + padded * first);
     }
     for (std::int64_t begin = 0; begin < g.n; begin += chunk)
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t depth = layout.block_rows(block), end = std::min(begin + chunk, g.n);
-        const bf16* panel = packed == nullptr ? b : packed + layout.offset(block, begin / amx_block);
+        const bf16* panel = packed == nullptr ? b : packed + layout.offset(block, begin / bf16_block);
         if (packed == nullptr) {
           const std::int64_t first = block * layout.depth;
-          amx_pack<true>({g.b + first * g.b_row + begin * g.b_col, g.b_col, g.b_row}, end - begin,
-                         std::min(depth, g.k - first), b);
+          pack_blocks<true>({g.b + first * g.b_row + begin * g.b_col, g.b_col, g.b_row}, end - begin,
+                            std::min(depth, g.k - first), b);
         }
         float* sum = sums;
-        for (std::int64_t col = begin; col < end; col += amx_block, panel += depth * amx_block) {
-          if (rounded.bias != nullptr) std::copy_n(rounded.bias + col, std::min(amx_block, g.n - col), bias);
-          for (std::int64_t i = 0; i < rows; i += amx_block, sum += amx_block * amx_block) {
+        for (std::int64_t col = begin; col < end; col += bf16_block, panel += depth * bf16_block) {
+          if (rounded.bias != nullptr) std::copy_n(rounded.bias + col, std::min(bf16_block, g.n - col), bias);
+          for (std::int64_t i = 0; i < rows; i += bf16_block, sum += bf16_block * bf16_block) {
             const bool last = block + 1 == blocks;
-            const bool direct = plain && i + amx_block <= rows && col + amx_block <= g.n;
+            const bool direct = plain && i + bf16_block <= rows && col + bf16_block <= g.n;
             float* const c = direct ? g.c + (row + i) * g.c_row + col : nullptr;
             // The initial value of the sums at the first block of k: the bias, C if it accumulates, or zeros.
             const float* from = sum;
-            std::int64_t from_row = amx_block;
+            std::int64_t from_row = bf16_block;
             if (block == 0) {
               from = rounded.bias != nullptr ? bias : g.accumulate ? c : nullptr;
               from_row = rounded.bias != nullptr ? 0 : g.c_row;
             }
             float* to = !last ? sum : direct ? c : block_sums;
-            amx_multiply(a + padded * block * layout.depth + i * depth, panel, depth / amx_step, from, from_row, to,
-                         last && direct ? g.c_row : amx_block);
+            unit.multiply(a + padded * block * layout.depth + i * depth, panel, depth / bf16_step, from, from_row, to,
+                          last && direct ? g.c_row : bf16_block);
             if (last && !direct) store_block(g, rounded, block_sums, row + i, col, past);
           }
         }
@@ -38988,36 +39079,38 @@ inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
 
 template <> inline CpuLevel product_level<bf16>() { return bf16_level(); }
 
-/// With AMX, panels contain bf16, padded to whole tiles; otherwise, as for float, they contain floats.
+/// Panels for AMX or AVX512_BF16 contain bf16, padded to whole steps; others, as for float, contain floats.
 template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) {
+  if (level >= CpuLevel::avx512_bf16) {
     using namespace detail;
-    const std::int64_t padded = (rows + amx_step - 1) / amx_step * amx_step;
-    return {padded, cols, std::max(equal_parts(rows, amx_depth, amx_step), amx_step), amx_block, padded - rows};
+    const std::int64_t padded = (rows + bf16_step - 1) / bf16_step * bf16_step;
+    return {padded, cols, std::max(equal_parts(rows, block_depth(level), bf16_step), bf16_step), bf16_block,
+            padded - rows};
   }
 #endif
   return packed_layout<float>(rows, cols, level);
 }
 
-/// Size of a packed matrix in elements of T. Without AMX, a packed bf16 matrix contains floats: two elements each.
+/// Size of a packed matrix in elements of T. Below avx512_bf16, a packed bf16 matrix contains floats: two elements
+/// each.
 template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
   return layout.size();
 }
 template <> inline std::int64_t packed_room<bf16>(const PackedLayout& layout, CpuLevel level) {
-  return level >= CpuLevel::amx ? layout.size() : 2 * layout.size();
+  return level >= CpuLevel::avx512_bf16 ? layout.size() : 2 * layout.size();
 }
 
 inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
                         std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
   const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) {
+  if (level >= CpuLevel::avx512_bf16) {
     for (std::int64_t block = 0; block < layout.blocks(); ++block) {
       const std::int64_t row = block * layout.depth;
-      detail::amx_pack<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
-                             std::min(layout.depth, layout.rows - layout.padding - row),
-                             packed + layout.offset(block, first));
+      detail::pack_blocks<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
+                                std::min(layout.depth, layout.rows - layout.padding - row),
+                                packed + layout.offset(block, first));
     }
     return;
   }
@@ -39043,7 +39136,7 @@ inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const b
     return finished(0, g.m);
   }
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) return detail::amx_gemm(g, layout, packed, finished, rounded);
+  if (level >= CpuLevel::avx512_bf16) return detail::block_gemm(g, layout, packed, finished, level, rounded);
 #endif
   detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level, rounded);
 }
@@ -39054,12 +39147,17 @@ inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, Cpu
   const Gemm<bf16> g = turned ? transposed(given) : given;
   if (g.m == 0 || g.n == 0) return;
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx && g.k > 0 && g.m <= detail::amx_rows_of(g.k)) {
-    detail::amx_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, rounded);
+  if (level >= CpuLevel::avx512_bf16 && g.k > 0 && g.m <= detail::rows_together(g.k, level)) {
+    detail::block_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, level,
+                       rounded);
     return turned ? finished(0, given.m) : void();
   }
 #endif
-  constexpr std::int64_t most_cols = 512;
+  // A is packed, or widened, again for each of these parts of B.
+  constexpr std::int64_t most_bytes = 16 << 20, least_cols = 512;
+  const std::int64_t bytes = g.k * (level >= CpuLevel::avx512_bf16 ? 2 : 4);
+  const std::int64_t most_cols =
+      std::max(most_bytes / std::max<std::int64_t>(bytes, 1) / least_cols, std::int64_t(1)) * least_cols;
   for (std::int64_t col = 0; col < g.n; col += most_cols) {
     Gemm<bf16> part = g;
     part.n = std::min(most_cols, g.n - col);
@@ -43800,8 +43898,8 @@ TESSERA_KERNEL_CODE_END
 #ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
 #define TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
 
-// Attention of bf16. With AMX, products are bf16, and scores, exponentials and sums are float. Otherwise operands are
-// converted to float and use the attention of float.
+// Attention of bf16. With AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials and sums are
+// float. Otherwise operands are converted to float and use the attention of float.
 namespace tessera::kernels {
 
 /// Most queries of one call of attend() for bf16, which packs keys and values once for all of them.
@@ -43865,54 +43963,54 @@ inline void widened_gradient(const AttentionShape& shape, const Bf16AttentionGra
 }
 
 #if defined(__x86_64__)
-constexpr std::int64_t whole_blocks(std::int64_t count) { return (count + amx_block - 1) / amx_block * amx_block; }
+constexpr std::int64_t whole_blocks(std::int64_t count) { return (count + bf16_block - 1) / bf16_block * bf16_block; }
 
 /// A packed operand: panels of 32 lanes, each `length` elements long.
-struct AmxPanels {
+struct BlockPanels {
   bf16* data = nullptr;
   std::int64_t length = 0;
 
   const bf16* at(std::int64_t lane) const { return data + lane * length; }
 };
 template <bool PairRows>
-AmxPanels packed_panels(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
-  amx_pack<PairRows>(from, lanes, depth, to);
+BlockPanels packed_panels(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
+  pack_blocks<PairRows>(from, lanes, depth, to);
   return {to, whole_blocks(depth)};
 }
 
 /// C (+)= A B for whole blocks of rows and columns.
-inline void amx_tile(const AmxPanels& a, const AmxPanels& b, std::int64_t rows, std::int64_t cols, std::int64_t depth,
-                     float* c, std::int64_t c_row, bool adds) {
-  for (std::int64_t i = 0; i < rows; i += amx_block)
-    for (std::int64_t j = 0; j < cols; j += amx_block) {
+inline void multiply_tile(const Bf16Blocks& unit, const BlockPanels& a, const BlockPanels& b, std::int64_t rows,
+                          std::int64_t cols, std::int64_t depth, float* c, std::int64_t c_row, bool adds) {
+  for (std::int64_t i = 0; i < rows; i += bf16_block)
+    for (std::int64_t j = 0; j < cols; j += bf16_block) {
       float* const to = c + i * c_row + j;
-      amx_multiply(a.at(i), b.at(j), (depth + amx_step - 1) / amx_step, adds ? to : nullptr, c_row, to, c_row);
+      unit.multiply(a.at(i), b.at(j), (depth + bf16_step - 1) / bf16_step, adds ? to : nullptr, c_row, to, c_row);
     }
 }
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 /// Rounds a float tile [rows, cols] to bf16 and packs it as the right operand of a product that contracts its rows.
 /// Rows have stride attention_queries; rows and cols are multiples of a block.
-TESSERA_TARGET inline AmxPanels round_to_pairs(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
+TESSERA_TARGET inline BlockPanels round_to_pairs(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
   const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                               6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   for (std::int64_t c = 0; c < cols; c += 16)
     for (std::int64_t r = 0; r < rows; r += 2) {
       const float* const at = from + r * attention_queries + c;
       const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + attention_queries), _mm512_loadu_ps(at));
-      bf16* const tile = to + c / amx_block * rows * amx_block + r / amx_step * (amx_block * amx_step) +
-                         c % amx_block / 16 * 16 * amx_step;
-      _mm512_storeu_si512(tile + r % amx_step / 2 * 32, _mm512_permutexvar_epi16(interleave, pair));
+      bf16* const tile = to + c / bf16_block * rows * bf16_block + r / bf16_step * (bf16_block * bf16_step) +
+                         c % bf16_block / 16 * 16 * bf16_step;
+      _mm512_storeu_si512(tile + r % bf16_step / 2 * 32, _mm512_permutexvar_epi16(interleave, pair));
     }
   return {to, rows};
 }
 /// round_to_pairs() for the left operand of a product that contracts its columns.
-TESSERA_TARGET inline AmxPanels round_to_rows(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
+TESSERA_TARGET inline BlockPanels round_to_rows(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < cols; c += amx_step) {
+    for (std::int64_t c = 0; c < cols; c += bf16_step) {
       const float* const at = from + r * attention_queries + c;
       const auto row = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + 16), _mm512_loadu_ps(at));
-      _mm512_storeu_si512(to + r / amx_block * cols * amx_block + c * amx_block + r % amx_block * amx_step, row);
+      _mm512_storeu_si512(to + r / bf16_block * cols * bf16_block + c * bf16_block + r % bf16_block * bf16_step, row);
     }
   return {to, cols};
 }
@@ -43977,12 +44075,12 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
   }
 }
 
-inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
-                       const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
-                       const HeadRows<bf16>& out, const HeadRows<float>& row_lse) {
+inline void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
+                         const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
+                         const HeadRows<bf16>& out, const HeadRows<float>& row_lse, CpuLevel level) {
   constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<float>::size);
   constexpr std::int64_t row = attention_queries;
-  const AmxRegisters registers;
+  const Bf16Blocks unit(level);
   const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
   const std::int64_t tiles = (count + row - 1) / row, state = (value_width + 2) * row;
   AttentionRoom room((tiles * row + attention_keys) * width / 2 + value_width * attention_keys / 2 + row * row * 3 / 2 +
@@ -43999,21 +44097,22 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
 
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t from = first + t * row;
-    amx_pack<true>({q.at(from), q.row, q.col}, std::min(row, first + count - from), shape.width,
-                   queries + t * row * width);
+    pack_blocks<true>({q.at(from), q.row, q.col}, std::min(row, first + count - from), shape.width,
+                      queries + t * row * width);
     softmax(t).clear();
   }
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t keys = std::min(attention_keys, visible - key);
-    const AmxPanels packed_keys = packed_panels<false>({k.at(key), k.row, k.col}, keys, shape.width, keys_room);
-    const AmxPanels values = packed_panels<false>({v.at(key), v.col, v.row}, shape.value_width, keys, values_room);
+    const BlockPanels packed_keys = packed_panels<false>({k.at(key), k.row, k.col}, keys, shape.width, keys_room);
+    const BlockPanels values = packed_panels<false>({v.at(key), v.col, v.row}, shape.value_width, keys, values_room);
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
       const std::int64_t seen = std::min(keys, shape.visible(from + own) - key);
       if (seen <= 0 || key + seen <= shape.first_visible(from)) continue;
       const std::int64_t cols = whole_blocks(own), whole = whole_blocks(seen);
-      amx_tile(packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row, false);
+      multiply_tile(unit, packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row,
+                    false);
       scale_and_mask(scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
       const KeySteps tile(shape, from, own, key, seen, lanes);
       for (std::int64_t c = 0; c < cols; c += lanes) {
@@ -44021,8 +44120,8 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
         if (work > 0) softmax(t).take(scores, work, c);
         for (std::int64_t i = work; i < whole; ++i) xsimd::batch<float>(0.0f).store_aligned(scores + i * row + c);
       }
-      const AmxPanels weights = round_to_pairs(scores, whole, cols, weights_room);
-      amx_tile(values, weights, value_width, cols, whole, softmax(t).sums, row, true);
+      const BlockPanels weights = round_to_pairs(scores, whole, cols, weights_room);
+      multiply_tile(unit, values, weights, value_width, cols, whole, softmax(t).sums, row, true);
     }
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
@@ -44036,13 +44135,14 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
   }
 }
 
-/// attend_gradient() with AMX. Gradients of keys and values are accumulated in scratch memory, in whole blocks.
-inline void amx_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
-                                std::int64_t end_key) {
+/// attend_gradient() with AMX or AVX512_BF16. Gradients of keys and values are accumulated in scratch memory, in whole
+/// blocks.
+inline void block_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
+                                  std::int64_t end_key, CpuLevel level) {
   using Batch = xsimd::batch<float>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   constexpr std::int64_t row = attention_queries;
-  const AmxRegisters registers;
+  const Bf16Blocks unit(level);
   const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
   const std::int64_t part = end_key - first_key, tiles = (part + attention_keys - 1) / attention_keys,
                      padded = tiles * attention_keys;
@@ -44064,9 +44164,9 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
   std::fill_n(k_sums, padded * (width + value_width), 0.0f);
   for (std::int64_t key = 0; key < part; key += attention_keys) {
     const std::int64_t own = std::min(attention_keys, part - key), at = first_key + key;
-    amx_pack<false>({g.k.at(at), g.k.row, g.k.col}, own, shape.width, keys + key * width);
-    amx_pack<false>({g.v.at(at), g.v.row, g.v.col}, own, shape.value_width, values + key * value_width);
-    if (wants_q) amx_pack<false>({g.k.at(at), g.k.col, g.k.row}, shape.width, own, turned_keys + key * width);
+    pack_blocks<false>({g.k.at(at), g.k.row, g.k.col}, own, shape.width, keys + key * width);
+    pack_blocks<false>({g.v.at(at), g.v.row, g.v.col}, own, shape.value_width, values + key * value_width);
+    if (wants_q) pack_blocks<false>({g.k.at(at), g.k.col, g.k.row}, shape.width, own, turned_keys + key * width);
   }
 
   const Batch scale(static_cast<float>(shape.scale));
@@ -44075,12 +44175,12 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
     const std::int64_t visible = std::min(shape.visible(first + count), end_key);
     if (wants_q) std::fill_n(query_sums, width * row, 0.0f);
     if (visible > first_key) {
-      amx_pack<true>({g.q.at(first), g.q.row, g.q.col}, count, shape.width, q_room);
-      amx_pack<true>({g.cotangent.at(first), g.cotangent.row, g.cotangent.col}, count, shape.value_width, g_room);
-      if (wants_k) amx_pack<true>({g.q.at(first), g.q.col, g.q.row}, shape.width, count, q_rows_room);
+      pack_blocks<true>({g.q.at(first), g.q.row, g.q.col}, count, shape.width, q_room);
+      pack_blocks<true>({g.cotangent.at(first), g.cotangent.row, g.cotangent.col}, count, shape.value_width, g_room);
+      if (wants_k) pack_blocks<true>({g.q.at(first), g.q.col, g.q.row}, shape.width, count, q_rows_room);
       if (wants_v)
-        amx_pack<true>({g.cotangent.at(first), g.cotangent.col, g.cotangent.row}, shape.value_width, count,
-                       g_rows_room);
+        pack_blocks<true>({g.cotangent.at(first), g.cotangent.col, g.cotangent.row}, shape.value_width, count,
+                          g_rows_room);
       row_products(g.cotangent, g.out, first, count, shape.value_width, products);
       for (std::int64_t i = 0; i < row; ++i) {
         logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<float>(least_score)) : 0.0f;
@@ -44090,9 +44190,9 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
     for (std::int64_t key = first_tile(shape, first, first_key); key < visible; key += attention_keys) {
       const std::int64_t seen = std::min(attention_keys, visible - key), whole = whole_blocks(seen),
                          at = key - first_key, own = whole_blocks(std::min(attention_keys, end_key - key));
-      amx_tile({keys + at * width, width}, {q_room, width}, whole, cols, shape.width, weights, row, false);
-      amx_tile({values + at * value_width, value_width}, {g_room, value_width}, whole, cols, shape.value_width, slopes,
-               row, false);
+      multiply_tile(unit, {keys + at * width, width}, {q_room, width}, whole, cols, shape.width, weights, row, false);
+      multiply_tile(unit, {values + at * value_width, value_width}, {g_room, value_width}, whole, cols,
+                    shape.value_width, slopes, row, false);
       scale_and_mask(weights, shape, first, cols, key, seen, -std::numeric_limits<float>::infinity());
       for (std::int64_t i = 0; i < whole; ++i)
         for (std::int64_t c = 0; c < cols; c += lanes) {
@@ -44107,14 +44207,14 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
           slope.store_aligned(s);
         }
       if (wants_v)
-        amx_tile(round_to_rows(weights, whole, cols, weights_room), {g_rows_room, cols}, whole, value_width, cols,
-                 v_sums + at * value_width, value_width, true);
+        multiply_tile(unit, round_to_rows(weights, whole, cols, weights_room), {g_rows_room, cols}, whole, value_width,
+                      cols, v_sums + at * value_width, value_width, true);
       if (wants_k)
-        amx_tile(round_to_rows(slopes, whole, cols, slopes_room), {q_rows_room, cols}, whole, width, cols,
-                 k_sums + at * width, width, true);
+        multiply_tile(unit, round_to_rows(slopes, whole, cols, slopes_room), {q_rows_room, cols}, whole, width, cols,
+                      k_sums + at * width, width, true);
       if (wants_q)
-        amx_tile({turned_keys + at * width, own}, round_to_pairs(slopes, whole, cols, pairs_room), width, cols, whole,
-                 query_sums, row, true);
+        multiply_tile(unit, {turned_keys + at * width, own}, round_to_pairs(slopes, whole, cols, pairs_room), width,
+                      cols, whole, query_sums, row, true);
     }
     if (wants_q)
       transpose_tile<float>(g.q_gradient.at(first), g.q_gradient.row, query_sums, row, 1, shape.width, count,
@@ -44136,7 +44236,7 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
                    const HeadRows<const bf16>& k, const HeadRows<const bf16>& v, const HeadRows<bf16>& out,
                    const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) return detail::amx_attend(shape, first, count, q, k, v, out, row_lse);
+  if (level >= CpuLevel::avx512_bf16) return detail::block_attend(shape, first, count, q, k, v, out, row_lse, level);
 #endif
   detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
 }
@@ -44145,7 +44245,7 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
 inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
                             std::int64_t end_key, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) return detail::amx_attend_gradient(shape, g, first_key, end_key);
+  if (level >= CpuLevel::avx512_bf16) return detail::block_attend_gradient(shape, g, first_key, end_key, level);
 #endif
   detail::widened_gradient(shape, g, first_key, end_key);
 }

@@ -43,7 +43,7 @@ grep -q all_reduce 1.txt || fail "dp: no all_reduce is reported"
 grep -q all_gather 2.txt && grep -q reduce_scatter 2.txt || fail "fsdp: no all_gather or reduce_scatter is reported"
 
 # Computed in bf16, on every level of kernels, the loss is that of f32 within the bound that docs/train_gpt.md gives.
-for level in "" avx512 avx2 portable; do
+for level in "" avx512_bf16 avx512 avx2 portable; do
   TESSERA_KERNELS=$level run --steps 50 --sample 0 --dtype bf16 --csv bf16$level.csv >bf16$level.txt || fail "bf16 $level failed"
   agree single.csv bf16$level.csv 2e-3 || fail "bf16 $level: another loss curve than in f32"
 done

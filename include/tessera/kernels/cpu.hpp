@@ -20,11 +20,14 @@
 namespace tessera::kernels {
 
 /// Instruction sets of kernels that are chosen at run time, in ascending order: each includes all before it.
-enum class CpuLevel : std::uint8_t { portable, avx2, avx512, amx };
+enum class CpuLevel : std::uint8_t { portable, avx2, avx512, avx512_bf16, amx };
 
-/// "portable", "avx2", "avx512", "amx".
+inline constexpr std::array all_cpu_levels = {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512,
+                                              CpuLevel::avx512_bf16, CpuLevel::amx};
+
+/// "portable", "avx2", "avx512", "avx512_bf16", "amx".
 constexpr std::string_view name_of(CpuLevel level) {
-  constexpr std::array<std::string_view, 4> names = {"portable", "avx2", "avx512", "amx"};
+  constexpr std::array<std::string_view, 5> names = {"portable", "avx2", "avx512", "avx512_bf16", "amx"};
   return names[static_cast<std::size_t>(level)];
 }
 
@@ -35,15 +38,13 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 #if defined(__x86_64__)
-/// Whether the processor has AMX with bf16 and AVX-512 BF16, and the operating system saves the AMX registers. The
-/// process must still request permission to use them: bf16_level() does so before the first bf16 product.
+/// Whether the processor has AMX with bf16, and the operating system saves the AMX registers. The process must still
+/// request permission to use them: bf16_level() does so before the first bf16 product.
 inline bool has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned saves = 1u << 27, bfloat16 = 1u << 22, tiles = 1u << 24, state = 3u << 17;
   if (__get_cpuid(1, &a, &b, &c, &d) == 0 || (c & saves) == 0) return false;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & bfloat16) == 0 || (d & tiles) == 0) return false;
-  constexpr unsigned rounds = 1u << 5;
-  if (__get_cpuid_count(7, 1, &a, &b, &c, &d) == 0 || (a & rounds) == 0) return false;
   unsigned low = 0, high = 0;
   asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
   return (low & state) == state;
@@ -54,7 +55,11 @@ inline CpuLevel detect_cpu() {
 #if defined(__x86_64__)
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CpuLevel::portable;
   if (!__builtin_cpu_supports("avx512f")) return CpuLevel::avx2;
-  return __builtin_cpu_supports("avx512bw") && has_amx() ? CpuLevel::amx : CpuLevel::avx512;
+  // Kernels of bf16 need all four extensions.
+  const bool bf16_products = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bf16");
+  if (!bf16_products) return CpuLevel::avx512;
+  return has_amx() ? CpuLevel::amx : CpuLevel::avx512_bf16;
 #else
   return CpuLevel::portable;
 #endif
@@ -63,9 +68,9 @@ inline CpuLevel detect_cpu() {
 /// The lower of `has` and the level named `wanted`, the value of TESSERA_KERNELS; null means no limit.
 inline CpuLevel restricted(CpuLevel has, const char* wanted) {
   if (wanted == nullptr || *wanted == '\0') return has;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
+  for (const CpuLevel level : all_cpu_levels)
     if (name_of(level) == wanted) return level < has ? level : has;
-  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, amx");
+  fail(errc::option, "[kernels] TESSERA_KERNELS: \"", wanted, "\" is none of portable, avx2, avx512, avx512_bf16, amx");
 }
 
 /// Bytes of a core's L2 cache, or a typical size if the system does not report it.
@@ -80,7 +85,7 @@ inline std::int64_t second_level_cache() {
 }  // namespace detail
 
 /// The level of kernels chosen at run time, detected once. The environment variable TESSERA_KERNELS (portable, avx2,
-/// avx512, amx) can lower it, for tests and comparisons. Errors: errc::option for any other value.
+/// avx512, avx512_bf16, amx) can lower it, for tests and comparisons. Errors: errc::option for any other value.
 inline CpuLevel cpu_level() {
   static const CpuLevel level = detail::restricted(detail::detect_cpu(), std::getenv("TESSERA_KERNELS"));
   return level;

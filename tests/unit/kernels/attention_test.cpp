@@ -310,7 +310,7 @@ void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t
   auto v = Matrix<bf16>(keys, value_width, in.gap, in.step).randomize(3);
   auto g = Matrix<bf16>(queries, value_width, in.gap, in.step).randomize(4);
   const Dense<bf16> dense(shape, q, k, v, g);
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::amx}) {
+  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx512_bf16, CpuLevel::amx}) {
     if (level > bf16_level()) continue;
     SCOPED_TRACE(testing::Message() << name_of(level) << ": " << queries << " queries, " << keys << " keys, widths "
                                     << width << " and " << value_width << (shape.causal ? ", causal from " : ", from ")

@@ -23,7 +23,7 @@ using tessera_test::Problem;
 /// The levels that this processor can run.
 std::vector<CpuLevel> levels(CpuLevel most = std::min(kernels::detail::detect_cpu(), CpuLevel::avx512)) {
   std::vector<CpuLevel> all;
-  for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx2, CpuLevel::avx512, CpuLevel::amx})
+  for (const CpuLevel level : all_cpu_levels)
     if (level <= most) all.push_back(level);
   return all;
 }
@@ -234,6 +234,7 @@ TEST(Cpu, TheEnvironmentOnlyLowersTheLevel) {
   EXPECT_EQ(restricted(CpuLevel::avx512, "portable"), CpuLevel::portable);
   EXPECT_EQ(restricted(CpuLevel::amx, "amx"), CpuLevel::amx);
   EXPECT_EQ(restricted(CpuLevel::amx, "avx512"), CpuLevel::avx512);
+  EXPECT_EQ(restricted(CpuLevel::amx, "avx512_bf16"), CpuLevel::avx512_bf16);
   EXPECT_EQ(restricted(CpuLevel::avx512, "amx"), CpuLevel::avx512);
   try {
     restricted(CpuLevel::avx512, "sse9");

@@ -11,8 +11,8 @@
 #include <tessera/kernels/gemm/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/bf16_pack.hpp>
 
-// Attention of bf16. With AMX, products are bf16, and scores, exponentials and sums are float. Otherwise operands are
-// converted to float and use the attention of float.
+// Attention of bf16. With AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials and sums are
+// float. Otherwise operands are converted to float and use the attention of float.
 namespace tessera::kernels {
 
 /// Most queries of one call of attend() for bf16, which packs keys and values once for all of them.
@@ -76,54 +76,54 @@ inline void widened_gradient(const AttentionShape& shape, const Bf16AttentionGra
 }
 
 #if defined(__x86_64__)
-constexpr std::int64_t whole_blocks(std::int64_t count) { return (count + amx_block - 1) / amx_block * amx_block; }
+constexpr std::int64_t whole_blocks(std::int64_t count) { return (count + bf16_block - 1) / bf16_block * bf16_block; }
 
 /// A packed operand: panels of 32 lanes, each `length` elements long.
-struct AmxPanels {
+struct BlockPanels {
   bf16* data = nullptr;
   std::int64_t length = 0;
 
   const bf16* at(std::int64_t lane) const { return data + lane * length; }
 };
 template <bool PairRows>
-AmxPanels packed_panels(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
-  amx_pack<PairRows>(from, lanes, depth, to);
+BlockPanels packed_panels(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
+  pack_blocks<PairRows>(from, lanes, depth, to);
   return {to, whole_blocks(depth)};
 }
 
 /// C (+)= A B for whole blocks of rows and columns.
-inline void amx_tile(const AmxPanels& a, const AmxPanels& b, std::int64_t rows, std::int64_t cols, std::int64_t depth,
-                     float* c, std::int64_t c_row, bool adds) {
-  for (std::int64_t i = 0; i < rows; i += amx_block)
-    for (std::int64_t j = 0; j < cols; j += amx_block) {
+inline void multiply_tile(const Bf16Blocks& unit, const BlockPanels& a, const BlockPanels& b, std::int64_t rows,
+                          std::int64_t cols, std::int64_t depth, float* c, std::int64_t c_row, bool adds) {
+  for (std::int64_t i = 0; i < rows; i += bf16_block)
+    for (std::int64_t j = 0; j < cols; j += bf16_block) {
       float* const to = c + i * c_row + j;
-      amx_multiply(a.at(i), b.at(j), (depth + amx_step - 1) / amx_step, adds ? to : nullptr, c_row, to, c_row);
+      unit.multiply(a.at(i), b.at(j), (depth + bf16_step - 1) / bf16_step, adds ? to : nullptr, c_row, to, c_row);
     }
 }
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 /// Rounds a float tile [rows, cols] to bf16 and packs it as the right operand of a product that contracts its rows.
 /// Rows have stride attention_queries; rows and cols are multiples of a block.
-TESSERA_TARGET inline AmxPanels round_to_pairs(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
+TESSERA_TARGET inline BlockPanels round_to_pairs(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
   const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                               6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
   for (std::int64_t c = 0; c < cols; c += 16)
     for (std::int64_t r = 0; r < rows; r += 2) {
       const float* const at = from + r * attention_queries + c;
       const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + attention_queries), _mm512_loadu_ps(at));
-      bf16* const tile = to + c / amx_block * rows * amx_block + r / amx_step * (amx_block * amx_step) +
-                         c % amx_block / 16 * 16 * amx_step;
-      _mm512_storeu_si512(tile + r % amx_step / 2 * 32, _mm512_permutexvar_epi16(interleave, pair));
+      bf16* const tile = to + c / bf16_block * rows * bf16_block + r / bf16_step * (bf16_block * bf16_step) +
+                         c % bf16_block / 16 * 16 * bf16_step;
+      _mm512_storeu_si512(tile + r % bf16_step / 2 * 32, _mm512_permutexvar_epi16(interleave, pair));
     }
   return {to, rows};
 }
 /// round_to_pairs() for the left operand of a product that contracts its columns.
-TESSERA_TARGET inline AmxPanels round_to_rows(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
+TESSERA_TARGET inline BlockPanels round_to_rows(const float* from, std::int64_t rows, std::int64_t cols, bf16* to) {
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < cols; c += amx_step) {
+    for (std::int64_t c = 0; c < cols; c += bf16_step) {
       const float* const at = from + r * attention_queries + c;
       const auto row = (__m512i)_mm512_cvtne2ps_pbh(_mm512_loadu_ps(at + 16), _mm512_loadu_ps(at));
-      _mm512_storeu_si512(to + r / amx_block * cols * amx_block + c * amx_block + r % amx_block * amx_step, row);
+      _mm512_storeu_si512(to + r / bf16_block * cols * bf16_block + c * bf16_block + r % bf16_block * bf16_step, row);
     }
   return {to, cols};
 }
@@ -188,12 +188,12 @@ inline void scale_and_mask(float* scores, const AttentionShape& shape, std::int6
   }
 }
 
-inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
-                       const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
-                       const HeadRows<bf16>& out, const HeadRows<float>& row_lse) {
+inline void block_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
+                         const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
+                         const HeadRows<bf16>& out, const HeadRows<float>& row_lse, CpuLevel level) {
   constexpr auto lanes = static_cast<std::int64_t>(xsimd::batch<float>::size);
   constexpr std::int64_t row = attention_queries;
-  const AmxRegisters registers;
+  const Bf16Blocks unit(level);
   const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
   const std::int64_t tiles = (count + row - 1) / row, state = (value_width + 2) * row;
   AttentionRoom room((tiles * row + attention_keys) * width / 2 + value_width * attention_keys / 2 + row * row * 3 / 2 +
@@ -210,21 +210,22 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
 
   for (std::int64_t t = 0; t < tiles; ++t) {
     const std::int64_t from = first + t * row;
-    amx_pack<true>({q.at(from), q.row, q.col}, std::min(row, first + count - from), shape.width,
-                   queries + t * row * width);
+    pack_blocks<true>({q.at(from), q.row, q.col}, std::min(row, first + count - from), shape.width,
+                      queries + t * row * width);
     softmax(t).clear();
   }
   const std::int64_t visible = shape.visible(first + count);
   for (std::int64_t key = first_tile(shape, first, 0); key < visible; key += attention_keys) {
     const std::int64_t keys = std::min(attention_keys, visible - key);
-    const AmxPanels packed_keys = packed_panels<false>({k.at(key), k.row, k.col}, keys, shape.width, keys_room);
-    const AmxPanels values = packed_panels<false>({v.at(key), v.col, v.row}, shape.value_width, keys, values_room);
+    const BlockPanels packed_keys = packed_panels<false>({k.at(key), k.row, k.col}, keys, shape.width, keys_room);
+    const BlockPanels values = packed_panels<false>({v.at(key), v.col, v.row}, shape.value_width, keys, values_room);
     for (std::int64_t t = 0; t < tiles; ++t) {
       const std::int64_t from = first + t * row, own = std::min(row, first + count - from);
       const std::int64_t seen = std::min(keys, shape.visible(from + own) - key);
       if (seen <= 0 || key + seen <= shape.first_visible(from)) continue;
       const std::int64_t cols = whole_blocks(own), whole = whole_blocks(seen);
-      amx_tile(packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row, false);
+      multiply_tile(unit, packed_keys, {queries + t * row * width, width}, whole, cols, shape.width, scores, row,
+                    false);
       scale_and_mask(scores, shape, from, cols, key, seen, -std::numeric_limits<float>::infinity());
       const KeySteps tile(shape, from, own, key, seen, lanes);
       for (std::int64_t c = 0; c < cols; c += lanes) {
@@ -232,8 +233,8 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
         if (work > 0) softmax(t).take(scores, work, c);
         for (std::int64_t i = work; i < whole; ++i) xsimd::batch<float>(0.0f).store_aligned(scores + i * row + c);
       }
-      const AmxPanels weights = round_to_pairs(scores, whole, cols, weights_room);
-      amx_tile(values, weights, value_width, cols, whole, softmax(t).sums, row, true);
+      const BlockPanels weights = round_to_pairs(scores, whole, cols, weights_room);
+      multiply_tile(unit, values, weights, value_width, cols, whole, softmax(t).sums, row, true);
     }
   }
   for (std::int64_t t = 0; t < tiles; ++t) {
@@ -247,13 +248,14 @@ inline void amx_attend(const AttentionShape& shape, std::int64_t first, std::int
   }
 }
 
-/// attend_gradient() with AMX. Gradients of keys and values are accumulated in scratch memory, in whole blocks.
-inline void amx_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
-                                std::int64_t end_key) {
+/// attend_gradient() with AMX or AVX512_BF16. Gradients of keys and values are accumulated in scratch memory, in whole
+/// blocks.
+inline void block_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
+                                  std::int64_t end_key, CpuLevel level) {
   using Batch = xsimd::batch<float>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   constexpr std::int64_t row = attention_queries;
-  const AmxRegisters registers;
+  const Bf16Blocks unit(level);
   const std::int64_t width = whole_blocks(shape.width), value_width = whole_blocks(shape.value_width);
   const std::int64_t part = end_key - first_key, tiles = (part + attention_keys - 1) / attention_keys,
                      padded = tiles * attention_keys;
@@ -275,9 +277,9 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
   std::fill_n(k_sums, padded * (width + value_width), 0.0f);
   for (std::int64_t key = 0; key < part; key += attention_keys) {
     const std::int64_t own = std::min(attention_keys, part - key), at = first_key + key;
-    amx_pack<false>({g.k.at(at), g.k.row, g.k.col}, own, shape.width, keys + key * width);
-    amx_pack<false>({g.v.at(at), g.v.row, g.v.col}, own, shape.value_width, values + key * value_width);
-    if (wants_q) amx_pack<false>({g.k.at(at), g.k.col, g.k.row}, shape.width, own, turned_keys + key * width);
+    pack_blocks<false>({g.k.at(at), g.k.row, g.k.col}, own, shape.width, keys + key * width);
+    pack_blocks<false>({g.v.at(at), g.v.row, g.v.col}, own, shape.value_width, values + key * value_width);
+    if (wants_q) pack_blocks<false>({g.k.at(at), g.k.col, g.k.row}, shape.width, own, turned_keys + key * width);
   }
 
   const Batch scale(static_cast<float>(shape.scale));
@@ -286,12 +288,12 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
     const std::int64_t visible = std::min(shape.visible(first + count), end_key);
     if (wants_q) std::fill_n(query_sums, width * row, 0.0f);
     if (visible > first_key) {
-      amx_pack<true>({g.q.at(first), g.q.row, g.q.col}, count, shape.width, q_room);
-      amx_pack<true>({g.cotangent.at(first), g.cotangent.row, g.cotangent.col}, count, shape.value_width, g_room);
-      if (wants_k) amx_pack<true>({g.q.at(first), g.q.col, g.q.row}, shape.width, count, q_rows_room);
+      pack_blocks<true>({g.q.at(first), g.q.row, g.q.col}, count, shape.width, q_room);
+      pack_blocks<true>({g.cotangent.at(first), g.cotangent.row, g.cotangent.col}, count, shape.value_width, g_room);
+      if (wants_k) pack_blocks<true>({g.q.at(first), g.q.col, g.q.row}, shape.width, count, q_rows_room);
       if (wants_v)
-        amx_pack<true>({g.cotangent.at(first), g.cotangent.col, g.cotangent.row}, shape.value_width, count,
-                       g_rows_room);
+        pack_blocks<true>({g.cotangent.at(first), g.cotangent.col, g.cotangent.row}, shape.value_width, count,
+                          g_rows_room);
       row_products(g.cotangent, g.out, first, count, shape.value_width, products);
       for (std::int64_t i = 0; i < row; ++i) {
         logarithms[i] = i < count ? std::max(*g.row_lse.at(first + i), static_cast<float>(least_score)) : 0.0f;
@@ -301,9 +303,9 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
     for (std::int64_t key = first_tile(shape, first, first_key); key < visible; key += attention_keys) {
       const std::int64_t seen = std::min(attention_keys, visible - key), whole = whole_blocks(seen),
                          at = key - first_key, own = whole_blocks(std::min(attention_keys, end_key - key));
-      amx_tile({keys + at * width, width}, {q_room, width}, whole, cols, shape.width, weights, row, false);
-      amx_tile({values + at * value_width, value_width}, {g_room, value_width}, whole, cols, shape.value_width, slopes,
-               row, false);
+      multiply_tile(unit, {keys + at * width, width}, {q_room, width}, whole, cols, shape.width, weights, row, false);
+      multiply_tile(unit, {values + at * value_width, value_width}, {g_room, value_width}, whole, cols,
+                    shape.value_width, slopes, row, false);
       scale_and_mask(weights, shape, first, cols, key, seen, -std::numeric_limits<float>::infinity());
       for (std::int64_t i = 0; i < whole; ++i)
         for (std::int64_t c = 0; c < cols; c += lanes) {
@@ -318,14 +320,14 @@ inline void amx_attend_gradient(const AttentionShape& shape, const Bf16Attention
           slope.store_aligned(s);
         }
       if (wants_v)
-        amx_tile(round_to_rows(weights, whole, cols, weights_room), {g_rows_room, cols}, whole, value_width, cols,
-                 v_sums + at * value_width, value_width, true);
+        multiply_tile(unit, round_to_rows(weights, whole, cols, weights_room), {g_rows_room, cols}, whole, value_width,
+                      cols, v_sums + at * value_width, value_width, true);
       if (wants_k)
-        amx_tile(round_to_rows(slopes, whole, cols, slopes_room), {q_rows_room, cols}, whole, width, cols,
-                 k_sums + at * width, width, true);
+        multiply_tile(unit, round_to_rows(slopes, whole, cols, slopes_room), {q_rows_room, cols}, whole, width, cols,
+                      k_sums + at * width, width, true);
       if (wants_q)
-        amx_tile({turned_keys + at * width, own}, round_to_pairs(slopes, whole, cols, pairs_room), width, cols, whole,
-                 query_sums, row, true);
+        multiply_tile(unit, {turned_keys + at * width, own}, round_to_pairs(slopes, whole, cols, pairs_room), width,
+                      cols, whole, query_sums, row, true);
     }
     if (wants_q)
       transpose_tile<float>(g.q_gradient.at(first), g.q_gradient.row, query_sums, row, 1, shape.width, count,
@@ -347,7 +349,7 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
                    const HeadRows<const bf16>& k, const HeadRows<const bf16>& v, const HeadRows<bf16>& out,
                    const HeadRows<float>& row_lse, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) return detail::amx_attend(shape, first, count, q, k, v, out, row_lse);
+  if (level >= CpuLevel::avx512_bf16) return detail::block_attend(shape, first, count, q, k, v, out, row_lse, level);
 #endif
   detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
 }
@@ -356,7 +358,7 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
 inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
                             std::int64_t end_key, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) return detail::amx_attend_gradient(shape, g, first_key, end_key);
+  if (level >= CpuLevel::avx512_bf16) return detail::block_attend_gradient(shape, g, first_key, end_key, level);
 #endif
   detail::widened_gradient(shape, g, first_key, end_key);
 }

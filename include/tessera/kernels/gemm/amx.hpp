@@ -31,16 +31,14 @@ inline bool ask_for_amx() {
 
 }  // namespace detail
 
-/// The CpuLevel of bf16 products. The first call requests AMX from the system; if refused, the level is avx512.
+/// The CpuLevel of bf16 products. The first call requests AMX from the system; if refused, the level is avx512_bf16.
 inline CpuLevel bf16_level() {
-  static const CpuLevel level = cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512 : cpu_level();
+  static const CpuLevel level =
+      cpu_level() == CpuLevel::amx && !detail::ask_for_amx() ? CpuLevel::avx512_bf16 : cpu_level();
   return level;
 }
 
 namespace detail {
-
-/// Elements along k of one AMX instruction, and rows and columns of a block of C.
-inline constexpr std::int64_t amx_step = 32, amx_block = 32;
 
 #if defined(__x86_64__)
 /// Configures the AMX tile registers, eight of 16 rows x 64 bytes, and releases them in the destructor.
@@ -59,9 +57,7 @@ class AmxRegisters {
   ~AmxRegisters() { asm volatile("tilerelease"); }
 };
 
-/// A 32 x 32 block: C = F + A B, or A B if F is null; row strides of F and C are in floats. A step along k is 2 KiB of
-/// A and of B: rows (columns) 0 to 15, then 16 to 31. A step of A is stored row by row; a step of B by pairs of rows,
-/// the two elements of a column adjacent.
+/// Bf16Blocks::multiply() with AMX, whose registers are configured.
 __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16* a, const bf16* b, std::int64_t steps,
                                                                       const float* f, std::int64_t f_row, float* c,
                                                                       std::int64_t c_row) {
@@ -76,7 +72,7 @@ __attribute__((target("amx-tile,amx-bf16"))) inline void amx_multiply(const bf16
     asm volatile("tilezero %%tmm0\n\ttilezero %%tmm1\n\ttilezero %%tmm2\n\ttilezero %%tmm3" : :);
   // One tile register per operand. Keeping both halves of A and B would save a load, but is slower by half with
   // hyper-threading, since no register is left for renaming.
-  for (; steps > 0; --steps, a += 2 * 16 * amx_step, b += 2 * 16 * amx_step)
+  for (; steps > 0; --steps, a += 1024, b += 1024)
     asm volatile("tileloadd (%0,%2,1), %%tmm4\n\ttileloadd (%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm0\n\t"
                  "tileloadd 1024(%1,%2,1), %%tmm5\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm1\n\t"
                  "tileloadd 1024(%0,%2,1), %%tmm4\n\ttdpbf16ps %%tmm5, %%tmm4, %%tmm3\n\t"

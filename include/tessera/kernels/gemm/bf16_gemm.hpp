@@ -11,15 +11,16 @@
 #endif
 
 #include <tessera/base/bf16.hpp>
-#include <tessera/kernels/gemm/amx.hpp>
+#include <tessera/kernels/gemm/bf16_block.hpp>
 #include <tessera/kernels/gemm/bf16_pack.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
 #include <tessera/kernels/gemm/packed_gemm.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
 
-// Products of bf16, accumulated in float: with AMX if the processor has it; otherwise operands are widened to float
-// block by block and multiplied by the f32 micro-kernels. Products of bf16 are exact in float: only sums round.
+// Products of bf16, accumulated in float: with AMX or AVX512_BF16 if the processor has them; otherwise operands are
+// widened to float block by block and multiplied by the f32 micro-kernels. Products of bf16 are exact in float: only
+// sums round.
 namespace tessera::kernels::inline TESSERA_ISA {
 
 /// An epilogue: the product is rounded to bf16 and stored in `data`, with the strides of C, instead of in C. `bias`, if
@@ -44,16 +45,17 @@ inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows,
 }
 
 #if defined(__x86_64__)
-/// Extent along k of a panel of B: 32 KiB, which stay in the L1 cache while all rows of a block of A are multiplied.
-inline constexpr std::int64_t amx_depth = 512;
-/// Most rows of A that are packed together, over all of k, and their bytes. With their sums for amx_columns columns,
-/// they leave half of the L2 cache to B.
-inline constexpr std::int64_t amx_rows = 256, amx_columns = 256, amx_bytes = 1 << 20;
+/// Most elements along k of a panel of B. With AMX 32 KiB, which stay in the L1 cache while all rows of a group of A
+/// are multiplied. Dot products take four times as long and read B from the L2 cache as fast: fewer sums are stored.
+inline std::int64_t block_depth(CpuLevel level) { return level >= CpuLevel::amx ? 512 : 1024; }
+/// Most rows of A that are packed together, over all of k, and columns whose sums are kept for them.
+inline constexpr std::int64_t most_rows = 256, columns_together = 256;
 
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-/// Stores a 32 x 32 block rounded to bf16; with `Past`, by non-temporal stores. Denormals become 0, as in AMX products.
+/// Stores a 32 x 32 block rounded to bf16; with `Past`, by non-temporal stores. Denormals become 0, as in products of
+/// blocks.
 template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to, std::int64_t to_row) {
-  for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
+  for (int i = 0; i < bf16_block; ++i, from += bf16_block, to += to_row) {
     const auto pair = (__m512i)_mm512_cvtne2ps_pbh(_mm512_load_ps(from + 16), _mm512_load_ps(from));
     if constexpr (Past)
       _mm512_stream_si512(reinterpret_cast<__m512i*>(to), pair);
@@ -64,7 +66,7 @@ template <bool Past> TESSERA_TARGET void round_block(const float* from, bf16* to
 
 /// Stores a 32 x 32 block of floats with non-temporal stores.
 TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64_t to_row) {
-  for (int i = 0; i < amx_block; ++i, from += amx_block, to += to_row) {
+  for (int i = 0; i < bf16_block; ++i, from += bf16_block, to += to_row) {
     _mm512_stream_ps(to, _mm512_load_ps(from));
     _mm512_stream_ps(to + 16, _mm512_load_ps(from + 16));
   }
@@ -74,19 +76,19 @@ TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64
 /// Stores a block of sums, or the part of it inside C, in C or in `rounded`.
 inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
                         std::int64_t col, bool past) {
-  const std::int64_t rows = std::min(amx_block, g.m - row), cols = std::min(amx_block, g.n - col);
+  const std::int64_t rows = std::min(bf16_block, g.m - row), cols = std::min(bf16_block, g.n - col);
   const std::int64_t at = row * g.c_row + col * g.c_col;
-  const bool whole = rows == amx_block && cols == amx_block && g.c_col == 1;
+  const bool whole = rows == bf16_block && cols == bf16_block && g.c_col == 1;
   if (rounded) {
     bf16* const to = rounded.data + at;
-    if (!whole) return round_matrix(sums, amx_block, rows, cols, to, g.c_row, g.c_col);
+    if (!whole) return round_matrix(sums, bf16_block, rows, cols, to, g.c_row, g.c_col);
     return past ? round_block<true>(sums, to, g.c_row) : round_block<false>(sums, to, g.c_row);
   }
   if (whole && past) return stream_block(sums, g.c + at, g.c_row);
   for (std::int64_t r = 0; r < rows; ++r)
     for (std::int64_t s = 0; s < cols; ++s) {
       float& to = g.c[at + r * g.c_row + s * g.c_col];
-      const float value = g.alpha * sums[r * amx_block + s];
+      const float value = g.alpha * sums[r * bf16_block + s];
       to = g.accumulate ? to + value : value;
     }
 }
@@ -101,58 +103,61 @@ inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, 
          at % line == 0 && g.c_row * element % line == 0;
 }
 
-/// Rows of A that are packed together, by the extent of k.
-inline std::int64_t amx_rows_of(std::int64_t k) {
-  return std::clamp(amx_bytes / 2 / std::max<std::int64_t>(k, 1) / amx_block * amx_block, amx_block, amx_rows);
+/// Rows of A that are packed together, by the extent of k: at most 1 MiB with AMX, half of the L2 cache of processors
+/// that have it; of dot products, which take longer than reading A from the last cache, 2 MiB.
+inline std::int64_t rows_together(std::int64_t k, CpuLevel level) {
+  const std::int64_t most_elements = level >= CpuLevel::amx ? 1 << 19 : 1 << 20;
+  return std::clamp(most_elements / std::max<std::int64_t>(k, 1) / bf16_block * bf16_block, bf16_block, most_rows);
 }
 
 /// C (+)= alpha A B with packed B; if null, B is packed block by block, once per group of rows of A. Sums over blocks
 /// of k stay in the L2 cache, for some columns at a time, so that only final results are stored.
-inline void amx_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
-                     const RoundedResult& rounded) {
-  const AmxRegisters registers;
-  alignas(64) float block_sums[amx_block * amx_block], bias[amx_block]{};
-  const std::int64_t together = amx_rows_of(layout.rows), own_room = packed == nullptr ? amx_columns * layout.depth : 0;
-  const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 || packed == nullptr ? amx_columns : g.n;
+inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
+                       CpuLevel level, const RoundedResult& rounded) {
+  const Bf16Blocks unit(level);
+  alignas(64) float block_sums[bf16_block * bf16_block], bias[bf16_block]{};
+  const std::int64_t together = rows_together(layout.rows, level),
+                     own_room = packed == nullptr ? columns_together * layout.depth : 0;
+  const std::int64_t blocks = layout.blocks(), chunk = blocks > 1 || packed == nullptr ? columns_together : g.n;
   bf16* const b = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(own_room));
   bf16* const a = thread_scratch<Scratch::panel_a, bf16>(static_cast<std::size_t>(together * layout.rows));
-  float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(together * amx_columns));
+  float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(together * columns_together));
   const bool past = goes_past_caches(g, rounded, finished.call != nullptr);
   const bool plain = !rounded && g.c_col == 1 && g.alpha == 1 && !past;
   for (std::int64_t row = 0; row < g.m; row += together) {
     const std::int64_t rows = std::min(together, g.m - row);
-    const std::int64_t padded = (rows + amx_block - 1) / amx_block * amx_block;
+    const std::int64_t padded = (rows + bf16_block - 1) / bf16_block * bf16_block;
     for (std::int64_t block = 0; block < blocks; ++block) {
       const std::int64_t first = block * layout.depth;
-      amx_pack<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, rows,
-                      std::min(layout.depth, g.k - first), a + padded * first);
+      pack_blocks<false>({g.a + row * g.a_row + first * g.a_col, g.a_row, g.a_col}, rows,
+                         std::min(layout.depth, g.k - first), a + padded * first);
     }
     for (std::int64_t begin = 0; begin < g.n; begin += chunk)
       for (std::int64_t block = 0; block < blocks; ++block) {
         const std::int64_t depth = layout.block_rows(block), end = std::min(begin + chunk, g.n);
-        const bf16* panel = packed == nullptr ? b : packed + layout.offset(block, begin / amx_block);
+        const bf16* panel = packed == nullptr ? b : packed + layout.offset(block, begin / bf16_block);
         if (packed == nullptr) {
           const std::int64_t first = block * layout.depth;
-          amx_pack<true>({g.b + first * g.b_row + begin * g.b_col, g.b_col, g.b_row}, end - begin,
-                         std::min(depth, g.k - first), b);
+          pack_blocks<true>({g.b + first * g.b_row + begin * g.b_col, g.b_col, g.b_row}, end - begin,
+                            std::min(depth, g.k - first), b);
         }
         float* sum = sums;
-        for (std::int64_t col = begin; col < end; col += amx_block, panel += depth * amx_block) {
-          if (rounded.bias != nullptr) std::copy_n(rounded.bias + col, std::min(amx_block, g.n - col), bias);
-          for (std::int64_t i = 0; i < rows; i += amx_block, sum += amx_block * amx_block) {
+        for (std::int64_t col = begin; col < end; col += bf16_block, panel += depth * bf16_block) {
+          if (rounded.bias != nullptr) std::copy_n(rounded.bias + col, std::min(bf16_block, g.n - col), bias);
+          for (std::int64_t i = 0; i < rows; i += bf16_block, sum += bf16_block * bf16_block) {
             const bool last = block + 1 == blocks;
-            const bool direct = plain && i + amx_block <= rows && col + amx_block <= g.n;
+            const bool direct = plain && i + bf16_block <= rows && col + bf16_block <= g.n;
             float* const c = direct ? g.c + (row + i) * g.c_row + col : nullptr;
             // The initial value of the sums at the first block of k: the bias, C if it accumulates, or zeros.
             const float* from = sum;
-            std::int64_t from_row = amx_block;
+            std::int64_t from_row = bf16_block;
             if (block == 0) {
               from = rounded.bias != nullptr ? bias : g.accumulate ? c : nullptr;
               from_row = rounded.bias != nullptr ? 0 : g.c_row;
             }
             float* to = !last ? sum : direct ? c : block_sums;
-            amx_multiply(a + padded * block * layout.depth + i * depth, panel, depth / amx_step, from, from_row, to,
-                         last && direct ? g.c_row : amx_block);
+            unit.multiply(a + padded * block * layout.depth + i * depth, panel, depth / bf16_step, from, from_row, to,
+                          last && direct ? g.c_row : bf16_block);
             if (last && !direct) store_block(g, rounded, block_sums, row + i, col, past);
           }
         }
@@ -201,36 +206,38 @@ inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
 
 template <> inline CpuLevel product_level<bf16>() { return bf16_level(); }
 
-/// With AMX, panels contain bf16, padded to whole tiles; otherwise, as for float, they contain floats.
+/// Panels for AMX or AVX512_BF16 contain bf16, padded to whole steps; others, as for float, contain floats.
 template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) {
+  if (level >= CpuLevel::avx512_bf16) {
     using namespace detail;
-    const std::int64_t padded = (rows + amx_step - 1) / amx_step * amx_step;
-    return {padded, cols, std::max(equal_parts(rows, amx_depth, amx_step), amx_step), amx_block, padded - rows};
+    const std::int64_t padded = (rows + bf16_step - 1) / bf16_step * bf16_step;
+    return {padded, cols, std::max(equal_parts(rows, block_depth(level), bf16_step), bf16_step), bf16_block,
+            padded - rows};
   }
 #endif
   return packed_layout<float>(rows, cols, level);
 }
 
-/// Size of a packed matrix in elements of T. Without AMX, a packed bf16 matrix contains floats: two elements each.
+/// Size of a packed matrix in elements of T. Below avx512_bf16, a packed bf16 matrix contains floats: two elements
+/// each.
 template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
   return layout.size();
 }
 template <> inline std::int64_t packed_room<bf16>(const PackedLayout& layout, CpuLevel level) {
-  return level >= CpuLevel::amx ? layout.size() : 2 * layout.size();
+  return level >= CpuLevel::avx512_bf16 ? layout.size() : 2 * layout.size();
 }
 
 inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
                         std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
   const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) {
+  if (level >= CpuLevel::avx512_bf16) {
     for (std::int64_t block = 0; block < layout.blocks(); ++block) {
       const std::int64_t row = block * layout.depth;
-      detail::amx_pack<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
-                             std::min(layout.depth, layout.rows - layout.padding - row),
-                             packed + layout.offset(block, first));
+      detail::pack_blocks<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
+                                std::min(layout.depth, layout.rows - layout.padding - row),
+                                packed + layout.offset(block, first));
     }
     return;
   }
@@ -256,7 +263,7 @@ inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const b
     return finished(0, g.m);
   }
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx) return detail::amx_gemm(g, layout, packed, finished, rounded);
+  if (level >= CpuLevel::avx512_bf16) return detail::block_gemm(g, layout, packed, finished, level, rounded);
 #endif
   detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level, rounded);
 }
@@ -267,12 +274,17 @@ inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, Cpu
   const Gemm<bf16> g = turned ? transposed(given) : given;
   if (g.m == 0 || g.n == 0) return;
 #if defined(__x86_64__)
-  if (level >= CpuLevel::amx && g.k > 0 && g.m <= detail::amx_rows_of(g.k)) {
-    detail::amx_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, rounded);
+  if (level >= CpuLevel::avx512_bf16 && g.k > 0 && g.m <= detail::rows_together(g.k, level)) {
+    detail::block_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, level,
+                       rounded);
     return turned ? finished(0, given.m) : void();
   }
 #endif
-  constexpr std::int64_t most_cols = 512;
+  // A is packed, or widened, again for each of these parts of B.
+  constexpr std::int64_t most_bytes = 16 << 20, least_cols = 512;
+  const std::int64_t bytes = g.k * (level >= CpuLevel::avx512_bf16 ? 2 : 4);
+  const std::int64_t most_cols =
+      std::max(most_bytes / std::max<std::int64_t>(bytes, 1) / least_cols, std::int64_t(1)) * least_cols;
   for (std::int64_t col = 0; col < g.n; col += most_cols) {
     Gemm<bf16> part = g;
     part.n = std::min(most_cols, g.n - col);

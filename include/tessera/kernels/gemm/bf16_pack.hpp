@@ -11,11 +11,11 @@
 #endif
 
 #include <tessera/base/bf16.hpp>
-#include <tessera/kernels/gemm/amx.hpp>
+#include <tessera/kernels/gemm/bf16_block.hpp>
 #include <tessera/kernels/gemm/gemm_pack.hpp>
 #include <tessera/kernels/isa.hpp>
 
-// Packing of bf16 operands: into AMX tiles, or widened to float.
+// Packing of bf16 operands: into steps of 32 lanes for Bf16Blocks, or widened to float.
 TESSERA_KERNEL_CODE_BEGIN
 namespace tessera::kernels::inline TESSERA_ISA {
 
@@ -107,10 +107,10 @@ TESSERA_TARGET_INLINE void store_tile(const __m512i (&x)[16], bf16* to) {
   for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, x[i]);
 }
 
-/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that amx_multiply reads. A tile of A has a row
+/// Packs one step, at most 32 lanes of 32 elements, into the two tiles that Bf16Blocks reads. A tile of A has a row
 /// per lane, a tile of B (PairRows) a row per pair of elements along k. Missing elements are 0.
 template <bool PairRows>
-TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
+TESSERA_TARGET void pack_block_step(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t steps, bf16* to) {
   __m512i x[16], next[16];
   if (from.lane == 1 && from.step != 1) {
     load_across_steps(from.data, from.step, lanes, steps, x, next);
@@ -118,24 +118,24 @@ TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lan
       transpose_pairs(x);
       store_tile(x, to);
       transpose_pairs(next);
-      return store_tile(next, to + 16 * amx_step);
+      return store_tile(next, to + 16 * bf16_step);
     }
     store_tile(x, to);
-    return store_tile(next, to + 16 * amx_step);
+    return store_tile(next, to + 16 * bf16_step);
   }
-  alignas(64) bf16 gathered[amx_block * amx_step];
+  alignas(64) bf16 gathered[bf16_block * bf16_step];
   const bf16* data = from.data;
   std::int64_t lane = from.lane;
   if (from.step != 1) {
     for (std::int64_t l = 0; l < lanes; ++l)
-      for (std::int64_t s = 0; s < steps; ++s) gathered[l * amx_step + s] = data[l * lane + s * from.step];
-    data = gathered, lane = amx_step;
+      for (std::int64_t s = 0; s < steps; ++s) gathered[l * bf16_step + s] = data[l * lane + s * from.step];
+    data = gathered, lane = bf16_step;
   }
 #pragma GCC unroll 1
   for (int half = 0; half < 2; ++half) {
     load_along_steps(data + 16 * half * lane, lane, lanes - 16 * half, steps, x);
     if constexpr (PairRows) transpose_pairs(x);
-    store_tile(x, to + half * 16 * amx_step);
+    store_tile(x, to + half * 16 * bf16_step);
   }
 }
 
@@ -143,20 +143,21 @@ TESSERA_TARGET void amx_pack_step(const PackSource<bf16>& from, std::int64_t lan
 #undef TESSERA_TARGET
 
 /// Packs `lanes` lanes of `depth` elements into consecutive panels of 32 lanes, each panel step by step.
-template <bool PairRows> void amx_pack(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
-  const std::int64_t panel = (depth + amx_step - 1) / amx_step * amx_step * amx_block;
+template <bool PairRows>
+void pack_blocks(const PackSource<bf16>& from, std::int64_t lanes, std::int64_t depth, bf16* to) {
+  const std::int64_t panel = (depth + bf16_step - 1) / bf16_step * bf16_step * bf16_block;
   // Lanes that are contiguous along k are read one panel after the other.
   const auto pack = [&](std::int64_t l, std::int64_t k) {
-    amx_pack_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
-                            std::min(amx_block, lanes - l), std::min(amx_step, depth - k),
-                            to + l / amx_block * panel + k * amx_block);
+    pack_block_step<PairRows>({from.data + l * from.lane + k * from.step, from.lane, from.step},
+                              std::min(bf16_block, lanes - l), std::min(bf16_step, depth - k),
+                              to + l / bf16_block * panel + k * bf16_block);
   };
   if (from.lane == 1) {
-    for (std::int64_t k = 0; k < depth; k += amx_step)
-      for (std::int64_t l = 0; l < lanes; l += amx_block) pack(l, k);
+    for (std::int64_t k = 0; k < depth; k += bf16_step)
+      for (std::int64_t l = 0; l < lanes; l += bf16_block) pack(l, k);
   } else {
-    for (std::int64_t l = 0; l < lanes; l += amx_block)
-      for (std::int64_t k = 0; k < depth; k += amx_step) pack(l, k);
+    for (std::int64_t l = 0; l < lanes; l += bf16_block)
+      for (std::int64_t k = 0; k < depth; k += bf16_step) pack(l, k);
   }
 }
 #endif
