@@ -3,7 +3,6 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <cstring>
 #include <optional>
 
 #if defined(__x86_64__)
@@ -27,8 +26,11 @@ inline constexpr std::int64_t bf16_step = 32, bf16_block = 32;
 
 #if defined(__x86_64__)
 #define TESSERA_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
-/// Eight rows of the block that multiply_block() computes. Their sums are 16 registers: enough to hide the latency of a
-/// dot product, even where two start in each cycle.
+/// Two bf16, in memory.
+typedef std::int32_t Pair __attribute__((aligned(2), may_alias));
+
+/// Eight rows of the block that Bf16Blocks::multiply() computes. Their sums are 16 registers: enough to hide the
+/// latency of a dot product, even where two start in each cycle.
 TESSERA_TARGET inline void dot_rows(const bf16* a, const bf16* b, std::int64_t steps, const float* f,
                                     std::int64_t f_row, float* c, std::int64_t c_row) {
   constexpr int rows = 8;
@@ -45,11 +47,11 @@ TESSERA_TARGET inline void dot_rows(const bf16* a, const bf16* b, std::int64_t s
                  b1 = (__m512bh)_mm512_loadu_si512(b + 16 * (bf16_step + pair));
 #pragma GCC unroll 8
       for (int i = 0; i < rows; ++i) {
-        std::int32_t two = 0;
-        std::memcpy(&two, a + i * bf16_step + pair, sizeof(two));
-        const auto element = (__m512bh)_mm512_set1_epi32(two);
-        left[i] = _mm512_dpbf16_ps(left[i], element, b0);
-        right[i] = _mm512_dpbf16_ps(right[i], element, b1);
+        __m512i element;
+        // By assembly, since clang 16 crashes when it combines loads and broadcasts of 32 bits here.
+        asm("vpbroadcastd %1, %0" : "=v"(element) : "m"(*reinterpret_cast<const Pair*>(a + i * bf16_step + pair)));
+        left[i] = _mm512_dpbf16_ps(left[i], (__m512bh)element, b0);
+        right[i] = _mm512_dpbf16_ps(right[i], (__m512bh)element, b1);
       }
     }
 #pragma GCC unroll 8
