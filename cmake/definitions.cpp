@@ -1,3 +1,4 @@
 // tessera::compiled: the planner, the executor and the steps, compiled once for all units of a project.
 #define TESSERA_DEFINITIONS
+#include <tessera/data/data.hpp>
 #include <tessera/tessera.hpp>
