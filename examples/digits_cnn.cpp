@@ -11,16 +11,16 @@
 #include <cstdio>
 #include <exception>
 #include <numeric>
-#include <random>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "digits_cnn/digits.hpp"
 #include "digits_cnn/draw_digits.hpp"
-#include "digits_cnn/idx.hpp"
 #include "picture.hpp"
 
+#include <tessera/data/data.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;
@@ -29,7 +29,7 @@ using digits_cnn::Digits;
 
 constexpr ts::Mesh mesh({{"data", 2}});
 constexpr ts::Conv<2> same{.padding = {1, 1}};
-constexpr std::size_t batch = 100;
+constexpr std::int64_t batch = 100;
 constexpr int epochs = 3;
 constexpr double goal = 0.97;
 
@@ -76,39 +76,40 @@ constexpr auto train_step =
 constexpr auto classify =
     ts::compile([](auto model, auto statistics, auto x) { return ts::argmax<1>(model(x, statistics)); });
 
-/// Images [n, height, width, 1] with values from 0 to 1, split along the batch.
-auto images_of(const Digits& digits, const std::size_t* chosen, std::size_t n) {
-  const std::size_t pixels = digits.height * digits.width;
-  std::vector<float> values;
-  values.reserve(n * pixels);
-  for (std::size_t i = 0; i < n; ++i)
-    for (std::size_t p = 0; p < pixels; ++p)
-      values.push_back(static_cast<float>(digits.pixels[chosen[i] * pixels + p]) / 255);
-  return ts::shard(values, {n, digits.height, digits.width, 1}, mesh, {"data"});
+/// A batch of images [n, height, width, 1] with values from 0 to 1, and of labels, both split along the batch.
+struct Batch {
+  ts::ShardedTensor<float, 4> images;
+  ts::ShardedTensor<std::int32_t, 1> labels;
+};
+
+auto loader_of(const Digits& digits, const ts::data::DataLoaderOptions& options) {
+  const auto images =
+      ts::data::map<float>(digits.images, {digits.height(), digits.width(), 1}, [](auto bytes, auto values) {
+        for (std::size_t i = 0; i < bytes.size(); ++i) values[i] = static_cast<float>(bytes[i]) / 255;
+      });
+  const auto labels = ts::data::map<std::int32_t>(digits.labels, [](std::uint8_t label) { return label; });
+  return ts::data::data_loader<Batch>(mesh, options, images, labels);
 }
 
 std::vector<std::int32_t> classes_of(const Cnn& model, const Statistics& statistics, const Digits& digits) {
-  std::vector<std::size_t> order(digits.count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  auto loader = loader_of(digits, {.batch_size = batch, .ragged = ts::Ragged::keep, .spec = {"data"}});
   std::vector<std::int32_t> classes;
-  for (std::size_t first = 0; first < digits.count; first += batch) {
-    const std::size_t n = std::min(batch, digits.count - first);
-    for (const std::int32_t found : ts::to_host(classify(model, statistics, images_of(digits, &order[first], n))))
-      classes.push_back(found);
-  }
+  for (const Batch& b : loader)
+    for (const std::int32_t found : ts::to_host(classify(model, statistics, b.images))) classes.push_back(found);
   return classes;
 }
 
 /// At most 36 of the chosen images, in six rows.
 void add_panel(examples::Picture& picture, const std::string& title, const Digits& digits,
                const std::vector<std::size_t>& chosen) {
-  const std::size_t rows = 6 * digits.height, columns = 6 * digits.width;
+  const auto height = static_cast<std::size_t>(digits.height()), width = static_cast<std::size_t>(digits.width());
+  const std::size_t rows = 6 * height, columns = 6 * width;
   std::vector<float> sheet(rows * columns);
   for (std::size_t i = 0; i < std::min<std::size_t>(36, chosen.size()); ++i)
-    for (std::size_t r = 0; r < digits.height; ++r)
-      for (std::size_t c = 0; c < digits.width; ++c)
-        sheet[(i / 6 * digits.height + r) * columns + i % 6 * digits.width + c] =
-            static_cast<float>(digits.pixels[(chosen[i] * digits.height + r) * digits.width + c] / 32) / 8;
+    for (std::size_t r = 0; r < height; ++r)
+      for (std::size_t c = 0; c < width; ++c)
+        sheet[(i / 6 * height + r) * columns + i % 6 * width + c] =
+            static_cast<float>(digits.images.values()[(chosen[i] * height + r) * width + c] / 32) / 8;
   picture.panel(title);
   picture.grid(sheet, static_cast<int>(rows), static_cast<int>(columns));
 }
@@ -120,14 +121,15 @@ int run(int argc, char** argv) {
     return digits_cnn::read_digits(path + "-images-idx3-ubyte", path + "-labels-idx1-ubyte");
   };
   const Digits training = load("train", 6000, 1), test = load("t10k", 1000, 2);
-  if (training.height != test.height || training.width != test.width || training.count < batch) {
-    std::fprintf(stderr, "training and test images must have one size, and there must be %zu training images\n", batch);
+  if (training.images.row_shape() != test.images.row_shape() || training.count() < batch) {
+    std::fprintf(stderr, "training and test images must have one size, and there must be %d training images\n",
+                 static_cast<int>(batch));
     return 1;
   }
 
   const nn::ShardingStrategy strategy = nn::data_parallel(mesh);
-  const auto [k1, k2, k3, of_steps] = ts::split<4>(ts::Key(1));
-  const std::size_t features = 32 * (training.height / 4) * (training.width / 4);
+  const auto [k1, k2, k3, of_steps, of_order] = ts::split<5>(ts::Key(1));
+  const std::int64_t features = 32 * (training.height() / 4) * (training.width() / 4);
   Cnn model{.first = nn::conv2d<same, float, false>(k1, 1, 16, {3, 3}, strategy),
             .second = nn::conv2d<same, float, false>(k2, 16, 32, {3, 3}, strategy),
             .norm1 = nn::batch_norm(16, strategy),
@@ -138,40 +140,35 @@ int run(int argc, char** argv) {
   auto state = ts::optim::init_state(config, model);
   std::printf("%s\n", ts::summary(model).c_str());
 
-  std::mt19937 random(3);
-  std::vector<std::size_t> order(training.count);
-  std::iota(order.begin(), order.end(), std::size_t{0});
+  // A last, smaller batch is left out.
+  auto loader =
+      loader_of(training, {.batch_size = batch, .shuffle = of_order, .ragged = ts::Ragged::drop, .spec = {"data"}});
+  const auto tests = static_cast<std::size_t>(test.count());
   std::vector<std::int32_t> found;
   std::vector<std::size_t> mistakes;
   double accuracy = 0;
   std::uint64_t step = 0;
   for (int epoch = 1; epoch <= epochs; ++epoch) {
-    for (std::size_t i = order.size() - 1; i > 0; --i) std::swap(order[i], order[random() % (i + 1)]);
     double total = 0;
-    const std::size_t batches = training.count / batch;  // a last, smaller batch is left out
-    for (std::size_t b = 0; b < batches; ++b) {
-      std::vector<std::int32_t> labels;
-      for (std::size_t i = 0; i < batch; ++i) labels.push_back(training.labels[order[b * batch + i]]);
-      const auto x = images_of(training, &order[b * batch], batch);
-      const auto y = ts::shard(labels, mesh, {"data"});
+    for (const Batch& b : loader) {
       ts::ShardedTensor<float, 0> loss;
       const ts::Key key = ts::fold_in(of_steps, step++);
       std::tie(model, state, statistics, loss) =
-          train_step(std::move(model), std::move(state), std::move(statistics), x, y, key, config);
+          train_step(std::move(model), std::move(state), std::move(statistics), b.images, b.labels, key, config);
       total += static_cast<double>(ts::item(loss));
     }
     found = classes_of(model, statistics, test);
     mistakes.clear();
-    for (std::size_t i = 0; i < test.count; ++i)
-      if (found[i] != test.labels[i]) mistakes.push_back(i);
-    accuracy = 1 - static_cast<double>(mistakes.size()) / static_cast<double>(test.count);
+    for (std::size_t i = 0; i < tests; ++i)
+      if (found[i] != test.labels.values()[i]) mistakes.push_back(i);
+    accuracy = 1 - static_cast<double>(mistakes.size()) / static_cast<double>(tests);
     std::printf("epoch %d  loss %.4f  %.2f %% of the test digits are read correctly\n", epoch,
-                total / static_cast<double>(batches), 100 * accuracy);
+                total / static_cast<double>(loader.batches()), 100 * accuracy);
   }
 
   if (argc > 1) {
     examples::Picture picture(2);
-    std::vector<std::size_t> first(std::min<std::size_t>(36, test.count));
+    std::vector<std::size_t> first(std::min<std::size_t>(36, tests));
     std::iota(first.begin(), first.end(), std::size_t{0});
     add_panel(picture, "test digits", test, first);
     add_panel(picture, std::to_string(mistakes.size()) + " mistakes", test, mistakes);

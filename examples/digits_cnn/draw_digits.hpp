@@ -7,9 +7,10 @@
 #include <cstdint>
 #include <numbers>
 #include <random>
+#include <utility>
 #include <vector>
 
-#include "idx.hpp"
+#include "digits.hpp"
 
 /// Images of digits like those of MNIST, so that the example needs no download: the strokes of each digit, moved,
 /// rotated, slanted and scaled at random, and drawn with a pen of random width. The same seed draws the same images
@@ -67,11 +68,11 @@ inline Digits draw_digits(std::size_t count, std::uint32_t seed) {
   std::mt19937 random(seed);
   // The distributions of the standard library differ from one library to another.
   const auto between = [&](double low, double high) { return low + (high - low) * (random() / 0x1p32); };
-  Digits made{count, side, side, {}, {}};
-  made.pixels.reserve(count * side * side);
+  std::vector<std::uint8_t> pixels, labels;
+  pixels.reserve(count * side * side);
   for (std::size_t n = 0; n < count; ++n) {
     const int digit = static_cast<int>(random() % 10);
-    made.labels.push_back(static_cast<std::uint8_t>(digit));
+    labels.push_back(static_cast<std::uint8_t>(digit));
     const double angle = between(-0.4, 0.4), slant = between(-0.4, 0.4), pen = between(0.7, 1.8);
     const double width = between(7, 10), height = between(8, 10.5), x = between(11.5, 15.5), y = between(11.5, 15.5);
     std::vector<Stroke> strokes = strokes_of(digit);
@@ -88,10 +89,10 @@ inline Digits draw_digits(std::size_t count, std::uint32_t seed) {
           for (std::size_t i = 1; i < stroke.size(); ++i)
             nearest = std::min(nearest, distance({double(column), double(row)}, stroke[i - 1], stroke[i]));
         const double ink = std::clamp(pen - nearest + 0.5, 0.0, 1.0) + between(-0.3, 0.3);
-        made.pixels.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp(ink, 0.0, 1.0))));
+        pixels.push_back(static_cast<std::uint8_t>(std::lround(255 * std::clamp(ink, 0.0, 1.0))));
       }
   }
-  return made;
+  return {tessera::data::array(std::move(pixels), {count, side, side}), tessera::data::array(std::move(labels))};
 }
 
 }  // namespace digits_cnn

@@ -23,21 +23,22 @@
 
 namespace tessera::data {
 
-/// A column in memory, or in a file that is mapped into memory: an array [rows, row_shape...] in row-major order. Copies
-/// share the memory.
+/// A column in memory, or in a file that is mapped into memory: an array [rows, row_shape...] in row-major order.
+/// Copies share the memory.
 template <Element T, int RowRank> class Array {
  public:
   using element = T;
   static constexpr int row_rank = RowRank;
 
   /// `owner` keeps the memory of `values` alive; null leaves that to the caller.
-  /// Errors: `host_data` if the number of values is not that of the shape's elements; those of creating tensors for the shape.
+  /// Errors: `host_data` if the number of values is not that of the shape's elements; those of creating tensors for the
+  /// shape.
   Array(std::shared_ptr<const void> owner, std::span<const T> values, const Shape& shape, Here at = Here::current())
       : owner_(std::move(owner)), data_(values.data()) {
     tessera::detail::check_shape("data::Array", dtype_v<T>, shape, RowRank + 1, at);
     if (static_cast<std::uint64_t>(volume(shape)) != values.size())
-      fail(errc::host_data, "[data::Array] element count: ", values.size(), " values for ", shape_text(dtype_v<T>, shape),
-           ", which has ", volume(shape), Source::from(at));
+      fail(errc::host_data, "[data::Array] element count: ", values.size(), " values for ",
+           shape_text(dtype_v<T>, shape), ", which has ", volume(shape), Source::from(at));
     rows_ = shape[0];
     for (std::size_t dim = 1; dim < shape.size(); ++dim) row_shape_.push_back(shape[dim]);
     row_size_ = volume(row_shape_);

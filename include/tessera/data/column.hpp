@@ -17,8 +17,8 @@ struct Row {
 };
 
 /// One column of a data set, such as its images: rows() rows of the shape row_shape(), of which read() writes one in
-/// row-major order. A loader reads many rows at the same time on several threads. Columns of the library: Array, Windows,
-/// generate(), map().
+/// row-major order. A loader reads many rows at the same time on several threads. Columns of the library: Array,
+/// Windows, generate(), map().
 template <class C>
 concept Column = Element<typename C::element> && requires(const C& column, Row row, typename C::element* to) {
   { C::row_rank } -> std::convertible_to<int>;

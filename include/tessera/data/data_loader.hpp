@@ -44,27 +44,30 @@ struct DataLoaderOptions {
   std::int64_t batch_size = 1;
   /// With a key each epoch has a random order of its own, the same on any mesh; without, the order of the data set.
   std::optional<Key> shuffle{};
-  /// What happens to a last batch that has fewer rows. drop_last=True of PyTorch is Ragged::drop, drop_last=False Ragged::keep.
+  /// What happens to a last batch that has fewer rows. drop_last=True of PyTorch is Ragged::drop, drop_last=False
+  /// Ragged::keep.
   Ragged ragged = Ragged::error;
   /// The spec of every column; of a column of lower rank, its first entries.
   PartitionSpec spec{};
   /// Specs of single columns, by the names of the fields of the batch (`field_names`), instead of `spec`.
   std::vector<NamedSpec> specs{};
-  /// Batches that are loaded ahead on a thread of their own; with 0 a batch is loaded when it is due. loader_prefetch_size of
-  /// PyTorch/XLA's ParallelLoader.
+  /// Batches that are loaded ahead on a thread of their own; with 0 a batch is loaded when it is due.
+  /// loader_prefetch_size of PyTorch/XLA's ParallelLoader.
   int prefetch = 2;
   /// For processes that each load a part of the rows, see SamplerOptions.
   std::int64_t replicas = 1, replica = 0;
 };
 
-/// The next batch of a loader. Saved with a model, it continues an interrupted epoch with the batches that it would have had.
+/// The next batch of a loader. Saved with a model, it continues an interrupted epoch with the batches that it would
+/// have had.
 struct DataLoaderState {
   std::int64_t epoch = 0, batch = 0;
   friend bool operator==(const DataLoaderState&, const DataLoaderState&) = default;
 };
 
 namespace detail {
-/// A mesh, and the line of the user's call, which a function with any number of columns can't have as its last parameter.
+/// A mesh, and the line of the user's call, which a function with any number of columns can't have as its last
+/// parameter.
 struct MeshAt {
   const Mesh& mesh;
   Here at;
@@ -85,16 +88,16 @@ inline std::vector<PartitionSpec> specs_of(const DataLoaderOptions& options, con
                                            const std::vector<int>& ranks, Here at) {
   std::vector<PartitionSpec> specs;
   for (const int rank : ranks) {
-    PartitionSpec spec;
-    for (std::size_t dim = 0; dim < std::min(options.spec.size(), static_cast<std::size_t>(rank)); ++dim)
-      spec.push_back(options.spec[dim]);
+    PartitionSpec spec = options.spec;
+    while (spec.entries.size() > static_cast<std::size_t>(rank)) spec.entries.pop_back();
     specs.push_back(spec);
   }
   std::vector<bool> named(ranks.size(), false);
   for (const NamedSpec& own : options.specs) {
     if (names.empty())
       fail(errc::option, "[DataLoader] specs: \"", own.field,
-           "\" names a field, but batches are tuples or have no field_names; use data_loader<Batch>()", Source::from(at));
+           "\" names a field, but batches are tuples or have no field_names; use data_loader<Batch>()",
+           Source::from(at));
     const auto found = std::find(names.begin(), names.end(), own.field);
     if (found == names.end())
       fail(errc::option, "[DataLoader] specs: batches have no field \"", own.field, "\"", Source::from(at));
@@ -107,11 +110,11 @@ inline std::vector<PartitionSpec> specs_of(const DataLoaderOptions& options, con
 }
 }  // namespace detail
 
-/// Batches of the columns of a data set, each a tensor [batch, row_shape...] that is loaded straight into its shards: as
-/// torch.utils.data.DataLoader with PyTorch/XLA's ParallelLoader. Make it with data_loader().
+/// Batches of the columns of a data set, each a tensor [batch, row_shape...] that is loaded straight into its shards:
+/// as torch.utils.data.DataLoader with PyTorch/XLA's ParallelLoader. Make it with data_loader().
 ///
-///     auto loader = ts::data::data_loader(mesh, {.batch_size = 64, .shuffle = ts::Key(1), .spec = {"data"}}, images, labels);
-///     for (int epoch = 0; epoch < 10; ++epoch)
+///     auto loader = ts::data::data_loader(mesh, {.batch_size = 64, .shuffle = ts::Key(1), .spec = {"data"}}, images,
+///     labels); for (int epoch = 0; epoch < 10; ++epoch)
 ///       for (const auto& [x, y] : loader) step(model, x, y);
 ///
 /// What is loaded depends on the columns and the options alone, not on the mesh, the number of threads, or `prefetch`.
@@ -131,8 +134,8 @@ template <class Batch, Column... Columns> class DataLoader {
              Source::from(at));
     if (options.prefetch < 0)
       fail(errc::option, "[DataLoader] prefetch: ", options.prefetch, " is negative", Source::from(at));
-    const Sampler sampler(rows[0],
-                          {options.shuffle, options.replicas, options.replica, options.ragged == Ragged::drop}, at);
+    const Sampler sampler(rows[0], {options.shuffle, options.replicas, options.replica, options.ragged == Ragged::drop},
+                          at);
     rows_ = sampler.size();
     batches_ = batch_count(rows_, options.batch_size, options.ragged, at);
     const std::vector<PartitionSpec> specs =
@@ -160,12 +163,10 @@ template <class Batch, Column... Columns> class DataLoader {
 
   /// Batches of an epoch, and rows that they have together.
   std::int64_t batches() const { return batches_; }
-  std::int64_t rows() const {
-    return options_.ragged == Ragged::drop ? batches_ * options_.batch_size : rows_;
-  }
+  std::int64_t rows() const { return options_.ragged == Ragged::drop ? batches_ * options_.batch_size : rows_; }
 
-  /// The next batch; at the end of an epoch nothing, once, and then the first batch of the next epoch. Errors: what reading a
-  /// row throws; the next call loads that batch again.
+  /// The next batch; at the end of an epoch nothing, once, and then the first batch of the next epoch. Errors: what
+  /// reading a row throws; the next call loads that batch again.
   std::optional<Batch> next() {
     if (state_.batch == batches_) {
       state_ = {state_.epoch + 1, 0};
@@ -202,7 +203,8 @@ template <class Batch, Column... Columns> class DataLoader {
   std::default_sentinel_t end() const { return {}; }
 
   DataLoaderState state() const { return state_; }
-  /// Continues at a state of a loader of the same columns and options. Errors: `option` for a batch that an epoch lacks.
+  /// Continues at a state of a loader of the same columns and options. Errors: `option` for a batch that an epoch
+  /// lacks.
   void resume(DataLoaderState state, Here at = Here::current()) {
     if (state.epoch < 0 || state.batch < 0 || state.batch > batches_)
       fail(errc::option, "[DataLoader] resume: batch ", state.batch, " of epoch ", state.epoch, ", but an epoch has ",
@@ -231,7 +233,8 @@ auto data_loader(const detail::MeshAt& on, const DataLoaderOptions& options, Col
 ///       ts::ShardedTensor<std::int32_t, 1> labels;
 ///       static constexpr std::array field_names{"images", "labels"};
 ///     };
-///     auto loader = ts::data::data_loader<Digits>(mesh, {.batch_size = 64, .specs = {{"images", {"data"}}}}, images, labels);
+///     auto loader = ts::data::data_loader<Digits>(mesh, {.batch_size = 64, .specs = {{"images", {"data"}}}}, images,
+///     labels);
 template <class Batch, Column... Columns>
   requires(!Column<Batch>)
 auto data_loader(const detail::MeshAt& on, const DataLoaderOptions& options, Columns... columns) {

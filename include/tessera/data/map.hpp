@@ -22,7 +22,8 @@
 
 namespace tessera::data {
 
-/// What a loader assumes that a function of the user takes for a row: enough that a batch is cut into a task for each row.
+/// What a loader assumes that a function of the user takes for a row: enough that a batch is cut into a task for each
+/// row.
 inline constexpr Cost function_of_user{5000};
 
 namespace detail {
@@ -90,9 +91,10 @@ template <Column C, Element T, int RowRank, class F> class Mapped {
 };
 }  // namespace detail
 
-/// A column that a function computes: function(index, row) writes row `index` into `row`, a std::span<T> of the elements of
-/// row_shape. For random rows take a ts::data::Row instead of the index, and derive a Key from its index and epoch. The function
-/// runs on several threads at a time. What it throws is thrown by the loader. As __getitem__ of torch.utils.data.Dataset.
+/// A column that a function computes: function(index, row) writes row `index` into `row`, a std::span<T> of the
+/// elements of row_shape. For random rows take a ts::data::Row instead of the index, and derive a Key from its index
+/// and epoch. The function runs on several threads at a time. What it throws is thrown by the loader. As __getitem__ of
+/// torch.utils.data.Dataset.
 ///
 ///     const auto squares = ts::data::generate<float>(1000, {8}, [](std::int64_t i, std::span<float> row) {
 ///       for (std::size_t k = 0; k < row.size(); ++k) row[k] = static_cast<float>(i * i) + static_cast<float>(k);
@@ -103,19 +105,20 @@ auto generate(std::int64_t rows, const Extent (&row_shape)[RowRank], F function,
                                                             std::move(function), at);
 }
 
-/// A column computed from the rows of another column: function(in, out) reads a std::span of the row of `column` and writes
-/// the std::span<T> `out`; with a third parameter, a ts::data::Row, from which random augmentation derives its key:
+/// A column computed from the rows of another column: function(in, out) reads a std::span of the row of `column` and
+/// writes the std::span<T> `out`; with a third parameter, a ts::data::Row, from which random augmentation derives its
+/// key:
 ///
 ///     const auto noisy = ts::data::map<float>(images, {28, 28}, [=](auto in, auto out, ts::data::Row row) {
 ///       const ts::Key own = ts::fold_in(ts::fold_in(key, row.epoch), row.index);
 ///       ...
 template <Element T, Column C, std::size_t RowRank, class F>
 auto map(C column, const Extent (&row_shape)[RowRank], F function, Here at = Here::current()) {
-  return detail::Mapped<C, T, static_cast<int>(RowRank), F>(
-      std::move(column), tessera::detail::shape_from(row_shape), std::move(function), at);
+  return detail::Mapped<C, T, static_cast<int>(RowRank), F>(std::move(column), tessera::detail::shape_from(row_shape),
+                                                            std::move(function), at);
 }
-/// The same where rows keep their shape and each element is computed alone: `ts::data::map<float>(bytes, [](auto x) { return
-/// x / 255.0f; })`.
+/// The same where rows keep their shape and each element is computed alone: `ts::data::map<float>(bytes, [](auto x) {
+/// return x / 255.0f; })`.
 template <Element T, Column C, class F>
   requires std::invocable<const F&, typename C::element>
 auto map(C column, F function, Here at = Here::current()) {

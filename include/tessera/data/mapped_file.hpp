@@ -29,8 +29,9 @@
 
 namespace tessera::data {
 
-/// The bytes of a file. The system reads a part of the file when it is first used, and drops parts when memory is short, so
-/// that a file may be larger than memory. Copies share the mapping. Systems without mmap read the whole file at once.
+/// The bytes of a file. The system reads a part of the file when it is first used, and drops parts when memory is
+/// short, so that a file may be larger than memory. Copies share the mapping. Systems without mmap read the whole file
+/// at once.
 struct MappedFile {
   std::shared_ptr<const void> owner;
   std::span<const std::byte> bytes;
@@ -64,7 +65,8 @@ TESSERA_ONCE MappedFile map_file(const std::string& path, Here at) {
 #else
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(errc::file, "[map_file] ", path, ": can't be opened", Source::from(at));
-  auto read = std::make_shared<std::vector<char>>(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+  auto read =
+      std::make_shared<std::vector<char>>(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   return {read, std::as_bytes(std::span(*read))};
 #endif
 }

@@ -74,7 +74,8 @@ TESSERA_ONCE NpyHeader parse_npy(std::span<const std::byte> bytes, std::string_v
   read.descr = descr.substr(1, descr.find('\'', 1) - 1);
   const std::string_view order = after("'fortran_order':");
   read.fortran_order = order.substr(0, 4) == "True";
-  if (!read.fortran_order && order.substr(0, 5) != "False") refuse("has a header without descr, fortran_order and shape");
+  if (!read.fortran_order && order.substr(0, 5) != "False")
+    refuse("has a header without descr, fortran_order and shape");
   std::string_view shape = after("'shape':");
   if (shape.empty() || shape[0] != '(' || shape.find(')') == shape.npos) refuse("has a shape that can't be read");
   shape = shape.substr(1, shape.find(')') - 1);
@@ -101,8 +102,8 @@ TESSERA_ONCE MappedFile npy_elements(const MappedFile& file, DType dtype, int ra
   constexpr std::string_view names[] = {"<f4", "<f8", "", "<f2", "|i1", "<i2", "<i4", "<i8", "|u1", "|b1"};
   const std::string_view expected = names[static_cast<std::size_t>(dtype)];
   if (header.descr != expected)
-    fail(errc::file, "[npy] ", name, ": has elements of the type ", header.descr, ", not ", expected, " (", name_of(dtype),
-         ")", Source::from(at));
+    fail(errc::file, "[npy] ", name, ": has elements of the type ", header.descr, ", not ", expected, " (",
+         name_of(dtype), ")", Source::from(at));
   if (header.fortran_order)
     fail(errc::file, "[npy] ", name, ": is in Fortran order; save numpy.ascontiguousarray(x)", Source::from(at));
   if (static_cast<int>(header.shape.size()) != rank)
@@ -114,8 +115,7 @@ TESSERA_ONCE MappedFile npy_elements(const MappedFile& file, DType dtype, int ra
          shape_text(dtype, header.shape), Source::from(at));
   shape = header.shape;
   const std::span<const std::byte> bytes = file.bytes.subspan(header.data);
-  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(dtype) == 0)
-    return {file.owner, bytes};
+  if (reinterpret_cast<std::uintptr_t>(bytes.data()) % size_of(dtype) == 0) return {file.owner, bytes};
   // Old versions of NumPy aligned elements to 16 bytes or not at all.
   auto copy = std::make_shared<const std::vector<std::byte>>(bytes.begin(), bytes.end());
   const std::span<const std::byte> seen(*copy);
@@ -124,9 +124,9 @@ TESSERA_ONCE MappedFile npy_elements(const MappedFile& file, DType dtype, int ra
 #endif
 }  // namespace detail
 
-/// The array of a .npy file, as numpy.load(path, mmap_mode="r"): elements T in a shape of `Rank` dims, the first of which are
-/// the rows of the column. The elements are not read until they are used. Errors: `file` with the name of the file and
-/// what is wrong with it.
+/// The array of a .npy file, as numpy.load(path, mmap_mode="r"): elements T in a shape of `Rank` dims, the first of
+/// which are the rows of the column. The elements are not read until they are used. Errors: `file` with the name of the
+/// file and what is wrong with it.
 ///
 ///     const auto images = ts::data::npy<float, 3>("images.npy");   // [rows, height, width]
 template <Element T, int Rank> Array<T, Rank - 1> npy(const std::string& path, Here at = Here::current()) {

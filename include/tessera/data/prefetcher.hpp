@@ -20,8 +20,8 @@
 
 namespace tessera::data {
 
-/// Loads items of a sequence ahead of their use, on a thread of its own: while item 5 is used, items 6 and 7 are loaded.
-/// Items are returned in order. What loading an item throws is thrown when that item is due.
+/// Loads items of a sequence ahead of their use, on a thread of its own: while item 5 is used, items 6 and 7 are
+/// loaded. Items are returned in order. What loading an item throws is thrown when that item is due.
 class Prefetcher {
  public:
   using Load = std::function<std::shared_ptr<void>(std::int64_t)>;

@@ -23,12 +23,12 @@
 namespace tessera::data::detail {
 
 /// Copies the elements of a row that are in a box of the batch, whose dim 0 is that of rows, to their place in the box.
-template <class T>
-void copy_part(const T* row, const Shape& row_shape, const Box& box, T* to) {
+template <class T> void copy_part(const T* row, const Shape& row_shape, const Box& box, T* to) {
   const std::size_t last = row_shape.size() - 1;
   Shape at;
   for (std::size_t dim = 0; dim <= last; ++dim) at.push_back(box.begin[dim + 1]);
-  const std::int64_t runs = volume(extents(box)) / (box.end[0] - box.begin[0]) / (box.end[last + 1] - box.begin[last + 1]);
+  const std::int64_t runs =
+      volume(extents(box)) / (box.end[0] - box.begin[0]) / (box.end[last + 1] - box.begin[last + 1]);
   for (std::int64_t run = 0; run < runs; ++run) {
     std::int64_t from = 0;
     for (std::size_t dim = 0; dim <= last; ++dim) from = from * row_shape[dim] + at[dim];
@@ -41,8 +41,8 @@ void copy_part(const T* row, const Shape& row_shape, const Box& box, T* to) {
   }
 }
 
-/// A tensor of the chosen rows of a column. Each row is read once, into the shard that it lies in or, where several shards
-/// have parts of it, by way of a buffer.
+/// A tensor of the chosen rows of a column. Each row is read once, into the shard that it lies in or, where several
+/// shards have parts of it, by way of a buffer.
 template <Column C>
 auto read_rows(const C& column, const std::vector<Row>& chosen, const Mesh& mesh, const PartitionSpec& spec, Here at) {
   using T = typename C::element;

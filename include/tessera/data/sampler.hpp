@@ -16,14 +16,14 @@ namespace tessera::data {
 
 /// Which rows of a data set are read, and in what order.
 struct SamplerOptions {
-  /// With a key every epoch has a random order of its own, as with torch.utils.data.RandomSampler; without a key the order is
-  /// that of the data set.
+  /// With a key every epoch has a random order of its own, as with torch.utils.data.RandomSampler; without a key the
+  /// order is that of the data set.
   std::optional<Key> shuffle{};
   /// The rows are dealt to `replicas` samplers in turn, of which this is number `replica`, as with
   /// torch.utils.data.DistributedSampler: for processes that each load a part of the data.
   std::int64_t replicas = 1, replica = 0;
-  /// What happens to rows that can't be dealt evenly: with true they are left out, with false the first rows of the epoch
-  /// are dealt again, so that all replicas have as many rows.
+  /// What happens to rows that can't be dealt evenly: with true they are left out, with false the first rows of the
+  /// epoch are dealt again, so that all replicas have as many rows.
   bool drop_last = false;
 };
 

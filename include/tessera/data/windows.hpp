@@ -28,15 +28,14 @@ template <std::integral Stored> struct Tokens {
 };
 
 /// The tokens of a file that contains nothing else, little-endian, such as the .bin files of nanoGPT and llm.c: use
-/// tokens<std::uint16_t>("train.bin"). The file is mapped, so that it may be larger than memory. Errors: `file` for a file that
-/// can't be read, or whose size is no multiple of that of a token.
+/// tokens<std::uint16_t>("train.bin"). The file is mapped, so that it may be larger than memory. Errors: `file` for a
+/// file that can't be read, or whose size is no multiple of that of a token.
 template <std::integral Stored> Tokens<Stored> tokens(const std::string& path, Here at = Here::current()) {
   const MappedFile file = map_file(path, at);
   if (file.bytes.size() % sizeof(Stored) != 0)
     fail(errc::file, "[tokens] ", path, ": has ", file.bytes.size(), " bytes, which are not divisible by the ",
          sizeof(Stored), " bytes of a token", Source::from(at));
-  return {file.owner,
-          {reinterpret_cast<const Stored*>(file.bytes.data()), file.bytes.size() / sizeof(Stored)}};
+  return {file.owner, {reinterpret_cast<const Stored*>(file.bytes.data()), file.bytes.size() / sizeof(Stored)}};
 }
 template <std::integral Stored> Tokens<Stored> tokens(std::vector<Stored> values) {
   auto kept = std::make_shared<const std::vector<Stored>>(std::move(values));
@@ -71,8 +70,8 @@ template <std::integral Stored> struct NextToken {
   Windows<Stored> inputs, targets;
 };
 
-/// All windows of `length` tokens that begin `stride` tokens after each other (0: `length`, so that none overlap) and have a
-/// next token. Errors: `option` for a length below 1 and a negative stride.
+/// All windows of `length` tokens that begin `stride` tokens after each other (0: `length`, so that none overlap) and
+/// have a next token. Errors: `option` for a length below 1 and a negative stride.
 ///
 ///     const auto [inputs, targets] = ts::data::next_token(ts::data::tokens<std::uint16_t>("train.bin"), 1024);
 template <std::integral Stored>

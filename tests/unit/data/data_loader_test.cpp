@@ -73,8 +73,9 @@ TEST(DataLoader, BatchesDoNotDependOnMeshSpecOrPrefetch) {
   const ts::Mesh grid({{"x", 3}, {"y", 2}});
   std::optional<std::vector<std::vector<std::int32_t>>> expected;
   for (const int prefetch : {0, 1, 4})
-    for (const ts::PartitionSpec& spec : {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{"x", "y"},
-                                          ts::PartitionSpec{ts::none, "x", "y"}, ts::PartitionSpec{"y", ts::none, "x"}}) {
+    for (const ts::PartitionSpec& spec :
+         {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{"x", "y"},
+          ts::PartitionSpec{ts::none, "x", "y"}, ts::PartitionSpec{"y", ts::none, "x"}}) {
       auto loader = data::data_loader(
           grid,
           {.batch_size = 5, .shuffle = ts::Key(4), .ragged = ts::Ragged::keep, .spec = spec, .prefetch = prefetch},
@@ -95,8 +96,8 @@ TEST(DataLoader, BatchesDoNotDependOnMeshSpecOrPrefetch) {
 
 TEST(DataLoader, BatchesAreShardedAsTheirSpecsSay) {
   const ts::Mesh grid({{"x", 2}, {"y", 2}});
-  auto loader = data::data_loader<Sample>(
-      grid, {.batch_size = 4, .spec = {"x"}, .specs = {{"images", {"y", "x"}}}}, images(8), labels(8));
+  auto loader = data::data_loader<Sample>(grid, {.batch_size = 4, .spec = {"x"}, .specs = {{"images", {"y", "x"}}}},
+                                          images(8), labels(8));
   const Sample batch = loader.next().value();
   EXPECT_EQ(ts::sharding(batch.images), ts::resolve({"y", "x"}, grid, 3));
   EXPECT_EQ(ts::sharding(batch.labels), ts::resolve({"x"}, grid, 1));
@@ -142,7 +143,11 @@ TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
   again.resume({0, 7});  // the end of an epoch
   EXPECT_FALSE(again.next());
   expect_error(
-      ts::errc::option, [&] { again.resume({0, 8}); }, "batch 8 of epoch 0, but an epoch has 7 batches");
+      ts::errc::option,
+      [&] {
+        again.resume({0, 8});
+      },
+      "batch 8 of epoch 0, but an epoch has 7 batches");
   expect_error(ts::errc::option, [&] { again.resume({-1, 0}); });
 }
 
@@ -208,9 +213,8 @@ TEST(DataLoader, MapsRowsAndAugmentsThemByEpoch) {
   const auto corners = data::map<std::int32_t>(images(6), {2}, [](auto in, auto out) {
     out[0] = static_cast<std::int32_t>(in[0]), out[1] = static_cast<std::int32_t>(in[14]);
   });
-  const auto noisy = data::map<std::int64_t>(labels(6), {1}, [](auto in, auto out, data::Row row) {
-    out[0] = in[0] + 100 * row.epoch + 1000 * row.index;
-  });
+  const auto noisy = data::map<std::int64_t>(
+      labels(6), {1}, [](auto in, auto out, data::Row row) { out[0] = in[0] + 100 * row.epoch + 1000 * row.index; });
   auto loader = data::data_loader(line(2), {.batch_size = 6, .spec = {"x"}}, halves, corners, noisy);
   for (std::int64_t epoch = 0; epoch < 2; ++epoch)
     for (const auto& [half, corner, label] : loader) {
@@ -226,21 +230,40 @@ TEST(DataLoader, RefusesColumnsAndOptionsThatDoNotFit) {
   expect_error(
       ts::errc::shape_mismatch, [] { data::data_loader(line(1), {}, images(4), labels(5)); },
       "the first has 4 rows, another 5", "data_loader_test.cpp");
-  expect_error(ts::errc::option, [] { data::data_loader(line(1), {.batch_size = 0}, labels(4)); }, "0 is below 1");
-  expect_error(ts::errc::option, [] { data::data_loader(line(1), {.prefetch = -1}, labels(4)); }, "-1 is negative");
+  expect_error(
+      ts::errc::option, [] { data::data_loader(line(1), {.batch_size = 0}, labels(4)); }, "0 is below 1");
+  expect_error(
+      ts::errc::option, [] { data::data_loader(line(1), {.prefetch = -1}, labels(4)); }, "-1 is negative");
   expect_error(
       ts::errc::option,
-      [] { data::data_loader(line(1), {.specs = {{"labels", {"x"}}}}, labels(4)); }, "\"labels\" names a field",
-      "data_loader<Batch>()", "data_loader_test.cpp");
+      [] {
+        data::data_loader(line(1), {.specs = {{"labels", {"x"}}}}, labels(4));
+      },
+      "\"labels\" names a field", "data_loader<Batch>()", "data_loader_test.cpp");
   const auto named = [](std::vector<data::NamedSpec> specs) {
     data::data_loader<Sample>(line(1), {.specs = std::move(specs)}, images(4), labels(4));
   };
-  expect_error(ts::errc::option, [&] { named({{"label", {"x"}}}); }, "no field \"label\"");
-  expect_error(ts::errc::option, [&] { named({{"labels", {"x"}}, {"labels", {}}}); }, "\"labels\" is named twice");
   expect_error(
-      ts::errc::spec_axis, [] { data::data_loader(line(1), {.spec = {"z"}}, labels(4)).next(); }, "z", "data_loader_test.cpp");
+      ts::errc::option,
+      [&] {
+        named({{"label", {"x"}}});
+      },
+      "no field \"label\"");
   expect_error(
-      ts::errc::host_data, [] { data::array(std::vector<float>(5), {2, 3}); }, "5 values for f32[2,3]", "data_loader_test.cpp");
+      ts::errc::option,
+      [&] {
+        named({{"labels", {"x"}}, {"labels", {}}});
+      },
+      "\"labels\" is named twice");
+  expect_error(
+      ts::errc::spec_axis, [] { data::data_loader(line(1), {.spec = {"z"}}, labels(4)).next(); }, "z",
+      "data_loader_test.cpp");
+  expect_error(
+      ts::errc::host_data,
+      [] {
+        data::array(std::vector<float>(5), {2, 3});
+      },
+      "5 values for f32[2,3]", "data_loader_test.cpp");
 }
 
 }  // namespace

@@ -60,13 +60,14 @@ TEST_F(Files, NpyAsNumpyWritesIt) {
 }
 
 TEST_F(Files, NpyOfOtherTypesFormatsAndAlignments) {
-  const auto one = data::npy<std::int64_t, 1>(
-      write(npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }", bytes_of<std::int64_t>({-1, 5, 1ll << 40}))));
+  const auto one = data::npy<std::int64_t, 1>(write(
+      npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }", bytes_of<std::int64_t>({-1, 5, 1ll << 40}))));
   EXPECT_EQ(list(one.values()), (std::vector<std::int64_t>{-1, 5, 1ll << 40}));  // 10 + 57 bytes: not aligned
   const auto bytes = data::npy<std::uint8_t, 3>(
       write(npy("{'shape': (1, 2, 2), 'fortran_order': False, 'descr': '|u1'}", "\x01\x02\xff\x04", 2)));
   EXPECT_EQ(list(bytes.values()), (std::vector<std::uint8_t>{1, 2, 255, 4}));
-  const auto none = data::npy<double, 2>(write(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (0, 7), }", "", 3)));
+  const auto none =
+      data::npy<double, 2>(write(npy("{'descr': '<f8', 'fortran_order': False, 'shape': (0, 7), }", "", 3)));
   EXPECT_EQ(none.rows(), 0);
 }
 
@@ -77,7 +78,8 @@ TEST_F(Files, NpyRefusesWhatItCantRead) {
         ts::errc::file, [&] { data::npy<float, 2>(path); }, path, why, "files_test.cpp");
   };
   const auto header = [](const std::string& descr, const std::string& order, const std::string& shape) {
-    return npy("{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }", std::string(24, 0));
+    return npy("{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + shape + ", }",
+               std::string(24, 0));
   };
   refused("", "does not begin");
   refused("PK\x03\x04", "does not begin");
@@ -99,7 +101,8 @@ TEST_F(Files, NpyRefusesWhatItCantRead) {
   refused(header("'<f4'", "False", "(1,1,1,1,1,1,1,1,1)"), "more than 8 dims");
   expect_error(
       ts::errc::file, [] { data::npy<float, 2>("/nowhere/x.npy"); }, "/nowhere/x.npy: can't be opened: No such file");
-  expect_error(ts::errc::file, [] { data::npy<float, 2>("/tmp"); }, "no regular file");
+  expect_error(
+      ts::errc::file, [] { data::npy<float, 2>("/tmp"); }, "no regular file");
 }
 
 TEST_F(Files, IdxOfBytesAndOfBigEndianElements) {
@@ -149,10 +152,13 @@ TEST_F(Files, WindowsOfTokens) {
   EXPECT_EQ(data::next_token(tokens, 10).inputs.rows(), 1);
   EXPECT_EQ(data::next_token(tokens, 11).inputs.rows(), 0);
   EXPECT_EQ(data::next_token(data::tokens(std::vector<std::uint8_t>{}), 1).inputs.rows(), 0);
-  expect_error(ts::errc::option, [&] { data::next_token(tokens, 0); }, "0 is below 1", "files_test.cpp");
-  expect_error(ts::errc::option, [&] { data::next_token(tokens, 1, -1); }, "-1 is negative");
   expect_error(
-      ts::errc::file, [&] { data::tokens<std::uint32_t>(write("abcde")); }, "5 bytes, which are not divisible by the 4 bytes");
+      ts::errc::option, [&] { data::next_token(tokens, 0); }, "0 is below 1", "files_test.cpp");
+  expect_error(
+      ts::errc::option, [&] { data::next_token(tokens, 1, -1); }, "-1 is negative");
+  expect_error(
+      ts::errc::file, [&] { data::tokens<std::uint32_t>(write("abcde")); },
+      "5 bytes, which are not divisible by the 4 bytes");
 }
 
 }  // namespace

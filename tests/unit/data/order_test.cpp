@@ -119,16 +119,19 @@ TEST(Sampler, DealsRowsAsPyTorch) {
 TEST(Sampler, ShuffledReplicasTogetherReadEachRow) {
   std::set<std::int64_t> seen;
   for (std::int64_t replica = 0; replica < 4; ++replica)
-    for (const std::int64_t row : listed(data::Sampler(40, {.shuffle = ts::Key(5), .replicas = 4, .replica = replica}), 3))
+    for (const std::int64_t row :
+         listed(data::Sampler(40, {.shuffle = ts::Key(5), .replicas = 4, .replica = replica}), 3))
       EXPECT_TRUE(seen.insert(row).second) << row;
   EXPECT_EQ(seen.size(), 40u);
 }
 
 TEST(Sampler, RefusesWhatIsNoReplica) {
   expect_error(
-      ts::errc::option, [] { data::Sampler(4, {.replicas = 2, .replica = 2}); }, "2 is none of 2 replicas", "order_test.cpp");
+      ts::errc::option, [] { data::Sampler(4, {.replicas = 2, .replica = 2}); }, "2 is none of 2 replicas",
+      "order_test.cpp");
   expect_error(ts::errc::option, [] { data::Sampler(4, {.replicas = 0}); });
-  expect_error(ts::errc::option, [] { data::Sampler(-1); }, "-1");
+  expect_error(
+      ts::errc::option, [] { data::Sampler(-1); }, "-1");
 }
 
 }  // namespace
