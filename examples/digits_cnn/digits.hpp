@@ -19,8 +19,8 @@ struct Digits {
   std::int64_t width() const { return images.row_shape()[1]; }
 };
 
-/// Images and labels of two IDX files, the format of MNIST. Throws for files that are none, where their numbers differ, and for
-/// labels above 9.
+/// Images and labels of two IDX files, the format of MNIST. Throws for files that are none, where their numbers differ,
+/// and for labels above 9.
 inline Digits read_digits(const std::string& images, const std::string& labels) {
   Digits read{tessera::data::idx<std::uint8_t, 3>(images), tessera::data::idx<std::uint8_t, 1>(labels)};
   if (read.images.rows() != read.labels.rows())

@@ -30,7 +30,8 @@ TEST(DataDoc, TrainsOnTheFilesOfAFolder) {
     std::ofstream(folder.path / name, std::ios::binary) << bytes;
   };
   using namespace std::string_literals;
-  std::string pixels = "\x00\x00\x08\x03\x00\x00\x00\x80\x00\x00\x00\x1c\x00\x00\x00\x1c"s, classes = "\x00\x00\x08\x01\x00\x00\x00\x80"s;
+  std::string pixels = "\x00\x00\x08\x03\x00\x00\x00\x80\x00\x00\x00\x1c\x00\x00\x00\x1c"s,
+              classes = "\x00\x00\x08\x01\x00\x00\x00\x80"s;
   pixels += std::string(128 * 28 * 28, '\xff');
   for (int i = 0; i < 128; ++i) classes += static_cast<char>(i % 10);
   write("train-images-idx3-ubyte", pixels);

@@ -110,6 +110,24 @@ TEST(PackedGemm, SeveralBlocksOfEveryExtent) {
     }
 }
 
+// Equal rows of A give rows of C that are equal bit for bit, wherever they are in a tile: a program that computes a
+// product again in other parts gets the same elements.
+TEST(PackedGemm, ElementsDoNotDependOnTheirRowInATile) {
+  std::mt19937 random(17);
+  std::normal_distribution<float> normal;
+  constexpr std::int64_t m = 31, n = 37, k = 50;
+  std::vector<float> row(k), a, b(k * n);
+  for (float& value : row) value = normal(random);
+  for (float& value : b) value = normal(random);
+  for (std::int64_t i = 0; i < m; ++i) a.insert(a.end(), row.begin(), row.end());
+  for (const CpuLevel level : levels()) {
+    std::vector<float> c(m * n);
+    packed_gemm(Gemm<float>{m, n, k, a.data(), k, 1, b.data(), n, 1, c.data(), n, 1}, {}, level);
+    for (std::size_t i = n; i < c.size(); ++i)
+      ASSERT_EQ(c[i], c[i % n]) << name_of(level) << ", row " << i / n << ", column " << i % n;
+  }
+}
+
 TEST(Bf16Gemm, EveryLayoutAtEveryLevel) {
   std::mt19937 random(4);
   const std::int64_t sizes[] = {0, 1, 2, 3, 7, 15, 16, 17, 31, 32, 33, 48, 63, 64, 65, 130};

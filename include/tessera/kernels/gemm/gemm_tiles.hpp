@@ -65,6 +65,14 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& sum, const double* a, const Vector& b) {
   asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(sum) : "v"(b), "m"(*a));
 }
+/// The same with an element of A in a register. By assembly too: below -O2 g++ would round the product before it is
+/// added, and an element of C would depend on the row of the tile in which it is computed.
+template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& sum, const Vector& a, const Vector& b) {
+  if constexpr (sizeof(sum[0]) == 4)
+    asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(b), "v"(a));
+  else
+    asm("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(b), "v"(a));
+}
 #undef TESSERA_TARGET_AVX512
 #endif
 
@@ -80,11 +88,13 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 // Most rows use FMA with a broadcast memory operand. Compilers would load the element of A into a register, since it is
 // used twice: one more instruction, and with hyper-threading instruction issue is the bottleneck. Every seventh row
 // does use a register, since a core has fewer load ports than would be needed otherwise.
-#define TESSERA_TILE_MULTIPLY_AVX512(i)          \
-  if constexpr (i % 7 == 3)                      \
-    left##i += a[i] * b0, right##i += a[i] * b1; \
-  else                                           \
-    add_product(left##i, a + i, b0), add_product(right##i, a + i, b1);
+#define TESSERA_TILE_MULTIPLY_AVX512(i)                                    \
+  if constexpr (i % 7 == 3) {                                              \
+    const Vector element = a[i] - Vector{};                                \
+    add_product(left##i, element, b0), add_product(right##i, element, b1); \
+  } else {                                                                 \
+    add_product(left##i, a + i, b0), add_product(right##i, a + i, b1);     \
+  }
 #define TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                                            \
   {                                                                                                          \
     const Vector b0 = *reinterpret_cast<const Loaded*>(b), b1 = *reinterpret_cast<const Loaded*>(b + lanes); \
