@@ -16,6 +16,9 @@ inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothi
 inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
 /// Results of products: einsum, matmul, convolutions.
 inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
+/// but resharded again.
+inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
 /// The values that ts::checkpoint_name gives one of these names: up to 8.
 template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
   static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");

@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include <tessera/graph/trace/tree.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/mesh/storage_split.hpp>
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adagrad.hpp>
 #include <tessera/optim/adam.hpp>
@@ -92,20 +94,9 @@ struct SplitState {
   template <class Leaf> void leaf(Leaf& leaf) const {
     if constexpr (is_parameter_v<Leaf>) {
       const Mesh& on = mesh(leaf);
-      const std::int64_t devices = on.axis_size(on.axis_index(zero.axis));
-      PartitionSpec spec = spec_of(sharding(leaf), on);
-      while (spec.entries.size() < static_cast<std::size_t>(Leaf::rank)) spec.entries.push_back(SpecEntry());
-      std::size_t best = static_cast<std::size_t>(Leaf::rank);
-      for (std::size_t d = 0; d < spec.entries.size(); ++d) {
-        for (const Name& own : spec.entries[d].axes)
-          if (own.view() == zero.axis) return;
-        if (!spec.entries[d].axes.empty()) continue;
-        const std::int64_t extent = shape(leaf)[d], most = best < spec.entries.size() ? shape(leaf)[best] : 0;
-        if (most < devices && extent > most) best = d;
-      }
-      if (best == static_cast<std::size_t>(Leaf::rank)) return;
-      spec.entries[best] = SpecEntry(zero.axis);
-      spec.entries[best].priority = 1;
+      const PartitionSpec before = spec_of(sharding(leaf), on);
+      const PartitionSpec spec = split_in_storage(before, shape(leaf), on, zero.axis, StorageDim::enough);
+      if (resolve(spec, on, Leaf::rank) == sharding(leaf)) return;
       leaf = zeros<typename Leaf::element, Leaf::rank>(shape(leaf), on, spec);
     }
   }

@@ -104,7 +104,7 @@ struct OpenBody {
 
 /// Which values of a checkpointed function are stored for its gradient; it recomputes all others.
 struct CheckpointPolicy {
-  enum class Kind : std::uint8_t { nothing, everything, dots, names };
+  enum class Kind : std::uint8_t { nothing, everything, dots, names, all_but_constraints };
   static constexpr int max_names = 8;
 
   Kind kind = Kind::nothing;

@@ -17,8 +17,9 @@ class LeafName {
  public:
   constexpr std::string_view view() const { return {text_.data(), text_.size()}; }
 
-  /// Calls f with a part added to the name.
+  /// Calls f with a part added to the name; an empty part, the name of the model in a wrapper, adds nothing.
   template <class F> constexpr void inside(std::string_view part, F&& f) {
+    if (part.empty()) return f();
     const std::size_t before = text_.size();
     if (before > 0) text_.push_back('.');
     for (const char c : part) text_.push_back(c);

@@ -44,6 +44,8 @@ constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
       return row_of(node).unit == UnitKind::contraction;
     case names:
       return node.op == Op::name && policy.has(name_of_value(node));
+    case all_but_constraints:
+      return row_of(node).unit != UnitKind::constraint;
     default:
       return false;
   }

@@ -1,0 +1,212 @@
+#ifndef TESSERA_PARALLEL_STATE_DICT_HPP
+#define TESSERA_PARALLEL_STATE_DICT_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
+#include <tessera/mesh/box.hpp>
+#include <tessera/ops/operation.hpp>
+#include <tessera/tensor/host.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
+
+namespace tessera {
+
+/// One tensor of a model or of a state, whole or a part, in row-major order on the host. Dims are i64 of rank 0, Scalars f64 of
+/// rank 0.
+struct StateEntry {
+  std::string name;  ///< "blocks.3.up.weight"
+  DType dtype = DType::f32;
+  Shape shape{};  ///< of the whole tensor
+  Box box{};      ///< the part: its indices in the whole tensor
+  std::vector<std::byte> bytes{};
+};
+using StateDict = std::vector<StateEntry>;
+
+namespace detail {
+inline Box whole_box(const Shape& shape) { return {Shape(shape.size(), 0), shape}; }
+template <class T> StateEntry number_entry(std::string_view name, DType dtype, T value) {
+  StateEntry made{std::string(name), dtype, {}, {}, std::vector<std::byte>(sizeof(T))};
+  std::memcpy(made.bytes.data(), &value, sizeof(T));
+  return made;
+}
+/// Calls f for the leaves of a model with their names, layer by layer.
+template <class Model, class F> void for_each_state(Model& model, F&& f) {
+  for_each_named_leaf(model, VisitLayers::each, [&](std::string_view name, auto& leaf, int) { f(name, leaf); });
+}
+/// Copies the rows of a part to or from the whole, `of_whole(offset in the whole, offset in the part, elements)`.
+template <class F> void for_each_run(const Shape& shape, const Box& box, F&& f) {
+  const std::int64_t elements = volume(extents(box));
+  if (elements == 0) return;
+  if (shape.empty()) return f(std::int64_t{0}, std::int64_t{0}, std::int64_t{1});
+  const std::size_t last = shape.size() - 1;
+  const std::int64_t run = box.end[last] - box.begin[last];
+  Shape at = box.begin;
+  for (std::int64_t done = 0; done < elements; done += run) {
+    std::int64_t offset = 0;
+    for (std::size_t dim = 0; dim <= last; ++dim) offset = offset * shape[dim] + at[dim];
+    f(offset, done, run);
+    for (std::size_t dim = last; dim-- > 0;) {
+      if (++at[dim] < box.end[dim]) break;
+      at[dim] = box.begin[dim];
+    }
+  }
+}
+}  // namespace detail
+
+/// All tensors of a model or of an optimizer's state, each whole, as model.state_dict() of PyTorch with
+/// StateDictType.FULL_STATE_DICT. Communication: none is counted; parts are copied to the host. Errors: `empty_tensor`.
+template <class Model> StateDict full_state_dict(const Model& model) {
+  StateDict made;
+  detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (StoredOperand<Leaf>) {
+      using T = typename Leaf::element;
+      const auto values = to_host(leaf);
+      StateEntry entry{std::string(name), dtype_v<T>, shape(leaf), detail::whole_box(shape(leaf)),
+                       std::vector<std::byte>(static_cast<std::size_t>(size(leaf)) * sizeof(T))};
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const T value = values[i];
+        std::memcpy(entry.bytes.data() + i * sizeof(T), &value, sizeof(T));
+      }
+      made.push_back(std::move(entry));
+    } else if constexpr (std::is_same_v<Leaf, Dim>) {
+      made.push_back(detail::number_entry(name, DType::i64, leaf.value()));
+    } else {
+      made.push_back(detail::number_entry(name, DType::f64, leaf.value()));
+    }
+  });
+  return made;
+}
+
+/// The parts in which the tensors are stored, each once however many devices hold it, as StateDictType.SHARDED_STATE_DICT.
+/// An entry says which part it is: get_shard_metadata of PyTorch/XLA. Communication: none.
+template <class Model> StateDict sharded_state_dict(const Model& model) {
+  StateDict made;
+  detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (StoredOperand<Leaf>) {
+      const TensorStorage& storage = storage_of(leaf);
+      for (int shard = 0; shard < storage.shard_count(); ++shard) {
+        const Box& box = storage.box(shard);
+        const auto bytes = static_cast<std::size_t>(volume(extents(box))) * size_of(storage.dtype());
+        const auto* const data = static_cast<const std::byte*>(storage.data(shard));
+        made.push_back({std::string(name), storage.dtype(), storage.shape(), box, {data, data + bytes}});
+      }
+    } else if constexpr (std::is_same_v<Leaf, Dim>) {
+      made.push_back(detail::number_entry(name, DType::i64, leaf.value()));
+    } else {
+      made.push_back(detail::number_entry(name, DType::f64, leaf.value()));
+    }
+  });
+  return made;
+}
+
+/// Joins parts, of one dict or of several in any order, to whole tensors, in the order in which names come first; as
+/// consolidate_sharded_model_checkpoints of PyTorch/XLA, in memory. Errors: `structure` for a tensor with a missing part or with
+/// parts that overlap, and for parts of one name with two shapes or element types.
+inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) {
+  StateDict made;
+  std::vector<std::vector<bool>> filled;
+  for (const StateEntry& part : parts) {
+    const auto same = std::find_if(made.begin(), made.end(), [&](const StateEntry& e) { return e.name == part.name; });
+    const auto index = static_cast<std::size_t>(same - made.begin());
+    const std::size_t element = size_of(part.dtype);
+    if (same == made.end()) {
+      const auto elements = static_cast<std::size_t>(volume(part.shape));
+      made.push_back({part.name, part.dtype, part.shape, detail::whole_box(part.shape),
+                      std::vector<std::byte>(elements * element)});
+      filled.push_back(std::vector<bool>(elements, false));
+    }
+    StateEntry& whole = made[index];
+    if (whole.dtype != part.dtype || !(whole.shape == part.shape))
+      fail(errc::structure, "[consolidate] ", part.name, ": parts of ", shape_text(whole.dtype, whole.shape), " and of ",
+           shape_text(part.dtype, part.shape), Source::from(at));
+    if (part.bytes.size() != static_cast<std::size_t>(volume(extents(part.box))) * element)
+      fail(errc::structure, "[consolidate] ", part.name, ": a part has ", part.bytes.size(), " bytes, not those of its box",
+           Source::from(at));
+    detail::for_each_run(part.shape, part.box, [&](std::int64_t to, std::int64_t from, std::int64_t count) {
+      for (std::int64_t i = 0; i < count; ++i) {
+        if (filled[index][static_cast<std::size_t>(to + i)])
+          fail(errc::structure, "[consolidate] ", part.name, ": two parts have the element ", to + i, Source::from(at));
+        filled[index][static_cast<std::size_t>(to + i)] = true;
+      }
+      std::copy_n(part.bytes.data() + static_cast<std::size_t>(from) * element, static_cast<std::size_t>(count) * element,
+                  whole.bytes.data() + static_cast<std::size_t>(to) * element);
+    });
+  }
+  for (std::size_t i = 0; i < made.size(); ++i)
+    if (const auto gap = std::find(filled[i].begin(), filled[i].end(), false); gap != filled[i].end())
+      fail(errc::structure, "[consolidate] ", made[i].name, ": no part has the element ", gap - filled[i].begin(), " of ",
+           shape_text(made[i].dtype, made[i].shape), Source::from(at));
+  return made;
+}
+
+/// A model with the values of a dict of whole tensors, in the layouts that its tensors have: load_state_dict of PyTorch, strict.
+/// The model must have the structure that was saved; its own values are not used, and it is not changed when an error is
+/// thrown. Errors: `structure` for names that the dict lacks, has twice, or has in addition; `dtype_mismatch`;
+/// `shape_mismatch`.
+template <class Model> Model load_state_dict(Model model, const StateDict& dict, Here at = Here::current()) {
+  std::vector<bool> used(dict.size(), false);
+  detail::for_each_state(model, [&](std::string_view name, auto& leaf) {
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    const StateEntry* found = nullptr;
+    for (std::size_t i = 0; i < dict.size(); ++i) {
+      if (dict[i].name != name) continue;
+      if (found != nullptr) fail(errc::structure, "[load_state_dict] ", name, ": is in the dict twice", Source::from(at));
+      found = &dict[i];
+      used[i] = true;
+    }
+    if (found == nullptr) fail(errc::structure, "[load_state_dict] ", name, ": is not in the dict", Source::from(at));
+    const auto expect = [&](DType dtype, const Shape& shape) {
+      if (found->dtype != dtype)
+        fail(errc::dtype_mismatch, "[load_state_dict] ", name, ": the model has ", name_of(dtype), ", the dict ",
+             name_of(found->dtype), Source::from(at));
+      if (!(found->shape == shape) ||
+          found->bytes.size() != static_cast<std::size_t>(volume(shape)) * size_of(dtype))
+        fail(errc::shape_mismatch, "[load_state_dict] ", name, ": the model has ", shape_text(dtype, shape), ", the dict ",
+             shape_text(found->dtype, found->shape), " in ", found->bytes.size(), " bytes", Source::from(at));
+    };
+    if constexpr (StoredOperand<Leaf>) {
+      using T = typename Leaf::element;
+      expect(dtype_v<T>, shape(leaf));
+      const PartitionSpec spec = spec_of(sharding(leaf), mesh(leaf));
+      // std::byte may alias elements, but elements not bytes: copy them.
+      const auto values = std::make_unique<T[]>(std::max<std::size_t>(found->bytes.size() / sizeof(T), 1));
+      std::memcpy(static_cast<void*>(values.get()), found->bytes.data(), found->bytes.size());
+      leaf = shard<Leaf::rank>(std::span<const T>(values.get(), found->bytes.size() / sizeof(T)), Shape(shape(leaf)),
+                               mesh(leaf), spec, at);
+    } else {
+      expect(std::is_same_v<Leaf, Dim> ? DType::i64 : DType::f64, Shape{});
+      decltype(leaf.value()) value{};
+      std::memcpy(&value, found->bytes.data(), sizeof(value));
+      leaf = Leaf(value);
+    }
+  });
+  for (std::size_t i = 0; i < dict.size(); ++i)
+    if (!used[i])
+      fail(errc::structure, "[load_state_dict] ", dict[i].name, ": is in the dict, but not in the model", Source::from(at));
+  return model;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

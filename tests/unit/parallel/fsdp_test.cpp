@@ -1,0 +1,307 @@
+// Wrapped models: values and training as without the wrapper, and the collectives of ZeRO's stages.
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "../base/expect_error.hpp"
+#include <gtest/gtest.h>
+
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/nn/nn.hpp>
+#include <tessera/optim/optim.hpp>
+#include <tessera/parallel/fsdp.hpp>
+#include <tessera/parallel/state_dict.hpp>
+#include <tessera/tensor/compare.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/random.hpp>
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+using tessera_test::expect_error;
+
+namespace {
+
+constexpr ts::FsdpPolicy zero2{.reshard_after_forward = false}, in_bf16{.compute_dtype = ts::DType::bf16};
+
+struct Mlp {
+  nn::Linear<> up, down;
+  static constexpr std::array field_names{"up", "down"};
+  constexpr auto operator()(const auto& x) const { return down(ts::gelu(up(x))); }
+};
+/// Wrapped layers in a Stack, a matrix that is used twice, a tensor and a Scalar of the model's own.
+struct Deep {
+  ts::Stack<ts::Fsdp<Mlp>> blocks;
+  nn::Linear<float, false> mix;
+  ts::ShardedTensor<float, 1> gain;
+  ts::Scalar half = 0.5;
+  static constexpr std::array field_names{"blocks", "mix", "gain", "half"};
+  constexpr auto operator()(const auto& x) const { return mix(blocks(mix(x)) * gain) * half; }
+};
+
+Mlp mlp(std::uint64_t seed) {
+  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
+  return {nn::linear(ts::Key(seed), 6, 20, one), nn::linear(ts::Key(seed + 1), 20, 6, one)};
+}
+Deep deep() {
+  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
+  return {.blocks = ts::Stack<ts::Fsdp<Mlp>>(3, [](int i) { return ts::Fsdp<Mlp>{mlp(10 + 2 * static_cast<std::uint64_t>(i))}; }),
+          .mix = nn::linear<float, false>(ts::Key(3), 6, 6, one),
+          .gain = ts::normal<float>(ts::Key(4), {6}, ts::Mesh{})};
+}
+
+struct Step {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& x,
+                            const auto& y) const {
+    const auto loss = [](const auto& m, const auto& in, const auto& out) {
+      return ts::mse(ts::cast<float>(m(in)), out);
+    };
+    const auto [value, gradient] = ts::value_and_grad(loss)(model, x, y);
+    const auto [clipped, norm] = ts::clip_by_global_norm(gradient, 0.05);
+    const auto [next, next_state] = ts::adamw(model, clipped, state, config);
+    return std::tuple(next, next_state, value, norm);
+  }
+};
+constexpr auto train_step = ts::compile(Step{});
+constexpr ts::optim::AdamW config{.learning_rate = 0.02, .weight_decay = 0.1};
+
+auto data(std::uint64_t seed, const ts::Mesh& mesh, const ts::PartitionSpec& batch) {
+  return ts::reshard(ts::normal<float>(ts::Key(seed), {14, 6}, ts::Mesh{}), mesh, batch);
+}
+
+/// Losses and norms of gradients of ten steps.
+template <class Model> std::vector<double> trained(Model& model, const ts::Mesh& mesh, const ts::PartitionSpec& batch) {
+  auto state = ts::optim::init_state(config, model);
+  const auto x = data(1, mesh, batch), y = data(2, mesh, batch);
+  std::vector<double> found;
+  for (int i = 0; i < 10; ++i) {
+    auto [next, next_state, loss, norm] = train_step(model, state, config, x, y);
+    model = next, state = next_state;
+    found.push_back(static_cast<double>(ts::item(loss)));
+    found.push_back(static_cast<double>(ts::item(norm)));
+  }
+  return found;
+}
+template <class Model> std::vector<std::string> types(const Model& model) {
+  std::vector<std::string> list;
+  nn::for_each_named_parameter(
+      model, [&](const std::string& name, const auto& leaf) { list.push_back(name + " " + ts::sharded_type_text(leaf)); });
+  return list;
+}
+void expect_near(const std::vector<double>& got, const std::vector<double>& wanted, double relative) {
+  ASSERT_EQ(got.size(), wanted.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    EXPECT_NEAR(got[i], wanted[i], relative * std::fabs(wanted[i])) << "value " << i;
+}
+
+struct Case {
+  ts::Mesh mesh;
+  ts::PartitionSpec batch;
+};
+std::vector<Case> cases() {
+  return {{ts::Mesh({{"fsdp", 2}}), {"fsdp"}},
+          {ts::Mesh({{"fsdp", 3}}), {"fsdp"}},
+          {ts::Mesh({{"fsdp", 4}}), {"fsdp"}},
+          {ts::Mesh({{"fsdp", 8}}), {"fsdp"}},
+          {ts::Mesh({{"data", 2}, {"fsdp", 2}}), {{"data", "fsdp"}}},
+          {ts::Mesh({{"data", 3}, {"fsdp", 2}}), {"data"}}};
+}
+
+TEST(Fsdp, TrainsAsTheModelOnOneDevice) {
+  const ts::Mesh one({{"fsdp", 1}});
+  Mlp plain = mlp(5);
+  const std::vector<double> wanted = trained(plain, ts::Mesh{}, {});
+  EXPECT_LT(wanted[18], 0.9 * wanted[0]) << "the losses fall";
+  const auto of_deep = [](const ts::Mesh& mesh, const ts::PartitionSpec& batch) {
+    auto wrapped = ts::fsdp(deep(), mesh);
+    return trained(wrapped, mesh, batch);
+  };
+  const std::vector<double> wanted_deep = of_deep(one, {});
+  for (const auto& [mesh, batch] : cases()) {
+    SCOPED_TRACE(mesh.text());
+    auto three = ts::fsdp(mlp(5), mesh);
+    auto two = ts::fsdp<zero2>(mlp(5), mesh);
+    const std::vector<std::string> before = types(three);
+    expect_near(trained(three, mesh, batch), wanted, 2e-5);
+    expect_near(trained(two, mesh, batch), wanted, 2e-5);
+    EXPECT_EQ(types(three), before) << "parameters stay split";
+    expect_near(of_deep(mesh, batch), wanted_deep, 2e-5);
+    EXPECT_EQ(ts::mesh(ts::unwrap(three).up.weight), mesh);
+    const std::vector<float> got = ts::to_host(ts::unwrap(three).down.weight), last = ts::to_host(plain.down.weight);
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], last[i], 2e-5);
+  }
+}
+
+TEST(Fsdp, SplitsTheLargestDimOrTheFirst) {
+  const ts::Mesh mesh({{"fsdp", 4}});
+  EXPECT_EQ(types(ts::fsdp(mlp(5), mesh)),
+            (std::vector<std::string>{"up.weight f32[6,20]{-,fsdp*}", "up.bias f32[20]{fsdp*}",
+                                      "down.weight f32[20,6]{fsdp*,-}", "down.bias f32[6]{fsdp*}"}));
+  EXPECT_EQ(types(ts::fsdp(mlp(5), mesh, {.dim = ts::StorageDim::outermost, .min_elements = 20})),
+            (std::vector<std::string>{"up.weight f32[6,20]{fsdp*,-}", "up.bias f32[20]{fsdp*}",
+                                      "down.weight f32[20,6]{fsdp*,-}", "down.bias f32[6]{-}"}));
+  const auto chosen = ts::fsdp(mlp(5), mesh, {.wraps = [](const std::string& path, const ts::Shape& shape) {
+                                                return path.starts_with("down.") && shape.size() == 2;
+                                              }});
+  EXPECT_EQ(types(chosen), (std::vector<std::string>{"up.weight f32[6,20]{-,-}", "up.bias f32[20]{-}",
+                                                     "down.weight f32[20,6]{fsdp*,-}", "down.bias f32[6]{-}"}));
+  // 120 + 20 + 120 + 6 elements: 30 + 5 + 30 + 2 on the first device.
+  EXPECT_EQ(nn::parameter_bytes_per_device(ts::fsdp(mlp(5), mesh)), 67 * 4);
+  EXPECT_EQ(types(ts::fsdp(deep(), mesh))[8], "blocks.2.up.weight f32[6,20]{-,fsdp*}");
+  expect_error(ts::errc::mesh_axis, [] { ts::fsdp(mlp(5), ts::Mesh({{"data", 2}})); });
+}
+
+TEST(Fsdp, ParametersThatAreSplitAlreadyAreLeft) {
+  const ts::Mesh mesh({{"model", 2}, {"fsdp", 2}});
+  const nn::ShardingStrategy tensor = nn::tensor_parallel(mesh);
+  const Mlp split{nn::linear(ts::Key(5), 6, 20, tensor), nn::linear(ts::Key(6), 20, 6, tensor, nn::Role::row)};
+  EXPECT_EQ(types(ts::fsdp(split, mesh)),
+            (std::vector<std::string>{"up.weight f32[6,20]{-,model}", "up.bias f32[20]{model}",
+                                      "down.weight f32[20,6]{model,-}", "down.bias f32[6]{fsdp*}"}));
+  auto both = ts::fsdp(split, mesh, {.split_sharded = true});
+  EXPECT_EQ(types(both), (std::vector<std::string>{"up.weight f32[6,20]{fsdp*,model}", "up.bias f32[20]{model}",
+                                                   "down.weight f32[20,6]{model,fsdp*}", "down.bias f32[6]{fsdp*}"}));
+  Mlp plain = mlp(5);
+  const std::vector<double> wanted = trained(plain, ts::Mesh{}, {});
+  auto again = ts::fsdp(both, mesh).module;  // a wrapper in a wrapper changes nothing
+  EXPECT_EQ(types(again), types(both));
+  expect_near(trained(both, mesh, {"fsdp"}), wanted, 2e-5);
+  EXPECT_EQ(types(ts::unwrap(both)), types(split));
+}
+
+TEST(Fsdp, UnwrapGivesTheModelBack) {
+  const Mlp model = mlp(5);
+  const ts::Mesh mesh({{"fsdp", 3}});
+  const ts::Fsdp<Mlp> wrapped = ts::fsdp(model, mesh), copy = wrapped;
+  EXPECT_TRUE(ts::all_equal(copy.module.up.weight, wrapped.module.up.weight));
+  const Mlp back = ts::unwrap(copy);
+  EXPECT_TRUE(ts::sharding(back.down.weight).is_replicated());
+  EXPECT_EQ(ts::to_host(back.up.weight), ts::to_host(model.up.weight));
+  EXPECT_EQ(ts::to_host(back.down.bias), ts::to_host(model.down.bias));
+  // Called outside of a traced function too.
+  const auto x = data(1, mesh, {"fsdp"});
+  const auto wanted = ts::to_host(ts::eval(model(data(1, ts::Mesh{}, {}))));
+  const auto got = ts::to_host(ts::eval(wrapped(x)));
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], wanted[i], 1e-5);
+}
+
+// Bytes of the MLP's parameters: 6 x 20 and 20 x 6 weights, 20 and 6 biases.
+constexpr std::int64_t weight = 480, parameters = 2 * 480 + 80 + 24;
+
+ts::Plan plan_of(const auto& wrapped, const ts::Mesh& mesh, const ts::PartitionSpec& batch) {
+  return train_step.plan(wrapped, ts::optim::init_state(config, wrapped), config, data(1, mesh, batch), data(2, mesh, batch));
+}
+
+TEST(Fsdp, GathersTwiceAndScattersOnce) {
+  const ts::Mesh mesh({{"fsdp", 2}});
+  const ts::Plan three = plan_of(ts::fsdp(mlp(5), mesh), mesh, {"fsdp"});
+  // The gradient needs only the second weight: the inputs of the first layer have no gradient.
+  EXPECT_EQ(three.payload_bytes(ts::all_gather), parameters + weight);
+  EXPECT_EQ(three.count(ts::all_gather), 5);
+  EXPECT_EQ(three.payload_bytes(ts::reduce_scatter), parameters);
+  EXPECT_EQ(three.count(ts::reduce_scatter), 4);
+  const ts::Plan two = plan_of(ts::fsdp<zero2>(mlp(5), mesh), mesh, {"fsdp"});
+  EXPECT_EQ(two.payload_bytes(ts::all_gather), parameters);
+  EXPECT_EQ(two.payload_bytes(ts::reduce_scatter), parameters);
+  EXPECT_EQ(two.count(ts::all_reduce), three.count(ts::all_reduce));
+  // Rounded before they are gathered; gradients are reduced in f32.
+  const ts::Plan half = plan_of(ts::fsdp<in_bf16>(mlp(5), mesh), mesh, {"fsdp"});
+  EXPECT_EQ(half.payload_bytes(ts::all_gather), (parameters + weight) / 2);
+  EXPECT_EQ(half.payload_bytes(ts::reduce_scatter), parameters);
+}
+
+TEST(Fsdp, LayersOfAStackAreGatheredOneAtATime) {
+  const ts::Mesh mesh({{"fsdp", 2}});
+  const ts::Plan made = plan_of(ts::fsdp(deep(), mesh, {.min_elements = 100}), mesh, {"fsdp"});
+  std::int64_t largest = 0;
+  made.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t) {
+    if (c.kind == ts::all_gather) largest = std::max(largest, c.payload_bytes);
+  });
+  EXPECT_EQ(largest, weight) << "one layer";
+  EXPECT_EQ(made.payload_bytes(ts::all_gather), 2 * 3 * 2 * weight);
+  EXPECT_EQ(made.payload_bytes(ts::reduce_scatter), 3 * 2 * weight);
+}
+
+TEST(Fsdp, AnotherAxisKeepsCopies) {
+  const ts::Mesh mesh({{"data", 2}, {"fsdp", 2}});
+  const ts::Plan made = plan_of(ts::fsdp(mlp(5), mesh), mesh, {{"data", "fsdp"}});
+  std::int64_t gathered = 0, scattered = 0, reduced = 0;
+  made.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t times) {
+    const bool over_fsdp = c.axes == 1u << made.mesh.axis_index("fsdp"), over_data = c.axes == 1u << made.mesh.axis_index("data");
+    if (c.kind == ts::all_gather && over_fsdp) gathered += times * c.payload_bytes;
+    if (c.kind == ts::reduce_scatter && over_fsdp) scattered += times * c.payload_bytes;
+    if (c.kind == ts::all_reduce && over_data) reduced += times * c.payload_bytes;
+  });
+  EXPECT_EQ(gathered, parameters + weight);
+  EXPECT_EQ(scattered, parameters);
+  EXPECT_EQ(reduced, parameters / 2) << "the all_reduces over copies send the parts that are left";
+}
+
+TEST(Fsdp, ComputesInBf16) {
+  const ts::Mesh mesh({{"fsdp", 2}});
+  auto wrapped = ts::fsdp<in_bf16>(mlp(5), mesh);
+  Mlp plain = mlp(5);
+  const auto found = trained(wrapped, mesh, {"fsdp"}), wanted = trained(plain, ts::Mesh{}, {});
+  EXPECT_NE(found, wanted);
+  expect_near(found, wanted, 0.05);
+  EXPECT_EQ(types(wrapped)[0], "up.weight f32[6,20]{-,fsdp*}");
+}
+
+TEST(StateDict, WholePartsAndBack) {
+  const ts::Mesh mesh({{"fsdp", 4}});
+  const auto wrapped = ts::fsdp(deep(), mesh);
+  const ts::StateDict full = ts::full_state_dict(wrapped), parts = ts::sharded_state_dict(wrapped);
+  EXPECT_EQ(full.size(), 3u * 4 + 3);
+  EXPECT_EQ(full[0].name, "blocks.0.up.weight");
+  EXPECT_EQ(full.back().name, "half");
+  EXPECT_EQ(parts.size(), 4u * (3 * 4 + 2) + 1);
+  EXPECT_EQ(parts[1].box, (ts::Box{{0, 5}, {6, 10}}));
+  const auto expect_same = [](const ts::StateDict& a, const ts::StateDict& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i].name, b[i].name);
+      EXPECT_EQ(a[i].bytes, b[i].bytes) << a[i].name;
+    }
+  };
+  expect_same(ts::full_state_dict(deep()), full);
+  expect_same(ts::consolidate(parts), full);
+  ts::StateDict turned(parts.rbegin(), parts.rend());
+  turned = ts::consolidate(turned);
+  expect_same({turned.rbegin(), turned.rend()}, full);
+  // Onto another mesh, into a model of other values.
+  auto other = ts::fsdp(deep(), ts::Mesh({{"fsdp", 3}}));
+  trained(other, ts::Mesh({{"fsdp", 3}}), {"fsdp"});
+  other.module.half = 2;
+  const auto loaded = ts::load_state_dict(other, full);
+  expect_same(ts::full_state_dict(loaded), full);
+  EXPECT_EQ(types(loaded), types(other));
+  EXPECT_EQ(ts::full_state_dict(ts::optim::init_state(config, wrapped))[0].name, "mean.blocks.0.up.weight");
+}
+
+TEST(StateDict, RefusesWhatDoesNotFit) {
+  const auto wrapped = ts::fsdp(mlp(5), ts::Mesh({{"fsdp", 2}}));
+  const ts::StateDict full = ts::full_state_dict(wrapped), parts = ts::sharded_state_dict(wrapped);
+  const auto refused = [&](const ts::StateDict& dict, auto change, ts::errc id, const std::string& why) {
+    ts::StateDict changed = dict;
+    change(changed);
+    expect_error(
+        id, [&] { &dict == &full ? (void)ts::load_state_dict(wrapped, changed) : (void)ts::consolidate(changed); }, why,
+        "fsdp_test.cpp");
+  };
+  using enum ts::errc;
+  refused(full, [](auto& d) { d.pop_back(); }, structure, "down.bias: is not in the dict");
+  refused(full, [](auto& d) { d.push_back(d[1]); }, structure, "up.bias: is in the dict twice");
+  refused(full, [](auto& d) { d.push_back({"scale"}); }, structure, "scale: is in the dict, but not in the model");
+  refused(full, [](auto& d) { d[0].dtype = ts::DType::f64; }, dtype_mismatch, "up.weight: the model has f32, the dict f64");
+  refused(full, [](auto& d) { d[0].shape = {20, 6}; }, shape_mismatch, "the model has f32[6,20], the dict f32[20,6]");
+  refused(full, [](auto& d) { d[0].bytes.pop_back(); }, shape_mismatch, "479 bytes");
+  refused(parts, [](auto& d) { d.erase(d.begin() + 1); }, structure, "up.weight: no part has the element 10 of f32[6,20]");
+  refused(parts, [](auto& d) { d.push_back(d[2]); }, structure, "up.bias: two parts have the element 0");
+  refused(parts, [](auto& d) { d[1].shape = {6, 30}; }, structure, "parts of f32[6,20] and of f32[6,30]");
+  refused(parts, [](auto& d) { d[1].bytes.clear(); }, structure, "0 bytes, not those of its box");
+}
+
+}  // namespace
