@@ -19,10 +19,10 @@ enum class StorageDim : std::uint8_t {
   enough,     ///< the first one with an index for each device of the axis, or the largest
 };
 
-/// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if the axis
-/// splits it already, or if no dim is left. Errors: `mesh_axis` for an axis that the mesh lacks.
-constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape, const Mesh& mesh, std::string_view axis,
-                                         StorageDim which) {
+/// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if
+/// the axis splits it already, or if no dim is left. Errors: `mesh_axis` for an axis that the mesh lacks.
+constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape, const Mesh& mesh,
+                                         std::string_view axis, StorageDim which) {
   const std::int64_t devices = mesh.axis_size(mesh.axis_index(axis));
   while (spec.entries.size() < shape.size()) spec.entries.push_back(SpecEntry());
   std::size_t best = shape.size();

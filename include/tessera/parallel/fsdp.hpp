@@ -17,9 +17,9 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
+#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/trace/operand.hpp>
 #include <tessera/graph/trace/tree.hpp>
 #include <tessera/mesh/mesh.hpp>
@@ -35,20 +35,21 @@ namespace tessera {
 /// What a wrapped model does when it is called. Part of the type of the wrapper, since it decides what is traced.
 struct FsdpPolicy {
   Name axis = "fsdp";  ///< the mesh axis over which parameters are split
-  /// With true (ZeRO, stage 3) a parameter is gathered for the forward pass and again for the backward pass; those of a Stack
-  /// one layer at a time. With false (stage 2) it is gathered once, and stays gathered in between: less communication for more
-  /// memory. The block of a Stack gathers in both passes; for stage 2 wrap a model that has the Stack as a field.
+  /// With true (ZeRO, stage 3) a parameter is gathered for the forward pass and again for the backward pass; those of a
+  /// Stack one layer at a time. With false (stage 2) it is gathered once, and stays gathered in between: less
+  /// communication for more memory. The block of a Stack gathers in both passes; for stage 2 wrap a model that has the
+  /// Stack as a field.
   bool reshard_after_forward = true;
-  /// bf16: floating-point arguments are rounded to bf16, and the layers compute in bf16 with parameters that are stored as they
-  /// were. Gradients are sums of f32, reduced in f32. f32: arguments are taken as they are.
+  /// bf16: floating-point arguments are rounded to bf16, and the layers compute in bf16 with parameters that are stored
+  /// as they were. Gradients are sums of f32, reduced in f32. f32: arguments are taken as they are.
   DType compute_dtype = DType::f32;
 };
 
 /// How fsdp() stores parameters.
 struct FsdpOptions {
-  StorageDim dim = StorageDim::largest;       ///< outermost: shard_param_on_dim_0 of PyTorch/XLA, Shard(0) of PyTorch
-  std::int64_t min_elements = 0;              ///< smaller parameters stay as they are
-  bool split_sharded = false;                 ///< whether parameters that other axes split are split over this axis too
+  StorageDim dim = StorageDim::largest;  ///< outermost: shard_param_on_dim_0 of PyTorch/XLA, Shard(0) of PyTorch
+  std::int64_t min_elements = 0;         ///< smaller parameters stay as they are
+  bool split_sharded = false;            ///< whether parameters that other axes split are split over this axis too
   std::function<bool(const std::string& path, const Shape& shape)> wraps{};  ///< which parameters; empty: all of them
 };
 
@@ -59,15 +60,13 @@ namespace detail {
 template <class T> inline constexpr bool is_fsdp_v = false;
 template <class Model, FsdpPolicy policy> inline constexpr bool is_fsdp_v<Fsdp<Model, policy>> = true;
 
-/// The value of a parameter, gathered over the axis of the policy; over other axes it stays as it is. The planner chooses the
-/// sharding of its cotangent.
+/// The value of a parameter, gathered over the axis of the policy; over other axes it stays as it is. The planner
+/// chooses the sharding of its cotangent.
 template <FsdpPolicy policy> constexpr Value gathered_value(const Value& value) {
   PartitionSpec whole, about{SpecEntry(policy.axis.view())};
   for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(SpecEntry());
-  Node made{.op = Op::constraint,
-            .dtype = value.dtype(),
-            .rank = value.node().rank,
-            .singletons = value.node().singletons};
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
   const int own = value.module->add_spec(whole), only = value.module->add_spec(about);
   if (only > 126) value.refuse(errc::capacity, "[fsdp] number of specs: a program has more than 127 specs");
   Constraint{own, CotangentSharding::free, 0, static_cast<std::int8_t>(only)}.write(made);
@@ -92,8 +91,9 @@ template <FsdpPolicy policy> struct GatherLeaves {
   constexpr void leave_stack() const {}
 };
 
-/// Gathers the floating-point tensors of a traced model for all their uses. Those of nested wrappers are left to them, those of
-/// Stacks to the layers, which gather them one layer at a time, unless they stay gathered for the backward pass anyway.
+/// Gathers the floating-point tensors of a traced model for all their uses. Those of nested wrappers are left to them,
+/// those of Stacks to the layers, which gather them one layer at a time, unless they stay gathered for the backward
+/// pass anyway.
 template <FsdpPolicy policy, class T> constexpr void gather_parameters(T& object) {
   if constexpr (is_leaf_v<T> || (is_stack_v<T> && !policy.reshard_after_forward)) {
     const GatherLeaves<policy> gather;
@@ -121,10 +121,12 @@ template <FsdpPolicy policy, class X> constexpr decltype(auto) fsdp_argument(con
 }  // namespace detail
 
 /// A model whose parameters are stored in parts, one on each device of an axis, and gathered where they are used, as
-/// torch.distributed.fsdp.FullyShardedDataParallel, fully_shard, and PyTorch/XLA's XlaFullyShardedDataParallel. It is a value:
-/// copied, traced, differentiated, updated by optimizers and saved like the model, whose names its parameters keep.
+/// torch.distributed.fsdp.FullyShardedDataParallel, fully_shard, and PyTorch/XLA's XlaFullyShardedDataParallel. It is a
+/// value: copied, traced, differentiated, updated by optimizers and saved like the model, whose names its parameters
+/// keep.
 ///
-/// fsdp() makes it from a model; Fsdp<Block> may be the block of a Stack or a field of a model, also of a model that is wrapped.
+/// fsdp() makes it from a model; Fsdp<Block> may be the block of a Stack or a field of a model, also of a model that is
+/// wrapped.
 ///
 ///     auto wrapped = ts::fsdp(model, mesh);                      // Fsdp<Mlp>
 ///     auto [next, next_state, loss] = step(wrapped, state, x, y);  // as with the model
@@ -133,8 +135,9 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}> struct Fsdp {
 
   static constexpr std::array field_names{""};  // the paths of parameters are those of the model
 
-  /// The model, called with the same arguments. Communication, for each parameter and step: an all_gather in the forward pass and
-  /// another in the backward pass (without reshard_after_forward only the first), a reduce_scatter of its gradient.
+  /// The model, called with the same arguments. Communication, for each parameter and step: an all_gather in the
+  /// forward pass and another in the backward pass (without reshard_after_forward only the first), a reduce_scatter of
+  /// its gradient.
   template <class... Args> constexpr auto operator()(const Args&... args) const {
     static_assert(policy.compute_dtype == DType::f32 || policy.compute_dtype == DType::bf16,
                   "tessera: Fsdp computes in f32 or bf16");
@@ -173,10 +176,11 @@ template <class Model, class F> void for_each_stored_parameter(Model& model, F&&
 }
 }  // namespace detail
 
-/// Wraps a model that exists, on any mesh: its floating-point parameters are moved to `mesh` and split over the axis of the policy, each
-/// in one dim, unevenly where extents don't divide. Other axes, such as an extra data axis, keep copies (hybrid sharding). A
-/// parameter that an axis splits already is left as it is, unless options.split_sharded says otherwise; so is one of rank 0.
-/// Errors: `mesh_axis` for an axis that the mesh lacks; `empty_tensor`. Communication: none from replicated parameters.
+/// Wraps a model that exists, on any mesh: its floating-point parameters are moved to `mesh` and split over the axis of
+/// the policy, each in one dim, unevenly where extents don't divide. Other axes, such as an extra data axis, keep
+/// copies (hybrid sharding). A parameter that an axis splits already is left as it is, unless options.split_sharded
+/// says otherwise; so is one of rank 0. Errors: `mesh_axis` for an axis that the mesh lacks; `empty_tensor`.
+/// Communication: none from replicated parameters.
 ///
 ///     const ts::Mesh mesh({{"data", 2}, {"fsdp", 4}});
 ///     auto wrapped = ts::fsdp(model, mesh, {.min_elements = 1024});
@@ -191,7 +195,8 @@ Fsdp<Model, policy> fsdp(Model model, const Mesh& mesh, const FsdpOptions& optio
     const bool left = (!moved && !sharding(leaf).is_replicated() && !options.split_sharded) ||
                       size(leaf) < options.min_elements ||
                       (options.wraps && !options.wraps(std::string(name), shape(leaf)));
-    leaf = reshard(leaf, mesh, left ? spec : split_in_storage(spec, shape(leaf), mesh, policy.axis.view(), options.dim), at);
+    leaf = reshard(leaf, mesh, left ? spec : split_in_storage(spec, shape(leaf), mesh, policy.axis.view(), options.dim),
+                   at);
   });
   return {std::move(model)};
 }

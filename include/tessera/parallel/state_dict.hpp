@@ -22,14 +22,14 @@
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/mesh/box.hpp>
 #include <tessera/ops/operation.hpp>
-#include <tessera/tensor/host.hpp>
 #include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/host.hpp>
 #include <tessera/tensor/storage/storage_of.hpp>
 
 namespace tessera {
 
-/// One tensor of a model or of a state, whole or a part, in row-major order on the host. Dims are i64 of rank 0, Scalars f64 of
-/// rank 0.
+/// One tensor of a model or of a state, whole or a part, in row-major order on the host. Dims are i64 of rank 0,
+/// Scalars f64 of rank 0.
 struct StateEntry {
   std::string name;  ///< "blocks.3.up.weight"
   DType dtype = DType::f32;
@@ -95,8 +95,9 @@ template <class Model> StateDict full_state_dict(const Model& model) {
   return made;
 }
 
-/// The parts in which the tensors are stored, each once however many devices hold it, as StateDictType.SHARDED_STATE_DICT.
-/// An entry says which part it is: get_shard_metadata of PyTorch/XLA. Communication: none.
+/// The parts in which the tensors are stored, each once however many devices hold it, as
+/// StateDictType.SHARDED_STATE_DICT. An entry says which part it is: get_shard_metadata of PyTorch/XLA. Communication:
+/// none.
 template <class Model> StateDict sharded_state_dict(const Model& model) {
   StateDict made;
   detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
@@ -119,8 +120,8 @@ template <class Model> StateDict sharded_state_dict(const Model& model) {
 }
 
 /// Joins parts, of one dict or of several in any order, to whole tensors, in the order in which names come first; as
-/// consolidate_sharded_model_checkpoints of PyTorch/XLA, in memory. Errors: `structure` for a tensor with a missing part or with
-/// parts that overlap, and for parts of one name with two shapes or element types.
+/// consolidate_sharded_model_checkpoints of PyTorch/XLA, in memory. Errors: `structure` for a tensor with a missing
+/// part or with parts that overlap, and for parts of one name with two shapes or element types.
 inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) {
   StateDict made;
   std::vector<std::vector<bool>> filled;
@@ -136,32 +137,33 @@ inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) 
     }
     StateEntry& whole = made[index];
     if (whole.dtype != part.dtype || !(whole.shape == part.shape))
-      fail(errc::structure, "[consolidate] ", part.name, ": parts of ", shape_text(whole.dtype, whole.shape), " and of ",
-           shape_text(part.dtype, part.shape), Source::from(at));
+      fail(errc::structure, "[consolidate] ", part.name, ": parts of ", shape_text(whole.dtype, whole.shape),
+           " and of ", shape_text(part.dtype, part.shape), Source::from(at));
     if (part.bytes.size() != static_cast<std::size_t>(volume(extents(part.box))) * element)
-      fail(errc::structure, "[consolidate] ", part.name, ": a part has ", part.bytes.size(), " bytes, not those of its box",
-           Source::from(at));
+      fail(errc::structure, "[consolidate] ", part.name, ": a part has ", part.bytes.size(),
+           " bytes, not those of its box", Source::from(at));
     detail::for_each_run(part.shape, part.box, [&](std::int64_t to, std::int64_t from, std::int64_t count) {
       for (std::int64_t i = 0; i < count; ++i) {
         if (filled[index][static_cast<std::size_t>(to + i)])
           fail(errc::structure, "[consolidate] ", part.name, ": two parts have the element ", to + i, Source::from(at));
         filled[index][static_cast<std::size_t>(to + i)] = true;
       }
-      std::copy_n(part.bytes.data() + static_cast<std::size_t>(from) * element, static_cast<std::size_t>(count) * element,
+      std::copy_n(part.bytes.data() + static_cast<std::size_t>(from) * element,
+                  static_cast<std::size_t>(count) * element,
                   whole.bytes.data() + static_cast<std::size_t>(to) * element);
     });
   }
   for (std::size_t i = 0; i < made.size(); ++i)
     if (const auto gap = std::find(filled[i].begin(), filled[i].end(), false); gap != filled[i].end())
-      fail(errc::structure, "[consolidate] ", made[i].name, ": no part has the element ", gap - filled[i].begin(), " of ",
-           shape_text(made[i].dtype, made[i].shape), Source::from(at));
+      fail(errc::structure, "[consolidate] ", made[i].name, ": no part has the element ", gap - filled[i].begin(),
+           " of ", shape_text(made[i].dtype, made[i].shape), Source::from(at));
   return made;
 }
 
-/// A model with the values of a dict of whole tensors, in the layouts that its tensors have: load_state_dict of PyTorch, strict.
-/// The model must have the structure that was saved; its own values are not used, and it is not changed when an error is
-/// thrown. Errors: `structure` for names that the dict lacks, has twice, or has in addition; `dtype_mismatch`;
-/// `shape_mismatch`.
+/// A model with the values of a dict of whole tensors, in the layouts that its tensors have: load_state_dict of
+/// PyTorch, strict. The model must have the structure that was saved; its own values are not used, and it is not
+/// changed when an error is thrown. Errors: `structure` for names that the dict lacks, has twice, or has in addition;
+/// `dtype_mismatch`; `shape_mismatch`.
 template <class Model> Model load_state_dict(Model model, const StateDict& dict, Here at = Here::current()) {
   std::vector<bool> used(dict.size(), false);
   detail::for_each_state(model, [&](std::string_view name, auto& leaf) {
@@ -169,7 +171,8 @@ template <class Model> Model load_state_dict(Model model, const StateDict& dict,
     const StateEntry* found = nullptr;
     for (std::size_t i = 0; i < dict.size(); ++i) {
       if (dict[i].name != name) continue;
-      if (found != nullptr) fail(errc::structure, "[load_state_dict] ", name, ": is in the dict twice", Source::from(at));
+      if (found != nullptr)
+        fail(errc::structure, "[load_state_dict] ", name, ": is in the dict twice", Source::from(at));
       found = &dict[i];
       used[i] = true;
     }
@@ -178,10 +181,10 @@ template <class Model> Model load_state_dict(Model model, const StateDict& dict,
       if (found->dtype != dtype)
         fail(errc::dtype_mismatch, "[load_state_dict] ", name, ": the model has ", name_of(dtype), ", the dict ",
              name_of(found->dtype), Source::from(at));
-      if (!(found->shape == shape) ||
-          found->bytes.size() != static_cast<std::size_t>(volume(shape)) * size_of(dtype))
-        fail(errc::shape_mismatch, "[load_state_dict] ", name, ": the model has ", shape_text(dtype, shape), ", the dict ",
-             shape_text(found->dtype, found->shape), " in ", found->bytes.size(), " bytes", Source::from(at));
+      if (!(found->shape == shape) || found->bytes.size() != static_cast<std::size_t>(volume(shape)) * size_of(dtype))
+        fail(errc::shape_mismatch, "[load_state_dict] ", name, ": the model has ", shape_text(dtype, shape),
+             ", the dict ", shape_text(found->dtype, found->shape), " in ", found->bytes.size(), " bytes",
+             Source::from(at));
     };
     if constexpr (StoredOperand<Leaf>) {
       using T = typename Leaf::element;
@@ -201,7 +204,8 @@ template <class Model> Model load_state_dict(Model model, const StateDict& dict,
   });
   for (std::size_t i = 0; i < dict.size(); ++i)
     if (!used[i])
-      fail(errc::structure, "[load_state_dict] ", dict[i].name, ": is in the dict, but not in the model", Source::from(at));
+      fail(errc::structure, "[load_state_dict] ", dict[i].name, ": is in the dict, but not in the model",
+           Source::from(at));
   return model;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
@@ -48,7 +49,8 @@ Mlp mlp(std::uint64_t seed) {
 }
 Deep deep() {
   const nn::ShardingStrategy one = nn::single(ts::Mesh{});
-  return {.blocks = ts::Stack<ts::Fsdp<Mlp>>(3, [](int i) { return ts::Fsdp<Mlp>{mlp(10 + 2 * static_cast<std::uint64_t>(i))}; }),
+  return {.blocks = ts::Stack<ts::Fsdp<Mlp>>(
+              3, [](int i) { return ts::Fsdp<Mlp>{mlp(10 + 2 * static_cast<std::uint64_t>(i))}; }),
           .mix = nn::linear<float, false>(ts::Key(3), 6, 6, one),
           .gain = ts::normal<float>(ts::Key(4), {6}, ts::Mesh{})};
 }
@@ -87,8 +89,9 @@ template <class Model> std::vector<double> trained(Model& model, const ts::Mesh&
 }
 template <class Model> std::vector<std::string> types(const Model& model) {
   std::vector<std::string> list;
-  nn::for_each_named_parameter(
-      model, [&](const std::string& name, const auto& leaf) { list.push_back(name + " " + ts::sharded_type_text(leaf)); });
+  nn::for_each_named_parameter(model, [&](const std::string& name, const auto& leaf) {
+    list.push_back(name + " " + ts::sharded_type_text(leaf));
+  });
   return list;
 }
 void expect_near(const std::vector<double>& got, const std::vector<double>& wanted, double relative) {
@@ -144,8 +147,8 @@ TEST(Fsdp, SplitsTheLargestDimOrTheFirst) {
             (std::vector<std::string>{"up.weight f32[6,20]{fsdp*,-}", "up.bias f32[20]{fsdp*}",
                                       "down.weight f32[20,6]{fsdp*,-}", "down.bias f32[6]{-}"}));
   const auto chosen = ts::fsdp(mlp(5), mesh, {.wraps = [](const std::string& path, const ts::Shape& shape) {
-                                                return path.starts_with("down.") && shape.size() == 2;
-                                              }});
+                                 return path.starts_with("down.") && shape.size() == 2;
+                               }});
   EXPECT_EQ(types(chosen), (std::vector<std::string>{"up.weight f32[6,20]{-,-}", "up.bias f32[20]{-}",
                                                      "down.weight f32[20,6]{fsdp*,-}", "down.bias f32[6]{-}"}));
   // 120 + 20 + 120 + 6 elements: 30 + 5 + 30 + 2 on the first device.
@@ -192,7 +195,8 @@ TEST(Fsdp, UnwrapGivesTheModelBack) {
 constexpr std::int64_t weight = 480, parameters = 2 * 480 + 80 + 24;
 
 ts::Plan plan_of(const auto& wrapped, const ts::Mesh& mesh, const ts::PartitionSpec& batch) {
-  return train_step.plan(wrapped, ts::optim::init_state(config, wrapped), config, data(1, mesh, batch), data(2, mesh, batch));
+  return train_step.plan(wrapped, ts::optim::init_state(config, wrapped), config, data(1, mesh, batch),
+                         data(2, mesh, batch));
 }
 
 TEST(Fsdp, GathersTwiceAndScattersOnce) {
@@ -230,7 +234,8 @@ TEST(Fsdp, AnotherAxisKeepsCopies) {
   const ts::Plan made = plan_of(ts::fsdp(mlp(5), mesh), mesh, {{"data", "fsdp"}});
   std::int64_t gathered = 0, scattered = 0, reduced = 0;
   made.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t times) {
-    const bool over_fsdp = c.axes == 1u << made.mesh.axis_index("fsdp"), over_data = c.axes == 1u << made.mesh.axis_index("data");
+    const bool over_fsdp = c.axes == 1u << made.mesh.axis_index("fsdp"),
+               over_data = c.axes == 1u << made.mesh.axis_index("data");
     if (c.kind == ts::all_gather && over_fsdp) gathered += times * c.payload_bytes;
     if (c.kind == ts::reduce_scatter && over_fsdp) scattered += times * c.payload_bytes;
     if (c.kind == ts::all_reduce && over_data) reduced += times * c.payload_bytes;
@@ -292,16 +297,75 @@ TEST(StateDict, RefusesWhatDoesNotFit) {
         "fsdp_test.cpp");
   };
   using enum ts::errc;
-  refused(full, [](auto& d) { d.pop_back(); }, structure, "down.bias: is not in the dict");
-  refused(full, [](auto& d) { d.push_back(d[1]); }, structure, "up.bias: is in the dict twice");
-  refused(full, [](auto& d) { d.push_back({"scale"}); }, structure, "scale: is in the dict, but not in the model");
-  refused(full, [](auto& d) { d[0].dtype = ts::DType::f64; }, dtype_mismatch, "up.weight: the model has f32, the dict f64");
-  refused(full, [](auto& d) { d[0].shape = {20, 6}; }, shape_mismatch, "the model has f32[6,20], the dict f32[20,6]");
-  refused(full, [](auto& d) { d[0].bytes.pop_back(); }, shape_mismatch, "479 bytes");
-  refused(parts, [](auto& d) { d.erase(d.begin() + 1); }, structure, "up.weight: no part has the element 10 of f32[6,20]");
-  refused(parts, [](auto& d) { d.push_back(d[2]); }, structure, "up.bias: two parts have the element 0");
-  refused(parts, [](auto& d) { d[1].shape = {6, 30}; }, structure, "parts of f32[6,20] and of f32[6,30]");
-  refused(parts, [](auto& d) { d[1].bytes.clear(); }, structure, "0 bytes, not those of its box");
+  refused(
+      full, [](auto& d) { d.pop_back(); }, structure, "down.bias: is not in the dict");
+  refused(
+      full, [](auto& d) { d.push_back(d[1]); }, structure, "up.bias: is in the dict twice");
+  refused(
+      full, [](auto& d) { d.push_back({"scale"}); }, structure, "scale: is in the dict, but not in the model");
+  refused(
+      full, [](auto& d) { d[0].dtype = ts::DType::f64; }, dtype_mismatch, "up.weight: the model has f32, the dict f64");
+  refused(
+      full,
+      [](auto& d) {
+        d[0].shape = {20, 6};
+      },
+      shape_mismatch, "the model has f32[6,20], the dict f32[20,6]");
+  refused(
+      full, [](auto& d) { d[0].bytes.pop_back(); }, shape_mismatch, "479 bytes");
+  refused(
+      parts, [](auto& d) { d.erase(d.begin() + 1); }, structure, "up.weight: no part has the element 10 of f32[6,20]");
+  refused(
+      parts, [](auto& d) { d.push_back(d[2]); }, structure, "up.bias: two parts have the element 0");
+  refused(
+      parts,
+      [](auto& d) {
+        d[1].shape = {6, 30};
+      },
+      structure, "parts of f32[6,20] and of f32[6,30]");
+  refused(
+      parts, [](auto& d) { d[1].bytes.clear(); }, structure, "0 bytes, not those of its box");
+}
+
+TEST(ParallelismDoc, CodeOnThePageIsInThisFile) {
+  const auto step = [](const auto& m, const auto& s, const auto&, const auto& x, const auto& y) {
+    const auto [next, next_state, loss, norm] = train_step(m, s, config, x, y);
+    return std::tuple(next, next_state, loss);
+  };
+  const Mlp model = mlp(5);
+  ts::ShardedTensor<float, 0> loss;
+  const nn::ShardingStrategy tensor = nn::tensor_parallel(ts::Mesh({{"model", 2}, {"fsdp", 4}}));
+  const Mlp split_by_model{nn::linear(ts::Key(5), 6, 20, tensor), nn::linear(ts::Key(6), 20, 6, tensor, nn::Role::row)};
+  // clang-format off
+    const ts::Mesh mesh({{"fsdp", 4}});
+    auto wrapped = ts::fsdp(model, mesh);                               // ts::Fsdp<Mlp>
+    auto state = ts::optim::init_state(config, wrapped);                // stored in parts too
+    const auto x = data(1, mesh, {"fsdp"}), y = data(2, mesh, {"fsdp"});
+    std::tie(wrapped, state, loss) = step(wrapped, state, config, x, y);   // x and y split along "fsdp"
+    ts::fsdp(model, mesh, {.min_elements = 10'000});                    // small ones stay replicated
+    ts::fsdp(model, mesh, {.dim = ts::StorageDim::outermost});          // dim 0 instead of the largest
+    ts::fsdp(model, mesh, {.wraps = [](const std::string& path, const ts::Shape& shape) {
+               return shape.size() == 2 && !path.starts_with("tokens.");
+             }});
+    const ts::Mesh& grid = tensor.mesh;
+    ts::fsdp(split_by_model, grid, {.split_sharded = true});            // tensor parallelism and FSDP together
+    constexpr ts::FsdpPolicy stage2{.reshard_after_forward = false};    // gathered once for both passes
+    constexpr ts::FsdpPolicy half{.axis = "shards", .compute_dtype = ts::DType::bf16};
+    auto two = ts::fsdp<stage2>(model, mesh);
+    auto of_half = ts::fsdp<half>(model, ts::Mesh({{"shards", 4}}));
+    const ts::StateDict full = ts::full_state_dict(wrapped);            // name, dtype, shape, bytes of each tensor
+    const ts::StateDict parts = ts::sharded_state_dict(wrapped);        // the parts that are stored, with their boxes
+    const ts::StateDict joined = ts::consolidate(parts);                // equal to full
+    wrapped = ts::load_state_dict(wrapped, full);                       // onto any mesh, into any wrapper
+  // clang-format on
+  EXPECT_EQ(joined.size(), full.size());
+  EXPECT_EQ(types(of_half)[0], "up.weight f32[6,20]{-,shards*}");
+  EXPECT_EQ(types(two), types(wrapped));
+  EXPECT_NO_THROW(ts::load_state_dict(model, full));
+  tessera_test::expect_lines({.name = "parallelism.md",
+                              .lines = 15,
+                              .left_out = [](std::string_view line) { return line.find("#include") != line.npos; }},
+                             __FILE__);
 }
 
 }  // namespace
