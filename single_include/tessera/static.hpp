@@ -3972,7 +3972,7 @@ struct OpenBody {
 
 /// Which values of a checkpointed function are stored for its gradient; it recomputes all others.
 struct CheckpointPolicy {
-  enum class Kind : std::uint8_t { nothing, everything, dots, names };
+  enum class Kind : std::uint8_t { nothing, everything, dots, names, all_but_constraints };
   static constexpr int max_names = 8;
 
   Kind kind = Kind::nothing;
@@ -5545,6 +5545,8 @@ constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
       return row_of(node).unit == UnitKind::contraction;
     case names:
       return node.op == Op::name && policy.has(name_of_value(node));
+    case all_but_constraints:
+      return row_of(node).unit != UnitKind::constraint;
     default:
       return false;
   }
@@ -14952,6 +14954,9 @@ inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothi
 inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
 /// Results of products: einsum, matmul, convolutions.
 inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
+/// but resharded again.
+inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
 /// The values that ts::checkpoint_name gives one of these names: up to 8.
 template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
   static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");

@@ -5678,7 +5678,7 @@ struct OpenBody {
 
 /// Which values of a checkpointed function are stored for its gradient; it recomputes all others.
 struct CheckpointPolicy {
-  enum class Kind : std::uint8_t { nothing, everything, dots, names };
+  enum class Kind : std::uint8_t { nothing, everything, dots, names, all_but_constraints };
   static constexpr int max_names = 8;
 
   Kind kind = Kind::nothing;
@@ -6627,6 +6627,8 @@ constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
       return row_of(node).unit == UnitKind::contraction;
     case names:
       return node.op == Op::name && policy.has(name_of_value(node));
+    case all_but_constraints:
+      return row_of(node).unit != UnitKind::constraint;
     default:
       return false;
   }
@@ -19736,8 +19738,9 @@ class LeafName {
  public:
   constexpr std::string_view view() const { return {text_.data(), text_.size()}; }
 
-  /// Calls f with a part added to the name.
+  /// Calls f with a part added to the name; an empty part, the name of the model in a wrapper, adds nothing.
   template <class F> constexpr void inside(std::string_view part, F&& f) {
+    if (part.empty()) return f();
     const std::size_t before = text_.size();
     if (before > 0) text_.push_back('.');
     for (const char c : part) text_.push_back(c);
@@ -23934,6 +23937,45 @@ constexpr auto by_group(const Step& step, const Config& others, const Group<Conf
 
 #endif
 
+// ---- tessera/mesh/storage_split.hpp
+
+#ifndef TESSERA_MESH_STORAGE_SPLIT_HPP
+#define TESSERA_MESH_STORAGE_SPLIT_HPP
+
+namespace tessera {
+
+/// Which dim of a tensor is split over one more axis. Dims that are split already are not considered.
+enum class StorageDim : std::uint8_t {
+  outermost,  ///< the first
+  largest,    ///< the one with the largest extent, of equal ones the first
+  enough,     ///< the first one with an index for each device of the axis, or the largest
+};
+
+/// The spec of a tensor with an axis added, over which it is split in storage only (gathered_on_use); the same spec if
+/// the axis splits it already, or if no dim is left. Errors: `mesh_axis` for an axis that the mesh lacks.
+constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape, const Mesh& mesh,
+                                         std::string_view axis, StorageDim which) {
+  const std::int64_t devices = mesh.axis_size(mesh.axis_index(axis));
+  while (spec.entries.size() < shape.size()) spec.entries.push_back(SpecEntry());
+  std::size_t best = shape.size();
+  for (std::size_t dim = 0; dim < shape.size(); ++dim) {
+    for (const Name& own : spec.entries[dim].axes)
+      if (own.view() == axis) return spec;
+    if (!spec.entries[dim].axes.empty()) continue;
+    const std::int64_t most = best < shape.size() ? shape[best] : -1;
+    const bool settled = which == StorageDim::outermost ? most >= 0 : which == StorageDim::enough && most >= devices;
+    if (!settled && shape[dim] > most) best = dim;
+  }
+  if (best == shape.size()) return spec;
+  spec.entries[best] = SpecEntry(axis);
+  spec.entries[best].priority = 1;
+  return spec;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/optim/lamb.hpp
 
 #ifndef TESSERA_OPTIM_LAMB_HPP
@@ -24267,20 +24309,9 @@ struct SplitState {
   template <class Leaf> void leaf(Leaf& leaf) const {
     if constexpr (is_parameter_v<Leaf>) {
       const Mesh& on = mesh(leaf);
-      const std::int64_t devices = on.axis_size(on.axis_index(zero.axis));
-      PartitionSpec spec = spec_of(sharding(leaf), on);
-      while (spec.entries.size() < static_cast<std::size_t>(Leaf::rank)) spec.entries.push_back(SpecEntry());
-      std::size_t best = static_cast<std::size_t>(Leaf::rank);
-      for (std::size_t d = 0; d < spec.entries.size(); ++d) {
-        for (const Name& own : spec.entries[d].axes)
-          if (own.view() == zero.axis) return;
-        if (!spec.entries[d].axes.empty()) continue;
-        const std::int64_t extent = shape(leaf)[d], most = best < spec.entries.size() ? shape(leaf)[best] : 0;
-        if (most < devices && extent > most) best = d;
-      }
-      if (best == static_cast<std::size_t>(Leaf::rank)) return;
-      spec.entries[best] = SpecEntry(zero.axis);
-      spec.entries[best].priority = 1;
+      const PartitionSpec before = spec_of(sharding(leaf), on);
+      const PartitionSpec spec = split_in_storage(before, shape(leaf), on, zero.axis, StorageDim::enough);
+      if (resolve(spec, on, Leaf::rank) == sharding(leaf)) return;
       leaf = zeros<typename Leaf::element, Leaf::rank>(shape(leaf), on, spec);
     }
   }
@@ -25080,6 +25111,9 @@ inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothi
 inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
 /// Results of products: einsum, matmul, convolutions.
 inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
+/// but resharded again.
+inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
 /// The values that ts::checkpoint_name gives one of these names: up to 8.
 template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
   static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");
@@ -38232,6 +38266,14 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& sum, const double* a, const Vector& b) {
   asm("vfmadd231pd %2%{1to8%}, %1, %0" : "+v"(sum) : "v"(b), "m"(*a));
 }
+/// The same with an element of A in a register. By assembly too: below -O2 g++ would round the product before it is
+/// added, and an element of C would depend on the row of the tile in which it is computed.
+template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& sum, const Vector& a, const Vector& b) {
+  if constexpr (sizeof(sum[0]) == 4)
+    asm("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(b), "v"(a));
+  else
+    asm("vfmadd231pd %2, %1, %0" : "+v"(sum) : "v"(b), "v"(a));
+}
 #undef TESSERA_TARGET_AVX512
 #endif
 
@@ -38247,11 +38289,13 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 // Most rows use FMA with a broadcast memory operand. Compilers would load the element of A into a register, since it is
 // used twice: one more instruction, and with hyper-threading instruction issue is the bottleneck. Every seventh row
 // does use a register, since a core has fewer load ports than would be needed otherwise.
-#define TESSERA_TILE_MULTIPLY_AVX512(i)          \
-  if constexpr (i % 7 == 3)                      \
-    left##i += a[i] * b0, right##i += a[i] * b1; \
-  else                                           \
-    add_product(left##i, a + i, b0), add_product(right##i, a + i, b1);
+#define TESSERA_TILE_MULTIPLY_AVX512(i)                                    \
+  if constexpr (i % 7 == 3) {                                              \
+    const Vector element = a[i] - Vector{};                                \
+    add_product(left##i, element, b0), add_product(right##i, element, b1); \
+  } else {                                                                 \
+    add_product(left##i, a + i, b0), add_product(right##i, a + i, b1);     \
+  }
 #define TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                                            \
   {                                                                                                          \
     const Vector b0 = *reinterpret_cast<const Loaded*>(b), b1 = *reinterpret_cast<const Loaded*>(b + lanes); \
