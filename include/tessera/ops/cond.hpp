@@ -2,6 +2,7 @@
 #define TESSERA_OPS_COND_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <tuple>
 #include <type_traits>
@@ -9,6 +10,7 @@
 
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/elementwise/composition.hpp>
 
 namespace tessera {
 
@@ -65,14 +67,20 @@ constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Oth
   return last;
 }
 
+/// A rank-0 tensor, a Scalar or a Dim.
+template <class X> constexpr bool is_number() {
+  if constexpr (TensorOperand<X>)
+    return X::rank == 0 && !LocalOperand<X>;
+  else
+    return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
+}
+/// What branches return together: tensors, or tuples and plain structs of tensors.
+template <class Result>
+inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
-  constexpr bool is_scalar = [] {
-    if constexpr (TensorOperand<Pred>)
-      return Pred::rank == 0 && !LocalOperand<Pred>;
-    else
-      return std::is_same_v<Pred, Scalar> || std::is_same_v<Pred, Dim>;
-  }();
+  constexpr bool is_scalar = is_number<Pred>();
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
@@ -82,7 +90,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
-  constexpr bool is_flat = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+  constexpr bool is_flat = is_branch_result_v<Result>;
   static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
   if constexpr (is_scalar && same && is_flat) {
     Value context = trace_of(pred);
@@ -120,6 +128,50 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
   return detail::cond(
       pred, [&] { return yes(first, rest...); }, [&] { return no(first, rest...); },
       context.module != nullptr ? context.node().source : Source{});
+}
+
+/// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
+/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. All else as in
+/// ts::cond.
+///
+///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
+template <class Index, class First, class... Branches, class... Operands>
+constexpr auto switch_case(const Index& index, const std::tuple<First, Branches...>& branches,
+                           const Operands&... operands) {
+  using Result = detail::carry_t<std::remove_cvref_t<decltype(std::get<0>(branches)(operands...))>>;
+  constexpr bool is_index = [] {
+    if constexpr (TensorOperand<Index>)
+      return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
+    else
+      return detail::is_number<Index>();
+  }();
+  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
+  constexpr bool same =
+      (std::is_same_v<Result,
+                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>>> &&
+       ...);
+  static_assert(same,
+                "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
+                "element types and ranks, in the same structure");
+  static_assert(detail::is_branch_result_v<Result>,
+                "tessera: the branches of ts::switch_case return tensors, or a tuple or plain struct of tensors");
+  const Value context = detail::trace_in(index);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
+  const Value given = build::cast(lower(context, index), DType::i32);
+  constexpr auto last = static_cast<int>(sizeof...(Branches));
+  const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                    given.integer(last, DType::i32));
+  const auto runs = [&](int branch) {
+    return build::cast(build::equal(chosen, chosen.integer(branch, DType::i32)), DType::i32);
+  };
+  auto made = detail::run_branch(runs(0), [&] { return std::get<0>(branches)(operands...); });
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    ((made = detail::run_branch_or(
+          runs(static_cast<int>(I) + 1), [&] { return std::get<I + 1>(branches)(operands...); }, made)),
+     ...);
+  }(std::index_sequence_for<Branches...>{});
+  return made;
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so

@@ -10,6 +10,7 @@
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/storage_split.hpp>
 #include <tessera/optim/adadelta.hpp>
+#include <tessera/optim/adafactor.hpp>
 #include <tessera/optim/adagrad.hpp>
 #include <tessera/optim/adam.hpp>
 #include <tessera/optim/adamax.hpp>
@@ -76,6 +77,41 @@ template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model&
 }
 template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+
+namespace detail {
+
+/// Makes a zero for each mean of squares along one of the two last dims, of extent 1, which is not split; of tensors
+/// with fewer dims `along_last` has all elements, else extents of 1.
+struct FactorParameters {
+  bool along_last;
+  template <class Leaf> void leaf(Leaf& leaf) const {
+    if constexpr (is_parameter_v<Leaf>) {
+      const Mesh& on = mesh(leaf);
+      Shape extents = shape(leaf);
+      PartitionSpec spec = spec_of(sharding(leaf), on);
+      while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
+      for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+        const bool mean = Leaf::rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
+        if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
+      }
+      leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
+    }
+  }
+  void enter_stack(const auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+template <class Model> Model factor_of(Model model, bool along_last) {
+  FactorParameters factor{along_last};
+  for_each_leaf(model, factor);
+  return model;
+}
+
+}  // namespace detail
+
+template <class Model> AdafactorState<Model> init_state(const Adafactor&, const Model& model) {
+  return {detail::factor_of(model, true), detail::factor_of(model, false), 0};
 }
 
 /// Splits the state of an optimizer over a mesh axis that its parameters are replicated over: ZeRO's first stage,

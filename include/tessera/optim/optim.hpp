@@ -4,6 +4,7 @@
 
 #include <tessera/optim/accumulate.hpp>
 #include <tessera/optim/adadelta.hpp>
+#include <tessera/optim/adafactor.hpp>
 #include <tessera/optim/adagrad.hpp>
 #include <tessera/optim/adam.hpp>
 #include <tessera/optim/adamax.hpp>
@@ -14,6 +15,7 @@
 #include <tessera/optim/init_state.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lion.hpp>
+#include <tessera/optim/loss_scale.hpp>
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/schedule.hpp>
 #include <tessera/optim/sgd.hpp>

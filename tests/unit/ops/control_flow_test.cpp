@@ -360,6 +360,44 @@ TEST(Cond, InsideAScan) {
                                              {random_array({3}, 1), random_array({4, 3}, 2), Array({4}, {1, 0, 0, 2})});
 }
 
+// ---- switch_case
+
+constexpr auto three_ways = [](const auto& x, const auto& w, const auto& index) {
+  return ts::switch_case(index,
+                         std::tuple([&](const auto& v, const auto& u) { return ts::matmul(v, w) * u; },
+                                    [](const auto& v, const auto& u) { return ts::tanh(v + u); },
+                                    [](const auto& v, const auto&) { return v * v; }),
+                         x, x * 0.5);
+};
+constexpr auto three_ways_by_select = [](const auto& x, const auto& w, const auto& index) {
+  const auto half = x * 0.5;
+  return ts::select(index < 1, ts::matmul(x, w) * half, ts::select(index < 2, ts::tanh(x + half), x * x));
+};
+// An index that is out of range runs the first or the last branch, as in jax.lax.switch.
+TEST(SwitchCase, RunsTheBranchOfItsIndex) {
+  for (const double index : {-3.0, 0.0, 1.0, 2.0, 7.0}) {
+    const std::vector<Array> arguments{random_array({2, 3}, 1), random_array({3, 3}, 2), Array::number(index)};
+    expect_equal<Float<2>, Float<2>, Int<0>>(three_ways, three_ways_by_select, arguments, 1);
+    check_gradient<Float<2>, Float<2>, Int<0>>(three_ways, arguments);
+  }
+}
+TEST(SwitchCase, OfANumberOfTheHostAndOfOneBranch) {
+  const auto f = [](const auto& x, const ts::Dim& n) {
+    const auto times = [&](double factor) { return [factor](const auto& v) { return v * factor; }; };
+    return std::tuple(ts::switch_case(n, std::tuple(times(1), times(2), times(3), times(4)), x),
+                      ts::switch_case(n, std::tuple(times(5)), x));
+  };
+  const Program program = trace<decltype(f), Float<1>, ts::Dim>();
+  const Array x = random_array({3}, 1);
+  for (const double n : {0.0, 1.0, 2.0, 3.0, 9.0}) {
+    const auto got = run(program.view(), {x, Array::number(n)});
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(got[0].data[i], x.data[i] * (n > 3 ? 4 : n + 1));
+      EXPECT_EQ(got[1].data[i], x.data[i] * 5);
+    }
+  }
+}
+
 // Newton's square root: as many steps as it takes.
 constexpr auto root = [](const auto& a) {
   const auto [x, steps] = ts::while_loop(

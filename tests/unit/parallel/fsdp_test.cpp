@@ -15,6 +15,7 @@
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/optim.hpp>
 #include <tessera/parallel/fsdp.hpp>
+#include <tessera/parallel/parallelize_module.hpp>
 #include <tessera/parallel/state_dict.hpp>
 #include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/compile.hpp>
@@ -255,6 +256,46 @@ TEST(Fsdp, ComputesInBf16) {
   EXPECT_EQ(types(wrapped)[0], "up.weight f32[6,20]{-,fsdp*}");
 }
 
+// The layouts of nn::tensor_parallel, given to models that exist. A Megatron MLP has one all_reduce forward, and one
+// backward where its input has a gradient.
+TEST(ParallelizeModule, SplitsLayersByTheirPaths) {
+  const ts::Mesh mesh({{"data", 2}, {"model", 2}});
+  using enum ts::ParallelStyle;
+  auto split = ts::parallelize_module(mlp(5), mesh, "model", {{"up", colwise}, {"down", rowwise}});
+  const nn::ShardingStrategy tensor = nn::tensor_parallel(mesh);
+  EXPECT_EQ(types(split),
+            types(Mlp{nn::linear(ts::Key(5), 6, 20, tensor), nn::linear(ts::Key(6), 20, 6, tensor, nn::Role::row)}));
+  Mlp plain = mlp(5);
+  const std::vector<double> wanted = trained(plain, ts::Mesh{}, {});
+  expect_near(trained(split, mesh, {"data"}), wanted, 2e-5);
+  const ts::Plan made = plan_of(split, mesh, {"data"});
+  int over_model = 0;
+  made.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t times) {
+    if (c.axes == 1u << made.mesh.axis_index("model") && c.payload_bytes > 64) over_model += static_cast<int>(times);
+  });
+  EXPECT_EQ(over_model, 1) << made.explain();
+
+  const auto layers = ts::parallelize_module(
+      deep(), mesh, "model", {{"blocks.*.up", colwise}, {"blocks.*.down.weight", rowwise}, {"gain", sequence}});
+  EXPECT_EQ(types(layers)[8], "blocks.2.up.weight f32[6,20]{-,model}");
+  EXPECT_EQ(types(layers)[10], "blocks.2.down.weight f32[20,6]{model,-}");
+  EXPECT_EQ(types(layers)[11], "blocks.2.down.bias f32[6]{-}");
+  // Split over the axis before, and over another one, which stays.
+  constexpr ts::FsdpPolicy over_data{.axis = "data"};
+  const auto again = ts::parallelize_module(ts::fsdp<over_data>(split, mesh, {.split_sharded = true}).module, mesh,
+                                            "model", {{"up.*", rowwise}});
+  EXPECT_EQ(types(again)[0], "up.weight f32[6,20]{model,-}");
+  EXPECT_EQ(types(again)[1], "up.bias f32[20]{-}");
+  EXPECT_EQ(types(again)[2], "down.weight f32[20,6]{model,data*}");
+  expect_error(
+      ts::errc::option,
+      [&] {
+        ts::parallelize_module(mlp(5), mesh, "model", {{"upp", colwise}});
+      },
+      "\"upp\" names no layer", "fsdp_test.cpp");
+  expect_error(ts::errc::mesh_axis, [&] { ts::parallelize_module(mlp(5), mesh, "expert", {{"up", colwise}}); });
+}
+
 TEST(StateDict, WholePartsAndBack) {
   const ts::Mesh mesh({{"fsdp", 4}});
   const auto wrapped = ts::fsdp(deep(), mesh);
@@ -325,6 +366,16 @@ TEST(StateDict, RefusesWhatDoesNotFit) {
       structure, "parts of f32[6,20] and of f32[6,30]");
   refused(
       parts, [](auto& d) { d[1].bytes.clear(); }, structure, "0 bytes, not those of its box");
+}
+
+TEST(ParallelismDoc, TensorParallelism) {
+  Deep model = deep();
+  const ts::Mesh mesh({{"model", 2}});
+  // clang-format off
+    model = ts::parallelize_module(model, mesh, "model",
+                                   {{"blocks.*.up", ts::ParallelStyle::colwise}, {"blocks.*.down", ts::ParallelStyle::rowwise}});
+  // clang-format on
+  EXPECT_EQ(types(model)[1], "blocks.0.up.bias f32[20]{model}");
 }
 
 TEST(ParallelismDoc, CodeOnThePageIsInThisFile) {

@@ -1,0 +1,116 @@
+#ifndef TESSERA_OPTIM_LOSS_SCALE_HPP
+#define TESSERA_OPTIM_LOSS_SCALE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cstdint>
+
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/ops/constraint.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/elementwise/composition.hpp>
+#include <tessera/ops/reduction/reduce.hpp>
+#include <tessera/optim/tree_map.hpp>
+#include <tessera/tensor/creation.hpp>
+
+// Dynamic loss scaling, for gradients that float16 or bf16 would round to 0. All of it is computed on the devices: whether a
+// step is skipped never reaches the host.
+namespace tessera::optim {
+
+/// With the defaults of torch.amp.GradScaler.
+struct LossScaling {
+  Scalar growth_factor = 2.0, backoff_factor = 0.5;
+  Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
+};
+
+/// The factor of the loss, and the number of steps since it changed that had finite gradients. A state: a training step takes
+/// and returns it.
+struct LossScale {
+  ShardedTensor<float, 0> scale, steps;
+
+  static constexpr std::array field_names{"scale", "steps"};
+};
+
+/// The first state; init_scale of torch.amp.GradScaler.
+inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
+  return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
+}
+
+/// Inside a traced function: gradients of a loss that was multiplied by the scale, divided by it: scaler.unscale_.
+template <class Model> constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
+  const Value scale = here(tessera::detail::value_behind(scaling.scale)).at(Source::from(at));
+  return tree_map(
+      [&](auto g) {
+        const Value from = g.value.at(Source::from(at));
+        return decltype(g)(from * build::cast(1.0 / scale, from.dtype()));
+      },
+      gradients);
+}
+
+/// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a rank-0
+/// tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
+template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
+  const Growable<Value> values = detail::parameters_of(gradients);
+  if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
+  Value total{};
+  for (const Value& value : values) {
+    const Value v = value.at(Source::from(at));
+    // x - x is 0 for finite x and NaN for all others, and a sum keeps NaN.
+    const Value zeros = build::cast(build::sum_of(v - v, (1u << v.rank()) - 1), DType::f32);
+    total = total.module == nullptr ? zeros : total + zeros;
+  }
+  const Value whole = with_sharding(Sym<float, 0>(total), {}).value;
+  return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
+}
+
+/// Inside a traced function: `after` where the condition holds, else `before`, for the floating-point tensors of a model or a
+/// state, bit for bit: skips a step whose gradients are not finite. A state's count of steps, a Scalar, counts skipped steps
+/// too, since the host does not know of them. No communication.
+template <class Model>
+constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
+                        Here at = Here::current()) {
+  return tree_map(
+      [&](auto a, auto b) {
+        const Value from = a.value.at(Source::from(at));
+        return decltype(a)(build::select(condition.value, from, b.value));
+      },
+      after, before);
+}
+
+/// Inside a traced function: the state after a step: scaler.update(). The scale shrinks after gradients that were not finite,
+/// and grows after growth_interval steps in a row with finite ones.
+///
+///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
+///       return ts::mse(m(in), out) * scaling.scale;
+///     })(model, x, y);
+///     const auto unscaled = ts::optim::unscale(gradient, scaling);
+///     const auto finite = ts::optim::all_finite(unscaled);
+///     const auto [moved, moved_state] = ts::adamw(model, unscaled, state, config);
+///     const auto next = ts::optim::keep_if(finite, moved, model);
+///     const auto next_state = ts::optim::keep_if(finite, moved_state, state);
+///     const auto next_scaling = ts::optim::next_scale(scaling, finite);
+constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite, const LossScaling& config = {},
+                               Here at = Here::current()) {
+  const Value scale = here(tessera::detail::value_behind(now.scale)).at(Source::from(at));
+  const Value steps = here(tessera::detail::value_behind(now.steps)).at(Source::from(at));
+  const auto number = [&](const Scalar& of) { return build::cast(lower(scale, of), DType::f32); };
+  const Value good = steps + 1.0, enough = build::less(good, number(config.growth_interval));
+  const Value grown = build::select(enough, scale, scale * number(config.growth_factor));
+  const Value zero = scale.number(0.0), counted = build::select(enough, good, zero);
+  LossScale next;
+  next.scale = ShardedTensor<float, 0>(build::select(finite.value, grown, scale * number(config.backoff_factor)));
+  next.steps = ShardedTensor<float, 0>(build::select(finite.value, counted, zero));
+  return next;
+}
+
+}  // namespace tessera::optim
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

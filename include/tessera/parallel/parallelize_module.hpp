@@ -1,0 +1,91 @@
+#ifndef TESSERA_PARALLEL_PARALLELIZE_MODULE_HPP
+#define TESSERA_PARALLEL_PARALLELIZE_MODULE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/name_pattern.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/trace/named_leaves.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+namespace tessera {
+
+/// How the parameters of a layer are split, as in torch.distributed.tensor.parallel. Weights are [.., in, out].
+enum class ParallelStyle : std::uint8_t {
+  colwise,   ///< ColwiseParallel: output features, of biases too: queries, keys and values, the first weight of an MLP
+  rowwise,   ///< RowwiseParallel: input features, biases whole: the last weight of an MLP; rows of an embedding table
+  sequence,  ///< SequenceParallel: whole, such as norms, whose activations are split along time
+};
+
+/// A layer, or a parameter, by a pattern of its path in which * stands for any characters, and its style.
+struct ParallelRule {
+  std::string pattern;
+  ParallelStyle style;
+};
+
+/// Splits the parameters of a model that exists over one axis, as torch.distributed.tensor.parallel.parallelize_module: the
+/// planner derives the shardings of activations and the collectives from them. The first rule that names a layer or a parameter
+/// counts; parameters without a rule are whole. Dims that other axes of the mesh split stay split.
+///
+///     model = ts::parallelize_module(model, mesh, "model",
+///                                    {{"blocks.*.mlp.up", ts::ParallelStyle::colwise},
+///                                     {"blocks.*.mlp.down", ts::ParallelStyle::rowwise},
+///                                     {"tokens", ts::ParallelStyle::rowwise}});
+/// Errors: `option` for a rule that names no tensor; `mesh_axis` for an axis that the mesh lacks; `empty_tensor`.
+/// Communication: a reshard of each parameter that is split otherwise.
+template <class Model>
+Model parallelize_module(Model model, const Mesh& mesh, std::string_view axis, const std::vector<ParallelRule>& rules,
+                         Here at = Here::current()) {
+  mesh.axis_index(axis);
+  std::vector<bool> used(rules.size(), false);
+  detail::for_each_named_leaf(model, detail::VisitLayers::each, [&](std::string_view name, auto& leaf, int) {
+    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (StoredOperand<Leaf>) {
+      const std::string_view layer = name.substr(0, name.rfind('.') == name.npos ? 0 : name.rfind('.'));
+      std::size_t rule = 0;
+      while (rule < rules.size() && !matches_pattern(name, rules[rule].pattern) &&
+             !matches_pattern(layer, rules[rule].pattern))
+        ++rule;
+      PartitionSpec spec =
+          tessera::mesh(leaf) == mesh ? spec_of(sharding(leaf), mesh) : PartitionSpec{};
+      while (spec.entries.size() < static_cast<std::size_t>(Leaf::rank)) spec.entries.push_back(SpecEntry());
+      if (rule < rules.size()) {
+        used[rule] = true;
+        constexpr int last = Leaf::rank - 1;
+        const ParallelStyle style = rules[rule].style;
+        const int dim = style == ParallelStyle::colwise ? last : style == ParallelStyle::rowwise ? last - 1 : -1;
+        for (SpecEntry& entry : spec.entries) {
+          bool over_axis = false;
+          for (const Name& own : entry.axes) over_axis = over_axis || own.view() == axis;
+          if (over_axis) entry = SpecEntry();
+        }
+        if (dim >= 0) spec.entries[static_cast<std::size_t>(dim)] = SpecEntry(axis);
+      }
+      leaf = reshard(leaf, mesh, spec, at);
+    }
+  });
+  for (std::size_t i = 0; i < rules.size(); ++i)
+    if (!used[i])
+      fail(errc::option, "[parallelize_module] pattern: \"", rules[i].pattern,
+           "\" names no layer and no tensor of the model, or earlier rules name them all", Source::from(at));
+  return model;
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

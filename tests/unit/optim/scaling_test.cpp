@@ -1,0 +1,230 @@
+// Adafactor, and dynamic loss scaling, run on meshes with uneven shards.
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/nn/nn.hpp>
+#include <tessera/optim/optim.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/host.hpp>
+#include <tessera/tensor/random.hpp>
+#include <tessera/tensor/reshard.hpp>
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+
+namespace {
+
+struct Layer {
+  ts::ShardedTensor<double, 2> weight;
+  ts::ShardedTensor<double, 1> bias;
+};
+struct Model {
+  ts::ShardedTensor<double, 3> cube;
+  ts::Stack<Layer> layers;
+  ts::ShardedTensor<double, 0> scale;
+};
+
+using Host = std::vector<double>;
+struct Tensor {
+  Host values;
+  std::int64_t matrices, rows, columns;  ///< rows 0: not a matrix
+};
+template <class M> std::vector<Tensor> tensors(const M& model) {
+  std::vector<Tensor> list;
+  nn::for_each_named_parameter(model, [&](const std::string&, const auto& leaf) {
+    const ts::Shape& shape = ts::shape(leaf);
+    const std::size_t rank = shape.size();
+    const std::int64_t rows = rank >= 2 ? shape[rank - 2] : 0, columns = rank >= 2 ? shape[rank - 1] : 0;
+    list.push_back({ts::to_host(leaf), rank >= 2 ? ts::size(leaf) / (rows * columns) : 1, rows, columns});
+  });
+  return list;
+}
+
+Model drawn(std::uint64_t seed, const ts::Mesh& mesh, const ts::PartitionSpec& matrix, const ts::PartitionSpec& vector) {
+  const auto key = [&](std::uint64_t n) { return ts::fold_in(ts::Key(seed), n); };
+  const auto on = [&](const auto& x, const ts::PartitionSpec& spec) { return ts::reshard(x, mesh, spec); };
+  const ts::Mesh one;
+  return {on(ts::normal<double>(key(0), {2, 5, 4}, one), {ts::none, matrix.entries.empty() ? ts::SpecEntry() : matrix.entries[0]}),
+          ts::Stack<Layer>(3, [&](int i) {
+            const auto n = static_cast<std::uint64_t>(2 * i + 1);
+            return Layer{on(ts::normal<double>(key(n), {7, 5}, one), matrix), on(ts::normal<double>(key(n + 1), {5}, one), vector)};
+          }),
+          on(ts::normal<double>(key(50), {}, one), {})};
+}
+
+struct AdafactorStep {
+  constexpr auto operator()(const auto& model, const auto& gradient, const auto& state, const auto& config) const {
+    return ts::adafactor(model, gradient, state, config);
+  }
+};
+
+double rms(const Host& x) {
+  double sum = 0;
+  for (const double v : x) sum += v * v;
+  return std::sqrt(sum / static_cast<double>(x.size()));
+}
+
+// The pseudo code of torch.optim.Adafactor's page, in loops over doubles; decay only of matrices.
+void reference(Tensor& p, const Host& g, Host& row, Host& column, double t, const ts::optim::Adafactor& c) {
+  const double weight = std::pow(t, c.beta2_decay.value()), rate = std::min(c.learning_rate.value(), 1 / std::sqrt(t));
+  const double e1 = c.epsilon1.value(), alpha = std::max(c.epsilon2.value(), rms(p.values)) * rate;
+  Host update(g.size());
+  if (p.rows > 0)
+    for (double& v : p.values) v *= 1 - c.learning_rate.value() * c.weight_decay.value();
+  if (p.rows == 0) {
+    for (std::size_t i = 0; i < g.size(); ++i) {
+      row[i] += weight * (g[i] * g[i] - row[i]);
+      update[i] = g[i] / std::sqrt(std::max(row[i], e1 * e1));
+    }
+  } else {
+    const auto rows = static_cast<std::size_t>(p.rows), columns = static_cast<std::size_t>(p.columns);
+    for (std::size_t m = 0; m < static_cast<std::size_t>(p.matrices); ++m) {
+      double mean = 0;
+      for (std::size_t i = 0; i < rows; ++i) {
+        double sum = 0;
+        for (std::size_t j = 0; j < columns; ++j) sum += std::pow(g[(m * rows + i) * columns + j], 2);
+        row[m * rows + i] += weight * (sum / static_cast<double>(columns) - row[m * rows + i]);
+        mean += row[m * rows + i] / static_cast<double>(rows);
+      }
+      for (std::size_t j = 0; j < columns; ++j) {
+        double sum = 0;
+        for (std::size_t i = 0; i < rows; ++i) sum += std::pow(g[(m * rows + i) * columns + j], 2);
+        column[m * columns + j] += weight * (sum / static_cast<double>(rows) - column[m * columns + j]);
+        for (std::size_t i = 0; i < rows; ++i) {
+          const double v = row[m * rows + i] * column[m * columns + j] / std::max(mean, e1);
+          update[(m * rows + i) * columns + j] = g[(m * rows + i) * columns + j] / std::sqrt(std::max(v, e1 * e1));
+        }
+      }
+    }
+  }
+  const double clip = std::max(1.0, rms(update) / c.clip_threshold.value());
+  for (std::size_t i = 0; i < g.size(); ++i) p.values[i] -= alpha / clip * update[i];
+}
+
+TEST(Adafactor, IsThePublishedUpdateForTwentySteps) {
+  const ts::optim::Adafactor config{.learning_rate = 0.3, .epsilon1 = 0x1p-52, .clip_threshold = 0.8, .weight_decay = 0.1};
+  constexpr auto step = ts::compile(AdafactorStep{});
+  struct Case {
+    ts::Mesh mesh;
+    ts::PartitionSpec matrix, vector;
+  };
+  for (const auto& [mesh, matrix, vector] :
+       {Case{ts::Mesh{}, {}, {}}, Case{ts::Mesh({{"x", 2}, {"y", 3}}), {"x", "y"}, {"y"}},
+        Case{ts::Mesh({{"x", 4}}), ts::PartitionSpec{"x"}.gathered_on_use(), {}}}) {
+    Model model = drawn(1, mesh, matrix, vector);
+    auto state = ts::optim::init_state(config, model);
+    EXPECT_EQ(ts::shape(state.row.cube), (ts::Shape{2, 5, 1}));
+    EXPECT_EQ(ts::shape(state.column.cube), (ts::Shape{2, 1, 4}));
+    EXPECT_EQ(ts::shape(state.row.layers[0].bias), ts::Shape{5});
+    EXPECT_EQ(ts::shape(state.column.layers[0].bias), ts::Shape{1});
+    std::vector<Tensor> want = tensors(model);
+    std::vector<Host> row, column;
+    for (const Tensor& t : want) {
+      row.emplace_back(t.rows > 0 ? t.matrices * t.rows : t.values.size(), 0.0);
+      column.emplace_back(t.matrices * t.columns, 0.0);
+    }
+    for (std::uint64_t t = 1; t <= 20; ++t) {
+      const Model gradient = drawn(t + 1, mesh, matrix, vector);
+      std::tie(model, state) = step(model, gradient, state, config);
+      const std::vector<Tensor> g = tensors(gradient);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        reference(want[i], g[i].values, row[i], column[i], static_cast<double>(t), config);
+      const std::vector<Tensor> got = tensors(model);
+      for (std::size_t i = 0; i < want.size(); ++i)
+        for (std::size_t k = 0; k < want[i].values.size(); ++k)
+          ASSERT_NEAR(got[i].values[k], want[i].values[k], 1e-10) << mesh.text() << " tensor " << i << " step " << t;
+    }
+    EXPECT_EQ(ts::sharding(model.layers[1].weight), ts::resolve(matrix, mesh, 2));
+    EXPECT_EQ(state.step.value(), 20);
+  }
+}
+
+struct Regression {
+  nn::Linear<> layer;
+  constexpr auto operator()(const auto& x) const { return layer(x); }
+};
+struct ScaledStep {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& scaling, const auto& settings,
+                            const auto& x, const auto& y) const {
+    const ts::optim::AdamW config{.learning_rate = 0.05};
+    const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
+      return ts::mse(m(in), out) * scaling.scale;
+    })(model, x, y);
+    const auto unscaled = ts::optim::unscale(gradient, scaling);
+    const auto finite = ts::optim::all_finite(unscaled);
+    const auto [moved, moved_state] = ts::adamw(model, unscaled, state, config);
+    const auto next = ts::optim::keep_if(finite, moved, model);
+    const auto next_state = ts::optim::keep_if(finite, moved_state, state);
+    const auto next_scaling = ts::optim::next_scale(scaling, finite, settings);
+    return std::tuple(next, next_state, next_scaling, finite);
+  }
+};
+struct PlainStep {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& x, const auto& y) const {
+    const ts::optim::AdamW config{.learning_rate = 0.05};
+    const auto [loss, gradient] = ts::value_and_grad(
+        [](const auto& m, const auto& in, const auto& out) { return ts::mse(m(in), out); })(model, x, y);
+    return ts::adamw(model, gradient, state, config);
+  }
+};
+
+// torch.amp.GradScaler with growth_interval=3: three finite steps double the scale, one that is not halves it.
+TEST(LossScale, GrowsShrinksAndSkipsSteps) {
+  constexpr auto scaled = ts::compile(ScaledStep{});
+  constexpr auto plain = ts::compile(PlainStep{});
+  const ts::optim::LossScaling settings{.growth_interval = 3};
+  for (const ts::Mesh& mesh : {ts::Mesh({{"data", 1}}), ts::Mesh({{"data", 3}})}) {
+    Regression model{nn::linear(ts::Key(1), 4, 2, nn::fsdp(mesh))}, other = model;
+    auto state = ts::optim::init_state(ts::optim::AdamW{}, model), other_state = state;
+    auto scaling = ts::optim::loss_scale(mesh, 1024);
+    std::vector<float> bad(8 * 4, 1.0f);
+    bad[13] = std::numeric_limits<float>::infinity();
+    const auto broken = ts::shard(bad, {8, 4}, mesh, {"data"});
+    const std::vector<float> scales{1024, 1024, 2048, 1024, 512, 512, 512, 1024, 512};
+    const std::vector<float> counts{1, 2, 0, 0, 0, 1, 2, 0, 0};
+    for (std::size_t i = 0; i < scales.size(); ++i) {
+      const bool fails = i == 3 || i == 4 || i == 8;
+      const auto x = fails ? broken : ts::reshard(ts::normal<float>(ts::Key(i), {8, 4}, ts::Mesh{}), mesh, {"data"});
+      const auto y = ts::reshard(ts::normal<float>(ts::Key(100 + i), {8, 2}, ts::Mesh{}), mesh, {"data"});
+      const Regression before = model;
+      const auto mean_before = ts::to_host(state.mean.layer.weight);
+      auto [next, next_state, next_scaling, finite] = scaled(model, state, scaling, settings, x, y);
+      model = next, state = next_state, scaling = next_scaling;
+      EXPECT_EQ(ts::item(finite), !fails) << i;
+      EXPECT_EQ(ts::item(scaling.scale), scales[i]) << i;
+      EXPECT_EQ(ts::item(scaling.steps), counts[i]) << i;
+      if (fails) {
+        EXPECT_EQ(ts::to_host(model.layer.weight), ts::to_host(before.layer.weight));
+        EXPECT_EQ(ts::to_host(state.mean.layer.weight), mean_before);
+        other_state.step = other_state.step.value() + 1;  // the count of steps counts them all
+      } else {
+        std::tie(other, other_state) = plain(other, other_state, x, y);
+        const auto got = ts::to_host(model.layer.weight), want = ts::to_host(other.layer.weight);
+        for (std::size_t k = 0; k < got.size(); ++k) EXPECT_NEAR(got[k], want[k], 1e-6) << i;
+      }
+    }
+  }
+}
+
+TEST(LossScale, NeedsOneAllReduce) {
+  const ts::Mesh mesh({{"data", 2}});
+  const Regression model{nn::linear(ts::Key(1), 4, 2, nn::data_parallel(mesh))};
+  const auto state = ts::optim::init_state(ts::optim::AdamW{}, model);
+  const auto x = ts::zeros<float>({8, 4}, mesh, {"data"}), y = ts::zeros<float>({8, 2}, mesh, {"data"});
+  constexpr auto scaled = ts::compile(ScaledStep{});
+  constexpr auto plain = ts::compile(PlainStep{});
+  const ts::Plan with = scaled.plan(model, state, ts::optim::loss_scale(mesh), ts::optim::LossScaling{}, x, y);
+  EXPECT_LE(with.count(ts::all_reduce), plain.plan(model, state, x, y).count(ts::all_reduce) + 1) << with.explain();
+}
+
+}  // namespace
