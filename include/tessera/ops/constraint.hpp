@@ -2,6 +2,8 @@
 #define TESSERA_OPS_CONSTRAINT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
+#include <string_view>
 #include <tuple>
 
 #include <tessera/mesh/partition_spec.hpp>
@@ -43,6 +45,19 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
   }
   says.write(made);
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value gathered over one axis of the mesh; over other axes it stays as it is. The planner chooses the sharding of
+/// its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
+  const int own = value.module->add_spec(whole), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[fsdp] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, CotangentSharding::free, 0, static_cast<std::int8_t>(only)}.write(made);
+  return value.make(made, {value.id});
 }
 
 }  // namespace detail

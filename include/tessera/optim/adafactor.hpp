@@ -18,20 +18,21 @@ namespace tessera {
 
 namespace optim {
 
-/// Hyper-parameters of Adafactor, with the defaults of torch.optim.Adafactor for float32. They are Scalars, so a new learning
-/// rate needs no new plan.
+/// Hyper-parameters of Adafactor, with the defaults of torch.optim.Adafactor for float32. They are Scalars, so a new
+/// learning rate needs no new plan.
 struct Adafactor {
-  Scalar learning_rate = 1e-2;   ///< the largest rate relative to the size of a parameter
-  Scalar beta2_decay = -0.8;     ///< the mean of squares forgets with t^beta2_decay
-  Scalar epsilon1 = 0x1p-23;     ///< the least mean of squares, squared; PyTorch: that of the element type
-  Scalar epsilon2 = 1e-3;        ///< the least size of a parameter
-  Scalar clip_threshold = 1.0;   ///< d: the largest root mean square of an update, before the rate
-  Scalar weight_decay = 0.0;     ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
+  Scalar learning_rate = 1e-2;  ///< the largest rate relative to the size of a parameter
+  Scalar beta2_decay = -0.8;    ///< the mean of squares forgets with t^beta2_decay
+  Scalar epsilon1 = 0x1p-23;    ///< the least mean of squares, squared; PyTorch: that of the element type
+  Scalar epsilon2 = 1e-3;       ///< the least size of a parameter
+  Scalar clip_threshold = 1.0;  ///< d: the largest root mean square of an update, before the rate
+  Scalar weight_decay = 0.0;    ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
 };
 
-/// Running means of the squares of a gradient: of a matrix [.., n, m] the means along its rows [.., n, 1] and along its columns
-/// [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all means, and `column`
-/// is a zero of extents 1.
+/// Running means of the squares of a gradient: of a matrix [.., n, m] the means along its rows [.., n, 1] and along its
+/// columns
+/// [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all means, and
+/// `column` is a zero of extents 1.
 template <class Model> struct AdafactorState {
   Model row, column;
   Scalar step;
@@ -56,14 +57,16 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 }  // namespace detail
 }  // namespace optim
 
-/// Inside a traced function: one step of Adafactor, whose state of a matrix is a row and a column. Returns (model, state).
+/// Inside a traced function: one step of Adafactor, whose state of a matrix is a row and a column. Returns (model,
+/// state).
 ///
 ///     w = t^beta2_decay,  r = (1 - w) r + w mean(g^2 along rows),  c likewise along columns
 ///     v = r c / mean(r),  u = g / sqrt(v),  u = u / max(1, rms(u) / d)
 ///     p = p (1 - rate decay) - max(epsilon2, rms(p)) min(rate, 1 / sqrt(t)) u
 /// Of tensors of rank 3 or more the last two dims are factored; each layer of a Stack has means and sizes of its own.
-/// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model, gradients
-/// and state differ. Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
+/// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
+/// gradients and state differ. Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors
+/// without decay.
 template <class Model>
 constexpr auto adafactor(const Model& model, const Model& gradients, const optim::AdafactorState<Model>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
@@ -79,15 +82,16 @@ constexpr auto adafactor(const Model& model, const Model& gradients, const optim
           const unsigned last = 1u << (g.rank() - 1), before = last >> 1;
           next_r = averaged(r, optim::detail::mean_of_squares(g, last));
           next_c = averaged(c, optim::detail::mean_of_squares(g, before));
-          const Value mean = build::sum_of(next_r, before, true) /
-                             build::cast(build::element_count(g, before), g.dtype());
+          const Value mean =
+              build::sum_of(next_r, before, true) / build::cast(build::element_count(g, before), g.dtype());
           square = next_r * next_c / build::apply<ops::MaximumOp>(mean, least);
         }
         const Value u = g * build::apply<ops::RsqrtOp>(build::apply<ops::MaximumOp>(square, least * least));
         const Value length = optim::detail::root_mean_square(x, u), size = optim::detail::root_mean_square(x, p);
         const auto wide = [&](const Scalar& of) { return build::cast(x.wide(of), length.dtype()); };
         const Value clip = build::apply<ops::MaximumOp>(length / wide(config.clip_threshold), length.number(1.0));
-        const Value limit = build::apply<ops::MinimumOp>(x.wide(config.learning_rate), build::apply<ops::RsqrtOp>(count));
+        const Value limit =
+            build::apply<ops::MinimumOp>(x.wide(config.learning_rate), build::apply<ops::RsqrtOp>(count));
         const Value rate = build::apply<ops::MaximumOp>(size, wide(config.epsilon2)) * build::cast(limit, size.dtype());
         const Value decayed = x.decays() ? x(1.0 - x.wide(config.learning_rate) * x.wide(config.weight_decay)) * p : p;
         return std::tuple(decayed - x(rate / clip) * u, next_r, next_c);

@@ -19,8 +19,8 @@
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
 
-// Dynamic loss scaling, for gradients that float16 or bf16 would round to 0. All of it is computed on the devices: whether a
-// step is skipped never reaches the host.
+// Dynamic loss scaling, for gradients that float16 or bf16 would round to 0. All of it is computed on the devices:
+// whether a step is skipped never reaches the host.
 namespace tessera::optim {
 
 /// With the defaults of torch.amp.GradScaler.
@@ -29,8 +29,8 @@ struct LossScaling {
   Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
 };
 
-/// The factor of the loss, and the number of steps since it changed that had finite gradients. A state: a training step takes
-/// and returns it.
+/// The factor of the loss, and the number of steps since it changed that had finite gradients. A state: a training step
+/// takes and returns it.
 struct LossScale {
   ShardedTensor<float, 0> scale, steps;
 
@@ -43,7 +43,8 @@ inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
 }
 
 /// Inside a traced function: gradients of a loss that was multiplied by the scale, divided by it: scaler.unscale_.
-template <class Model> constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
+template <class Model>
+constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
   const Value scale = here(tessera::detail::value_behind(scaling.scale)).at(Source::from(at));
   return tree_map(
       [&](auto g) {
@@ -53,8 +54,8 @@ template <class Model> constexpr Model unscale(const Model& gradients, const Los
       gradients);
 }
 
-/// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a rank-0
-/// tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
+/// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a
+/// rank-0 tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
 template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
   const Growable<Value> values = detail::parameters_of(gradients);
   if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
@@ -69,9 +70,9 @@ template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients,
   return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
 }
 
-/// Inside a traced function: `after` where the condition holds, else `before`, for the floating-point tensors of a model or a
-/// state, bit for bit: skips a step whose gradients are not finite. A state's count of steps, a Scalar, counts skipped steps
-/// too, since the host does not know of them. No communication.
+/// Inside a traced function: `after` where the condition holds, else `before`, for the floating-point tensors of a
+/// model or a state, bit for bit: skips a step whose gradients are not finite. A state's count of steps, a Scalar,
+/// counts skipped steps too, since the host does not know of them. No communication.
 template <class Model>
 constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
                         Here at = Here::current()) {
@@ -83,8 +84,8 @@ constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const
       after, before);
 }
 
-/// Inside a traced function: the state after a step: scaler.update(). The scale shrinks after gradients that were not finite,
-/// and grows after growth_interval steps in a row with finite ones.
+/// Inside a traced function: the state after a step: scaler.update(). The scale shrinks after gradients that were not
+/// finite, and grows after growth_interval steps in a row with finite ones.
 ///
 ///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
 ///       return ts::mse(m(in), out) * scaling.scale;

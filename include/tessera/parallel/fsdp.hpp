@@ -17,7 +17,6 @@
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/base/source.hpp>
-#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/trace/body.hpp>
 #include <tessera/graph/trace/named_leaves.hpp>
 #include <tessera/graph/trace/operand.hpp>
@@ -27,6 +26,7 @@
 #include <tessera/mesh/sharding.hpp>
 #include <tessera/mesh/storage_split.hpp>
 #include <tessera/ops/checkpoint.hpp>
+#include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/tensor/reshard.hpp>
 
@@ -60,19 +60,6 @@ namespace detail {
 template <class T> inline constexpr bool is_fsdp_v = false;
 template <class Model, FsdpPolicy policy> inline constexpr bool is_fsdp_v<Fsdp<Model, policy>> = true;
 
-/// The value of a parameter, gathered over the axis of the policy; over other axes it stays as it is. The planner
-/// chooses the sharding of its cotangent.
-template <FsdpPolicy policy> constexpr Value gathered_value(const Value& value) {
-  PartitionSpec whole, about{SpecEntry(policy.axis.view())};
-  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(SpecEntry());
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  const int own = value.module->add_spec(whole), only = value.module->add_spec(about);
-  if (only > 126) value.refuse(errc::capacity, "[fsdp] number of specs: a program has more than 127 specs");
-  Constraint{own, CotangentSharding::free, 0, static_cast<std::int8_t>(only)}.write(made);
-  return value.make(made, {value.id});
-}
-
 template <FsdpPolicy policy> struct GatherLeaves {
   constexpr void leaf(auto& leaf) const {
     using Leaf = std::remove_cvref_t<decltype(leaf)>;
@@ -81,9 +68,10 @@ template <FsdpPolicy policy> struct GatherLeaves {
         const Sym<typename Leaf::element, Leaf::rank> stored(here(value_behind(leaf)));
         // Rounded first, half as many bytes are gathered.
         if constexpr (policy.compute_dtype == DType::bf16 && std::is_same_v<typename Leaf::element, float>)
-          leaf = Leaf(cast<float>(Sym<bf16, Leaf::rank>(gathered_value<policy>(cast<bf16>(stored).value))).value);
+          leaf = Leaf(
+              cast<float>(Sym<bf16, Leaf::rank>(gathered_over(cast<bf16>(stored).value, policy.axis.view()))).value);
         else
-          leaf = Leaf(gathered_value<policy>(stored.value));
+          leaf = Leaf(gathered_over(stored.value, policy.axis.view()));
       }
   }
   constexpr void enter_stack(const auto&) const {}
@@ -166,18 +154,16 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}> struct Fsdp {
 };
 
 namespace detail {
-/// Calls f(name, leaf) for the floating-point tensors of a model, layer by layer.
-template <class Model, class F> void for_each_stored_parameter(Model& model, F&& f) {
+/// Calls f(name, leaf) for the tensors of a model, layer by layer.
+template <class Model, class F> void for_each_stored(Model& model, F&& f) {
   for_each_named_leaf(model, VisitLayers::each, [&](std::string_view name, auto& leaf, int) {
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    if constexpr (StoredOperand<Leaf>)
-      if constexpr (is_floating_v<typename Leaf::element>) f(name, leaf);
+    if constexpr (StoredOperand<std::remove_cvref_t<decltype(leaf)>>) f(name, leaf);
   });
 }
 }  // namespace detail
 
-/// Wraps a model that exists, on any mesh: its floating-point parameters are moved to `mesh` and split over the axis of
-/// the policy, each in one dim, unevenly where extents don't divide. Other axes, such as an extra data axis, keep
+/// Wraps a model that exists, on any mesh: its tensors are moved to `mesh`, and floating-point ones split over the axis
+/// of the policy, each in one dim, unevenly where extents don't divide. Other axes, such as an extra data axis, keep
 /// copies (hybrid sharding). A parameter that an axis splits already is left as it is, unless options.split_sharded
 /// says otherwise; so is one of rank 0. Errors: `mesh_axis` for an axis that the mesh lacks; `empty_tensor`.
 /// Communication: none from replicated parameters.
@@ -188,11 +174,12 @@ template <class Model, class F> void for_each_stored_parameter(Model& model, F&&
 template <FsdpPolicy policy = FsdpPolicy{}, class Model>
 Fsdp<Model, policy> fsdp(Model model, const Mesh& mesh, const FsdpOptions& options = {}, Here at = Here::current()) {
   mesh.axis_index(policy.axis.view());
-  detail::for_each_stored_parameter(model, [&](std::string_view name, auto& leaf) {
+  detail::for_each_stored(model, [&](std::string_view name, auto& leaf) {
     const Mesh& before = tessera::mesh(leaf);
     const bool moved = !(before == mesh);
     const PartitionSpec spec = moved ? PartitionSpec{} : spec_of(sharding(leaf), mesh);
-    const bool left = (!moved && !sharding(leaf).is_replicated() && !options.split_sharded) ||
+    const bool left = !is_floating_v<typename std::remove_cvref_t<decltype(leaf)>::element> ||
+                      (!moved && !sharding(leaf).is_replicated() && !options.split_sharded) ||
                       size(leaf) < options.min_elements ||
                       (options.wraps && !options.wraps(std::string(name), shape(leaf)));
     leaf = reshard(leaf, mesh, left ? spec : split_in_storage(spec, shape(leaf), mesh, policy.axis.view(), options.dim),
@@ -204,7 +191,7 @@ Fsdp<Model, policy> fsdp(Model model, const Mesh& mesh, const FsdpOptions& optio
 /// The model of a wrapper, with parameters that are gathered: each has the sharding that it had before fsdp(). Errors:
 /// `empty_tensor`. Communication: an all_gather of each parameter that fsdp() split.
 template <class Model, FsdpPolicy policy> Model unwrap(Fsdp<Model, policy> wrapped, Here at = Here::current()) {
-  detail::for_each_stored_parameter(wrapped.module, [&](std::string_view, auto& leaf) {
+  detail::for_each_stored(wrapped.module, [&](std::string_view, auto& leaf) {
     PartitionSpec spec = spec_of(sharding(leaf), mesh(leaf));
     for (SpecEntry& entry : spec.entries)
       if (entry.priority > 0) entry = SpecEntry();

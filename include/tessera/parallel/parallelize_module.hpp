@@ -36,9 +36,9 @@ struct ParallelRule {
   ParallelStyle style;
 };
 
-/// Splits the parameters of a model that exists over one axis, as torch.distributed.tensor.parallel.parallelize_module: the
-/// planner derives the shardings of activations and the collectives from them. The first rule that names a layer or a parameter
-/// counts; parameters without a rule are whole. Dims that other axes of the mesh split stay split.
+/// Splits the parameters of a model that exists over one axis, as torch.distributed.tensor.parallel.parallelize_module:
+/// the planner derives the shardings of activations and the collectives from them. The first rule that names a layer or
+/// a parameter counts; parameters without a rule are whole. Dims that other axes of the mesh split stay split.
 ///
 ///     model = ts::parallelize_module(model, mesh, "model",
 ///                                    {{"blocks.*.mlp.up", ts::ParallelStyle::colwise},
@@ -59,8 +59,7 @@ Model parallelize_module(Model model, const Mesh& mesh, std::string_view axis, c
       while (rule < rules.size() && !matches_pattern(name, rules[rule].pattern) &&
              !matches_pattern(layer, rules[rule].pattern))
         ++rule;
-      PartitionSpec spec =
-          tessera::mesh(leaf) == mesh ? spec_of(sharding(leaf), mesh) : PartitionSpec{};
+      PartitionSpec spec = tessera::mesh(leaf) == mesh ? spec_of(sharding(leaf), mesh) : PartitionSpec{};
       while (spec.entries.size() < static_cast<std::size_t>(Leaf::rank)) spec.entries.push_back(SpecEntry());
       if (rule < rules.size()) {
         used[rule] = true;

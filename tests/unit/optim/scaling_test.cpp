@@ -50,15 +50,19 @@ template <class M> std::vector<Tensor> tensors(const M& model) {
   return list;
 }
 
-Model drawn(std::uint64_t seed, const ts::Mesh& mesh, const ts::PartitionSpec& matrix, const ts::PartitionSpec& vector) {
+Model drawn(std::uint64_t seed, const ts::Mesh& mesh, const ts::PartitionSpec& matrix,
+            const ts::PartitionSpec& vector) {
   const auto key = [&](std::uint64_t n) { return ts::fold_in(ts::Key(seed), n); };
   const auto on = [&](const auto& x, const ts::PartitionSpec& spec) { return ts::reshard(x, mesh, spec); };
   const ts::Mesh one;
-  return {on(ts::normal<double>(key(0), {2, 5, 4}, one), {ts::none, matrix.entries.empty() ? ts::SpecEntry() : matrix.entries[0]}),
-          ts::Stack<Layer>(3, [&](int i) {
-            const auto n = static_cast<std::uint64_t>(2 * i + 1);
-            return Layer{on(ts::normal<double>(key(n), {7, 5}, one), matrix), on(ts::normal<double>(key(n + 1), {5}, one), vector)};
-          }),
+  return {on(ts::normal<double>(key(0), {2, 5, 4}, one),
+             {ts::none, matrix.entries.empty() ? ts::SpecEntry() : matrix.entries[0]}),
+          ts::Stack<Layer>(3,
+                           [&](int i) {
+                             const auto n = static_cast<std::uint64_t>(2 * i + 1);
+                             return Layer{on(ts::normal<double>(key(n), {7, 5}, one), matrix),
+                                          on(ts::normal<double>(key(n + 1), {5}, one), vector)};
+                           }),
           on(ts::normal<double>(key(50), {}, one), {})};
 }
 
@@ -112,7 +116,8 @@ void reference(Tensor& p, const Host& g, Host& row, Host& column, double t, cons
 }
 
 TEST(Adafactor, IsThePublishedUpdateForTwentySteps) {
-  const ts::optim::Adafactor config{.learning_rate = 0.3, .epsilon1 = 0x1p-52, .clip_threshold = 0.8, .weight_decay = 0.1};
+  const ts::optim::Adafactor config{
+      .learning_rate = 0.3, .epsilon1 = 0x1p-52, .clip_threshold = 0.8, .weight_decay = 0.1};
   constexpr auto step = ts::compile(AdafactorStep{});
   struct Case {
     ts::Mesh mesh;

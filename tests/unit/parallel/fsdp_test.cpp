@@ -176,6 +176,20 @@ TEST(Fsdp, ParametersThatAreSplitAlreadyAreLeft) {
   EXPECT_EQ(types(ts::unwrap(both)), types(split));
 }
 
+// Indices move with the model, and are not split.
+TEST(Fsdp, IntegersAreMovedWhole) {
+  struct Lookup {
+    nn::Embedding<> table;
+    ts::ShardedTensor<std::int32_t, 1> order;
+  };
+  const ts::Mesh mesh({{"fsdp", 2}});
+  const auto wrapped = ts::fsdp(Lookup{nn::embedding(ts::Key(1), 5, 4, nn::single(ts::Mesh{})),
+                                       ts::shard(std::vector<std::int32_t>{3, 1, 2}, ts::Mesh{})},
+                                mesh);
+  EXPECT_EQ(types(wrapped), (std::vector<std::string>{"0.table f32[5,4]{fsdp*,-}", "1 i32[3]{-}"}));
+  EXPECT_EQ(ts::mesh(wrapped.module.order), mesh);
+}
+
 TEST(Fsdp, UnwrapGivesTheModelBack) {
   const Mlp model = mlp(5);
   const ts::Mesh mesh({{"fsdp", 3}});
