@@ -1,5 +1,5 @@
-// Files of arrays, whatever their bytes are: a .npy or IDX file is read as an array that lies within its bytes, or refused. The
-// first byte says which format and which element type are expected.
+// Files of arrays, whatever their bytes are: a .npy or IDX file is read as an array that lies within its bytes, or
+// refused. The first byte says which format and which element type are expected.
 #include <vector>
 
 #include "fuzz.hpp"
@@ -8,7 +8,6 @@
 #include <tessera/data/npy.hpp>
 
 namespace ts = tessera;
-using fuzz::expect;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size == 0) return 0;
@@ -18,6 +17,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   // A copy of its own, so that a read past its end is seen.
   const std::vector<std::uint8_t> bytes(data + 1, data + size);
   const ts::data::MappedFile file{nullptr, std::as_bytes(std::span(bytes))};
+  const auto expect = [&](bool holds, std::string_view rule) {
+    fuzz::expect(holds, rule, {reinterpret_cast<const char*>(data), size});
+  };
   ts::Shape shape;
   try {
     const std::span<const std::byte> elements =
