@@ -75,7 +75,8 @@ TEST(Programs, DifferencesAndCovariances) {
   constexpr auto f = [](const auto& floats) {
     const auto& [x, y, w] = floats;  // [a, b, c], [m, d], [n, d]
     const auto steps = ts::diff<0>(x), twice = ts::diff<2>(x);
-    const auto area = ts::trapezoid<1>(x, 0.5), areas = ts::cumulative_trapezoid<0>(x);
+    const auto area = ts::trapezoid<1>(x, 0.5);
+    const auto areas = ts::cumulative_trapezoid<0>(x);
     const auto spread = ts::cov(y, 0), product = ts::kron(y, w);
     return std::tuple(energy(steps, twice, area, areas, spread, product), steps, twice, area, areas, spread, product,
                       ts::trapezoid<0>(x, ts::cumsum<0>(x * x)), ts::deg2rad(x));

@@ -81,8 +81,8 @@ template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const 
 
 /// The integral of samples along dim D by the trapezoidal rule (torch.trapezoid, jnp.trapezoid); 0 of fewer than two
 /// samples. The second operand is the distance of neighbours, a number, or the points: a vector, or a tensor of the
-/// rank of the samples that is broadcast. The result lacks the dim; of integers it is f32. Errors: shape_mismatch.
-/// Communication: as slice and sum.
+/// rank of the samples that is broadcast. The result lacks the dim; of integers it is f32. Errors: shape_mismatch,
+/// which names the product of the means and the widths of neighbours. Communication: as slice and sum.
 ///
 ///     const auto area = ts::trapezoid<-1>(y, 0.1);
 template <int D = -1, TensorOperand Y, Operand S = double>
