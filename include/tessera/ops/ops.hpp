@@ -43,6 +43,8 @@
 #include <tessera/ops/losses/margin_losses.hpp>
 #include <tessera/ops/random.hpp>
 #include <tessera/ops/random_draws.hpp>
+#include <tessera/ops/reduction/covariance.hpp>
+#include <tessera/ops/reduction/differences.hpp>
 #include <tessera/ops/reduction/distances.hpp>
 #include <tessera/ops/reduction/histogram.hpp>
 #include <tessera/ops/reduction/normalization.hpp>

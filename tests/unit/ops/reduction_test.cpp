@@ -1,6 +1,9 @@
 #include "../../support/gradients.hpp"
 #include "../base/expect_error.hpp"
 
+#include <tessera/ops/data_movement/diagonal.hpp>
+#include <tessera/ops/reduction/covariance.hpp>
+#include <tessera/ops/reduction/differences.hpp>
 #include <tessera/ops/reduction/distances.hpp>
 #include <tessera/ops/reduction/histogram.hpp>
 #include <tessera/ops/reduction/order_statistics.hpp>
@@ -283,6 +286,66 @@ TEST(Reduction, NormsAndDistances) {
   const auto slopes = run(trace<FirstGradient<decltype(flat)>, std::tuple<Float<2>>, Float<1>>().view(),
                           {Array({1, 3}, 0.0), Array({1}, 1)});
   EXPECT_EQ(slopes[1].data, (std::vector<double>{0, 0, 0}));
+}
+
+// The expected values are worked out by hand.
+TEST(Reduction, DifferencesAndIntegrals) {
+  const auto f = [](const auto& a, const auto& t) {
+    return std::tuple(ts::diff(a), ts::diff<0>(a), ts::diff<1, 2>(a), ts::diff(a > 2.0), ts::trapezoid(a),
+                      ts::trapezoid<1>(a, 0.5), ts::trapezoid<1>(a, t), ts::trapezoid<0>(a, ts::slice<0>(t, 0, 2)),
+                      ts::cumulative_trapezoid(a, t), ts::diff<0, 2>(a), ts::trapezoid<0>(ts::slice<0>(a, 0, 1)));
+  };
+  const Array a({2, 4}, {1, 4, 9, 16, 2, 2, 0, -3}), t({4}, {0, 1, 3, 4});
+  const auto of = run(trace<decltype(f), Float<2>, Float<1>>().view(), {a, t});
+  expect_values(of[0], {3, 5, 7, 0, -2, -3});
+  expect_values(of[1], {1, -2, -9, -19});
+  expect_values(of[2], {2, 2, -2, -1});
+  expect_values(of[3], {1, 0, 0, 0, 0, 0});
+  expect_values(of[4], {21.5, 1.5});
+  expect_values(of[5], {10.75, 0.75});
+  expect_values(of[6], {2.5 + 13 + 12.5, 2 + 2 - 1.5});
+  expect_values(of[7], {1.5, 3, 4.5, 6.5});
+  expect_values(of[8], {2.5, 15.5, 28, 2, 4, 2.5});
+  EXPECT_EQ(of[9].shape, (Shape{0, 4}));  // of two rows there is one difference, and none of order 2
+  expect_values(of[10], {0, 0, 0, 0});
+  check_gradient<Float<3>>([](const auto& v) { return ts::diff<2>(v * v); }, {x}, second_order);
+  check_gradient<Float<3>>([](const auto& v) { return ts::trapezoid<1>(v * v, 0.25); }, {x}, second_order);
+  check_gradient<Float<3>>([](const auto& v) { return ts::cumulative_trapezoid<2>(v * v, v); }, {x}, first_order);
+}
+
+TEST(Reduction, CovariancesAndKroneckerProducts) {
+  const auto f = [](const auto& v, const auto& b) {
+    return std::tuple(ts::cov(v), ts::cov(v, 0), ts::corrcoef(v), ts::kron(v, b),
+                      ts::kron(ts::sum<1>(v), ts::sum<1>(b)), ts::deg2rad(v), ts::rad2deg(v));
+  };
+  const Array v = random_array({3, 5}, 11), b = random_array({2, 4}, 12);
+  const auto of = run(trace<decltype(f), Float<2>, Float<2>>().view(), {v, b});
+  double means[3]{}, sums[3][3]{};
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t k = 0; k < 5; ++k) means[i] += v.at({i, k}) / 5;
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t j = 0; j < 3; ++j)
+      for (std::int64_t k = 0; k < 5; ++k) sums[i][j] += (v.at({i, k}) - means[i]) * (v.at({j, k}) - means[j]);
+  for (std::int64_t i = 0; i < 3; ++i)
+    for (std::int64_t j = 0; j < 3; ++j) {
+      EXPECT_NEAR(of[0].at({i, j}), sums[i][j] / 4, 1e-12);
+      EXPECT_NEAR(of[1].at({i, j}), sums[i][j] / 5, 1e-12);
+      EXPECT_NEAR(of[2].at({i, j}), sums[i][j] / std::sqrt(sums[i][i] * sums[j][j]), 1e-12);
+    }
+  EXPECT_EQ(of[3].shape, (Shape{6, 20}));
+  for (std::int64_t i = 0; i < 6; ++i)
+    for (std::int64_t j = 0; j < 20; ++j)
+      EXPECT_NEAR(of[3].at({i, j}), v.at({i / 2, j / 4}) * b.at({i % 2, j % 4}), 1e-12);
+  EXPECT_EQ(of[4].shape, (Shape{6}));
+  EXPECT_NEAR(of[5].data[0], v.data[0] * std::acos(-1.0) / 180, 1e-12);
+  EXPECT_NEAR(of[6].data[0], v.data[0] * 180 / std::acos(-1.0), 1e-12);
+  check_gradient<Float<2>>([](const auto& w) { return ts::cov(w); }, {v}, second_order);
+  check_gradient<Float<2>, Float<2>>([](const auto& w, const auto& u) { return ts::kron(w, u); }, {v, b}, second_order);
+  // The diagonal is 1 everywhere, at the bound of the clamp: it has a slope on one side only.
+  check_gradient<Float<2>>([](const auto& w) { return ts::triu(ts::corrcoef(w), 1); }, {v}, first_order);
+  // One observation has no variance: 0 / 0.
+  const auto one = [](const auto& w) { return ts::cov(w); };
+  EXPECT_TRUE(std::isnan(run(trace<decltype(one), Float<2>>().view(), {Array({2, 1}, 1.0)}).at(0).data[0]));
 }
 
 }  // namespace

@@ -69,3 +69,18 @@ TEST(Programs, Products) {
   };
   expect_equal_on_all_meshes<std::tuple<Tensor<3>>>(with_gradient(f), {.arguments = {values("abc")}}, 4);
 }
+
+// Differences, integrals, covariances and Kronecker products, with split and uneven dims.
+TEST(Programs, DifferencesAndCovariances) {
+  constexpr auto f = [](const auto& floats) {
+    const auto& [x, y, w] = floats;  // [a, b, c], [m, d], [n, d]
+    const auto steps = ts::diff<0>(x), twice = ts::diff<2>(x);
+    const auto area = ts::trapezoid<1>(x, 0.5);
+    const auto areas = ts::cumulative_trapezoid<0>(x);
+    const auto spread = ts::cov(y, 0), product = ts::kron(y, w);
+    return std::tuple(energy(steps, twice, area, areas, spread, product), steps, twice, area, areas, spread, product,
+                      ts::trapezoid<0>(x, ts::cumsum<0>(x * x)), ts::deg2rad(x));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<2>>>(
+      with_gradient(f), {.arguments = {values("abc"), values("md"), values("nd")}, .cases = 40}, 9);
+}

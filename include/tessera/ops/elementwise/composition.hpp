@@ -40,6 +40,12 @@ struct ReciprocalTag : FloatingComposition {
 struct SquareTag : Unary<ops::AbsOp> {
   static constexpr Value emit(Value context, Value x) { return x.at(context.source) * x; }
 };
+struct DegreesToRadiansTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return x.at(context.source) * 0.017453292519943295769; }
+};
+struct RadiansToDegreesTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return x.at(context.source) * 57.295779513082320877; }
+};
 
 enum class NumberClass : std::uint8_t { nan, infinite, finite };
 template <NumberClass Class> struct ClassifyTag {
@@ -147,6 +153,13 @@ template <TensorOperand X> constexpr auto reciprocal(const X& x, Here at = Here:
 /// x times x, in the element type of x; integers wrap around. Gradient: 2 x.
 template <TensorOperand X> constexpr auto square(const X& x, Here at = Here::current()) {
   return call<detail::SquareTag>(Source::from(at), x);
+}
+/// Degrees as radians, and radians as degrees; of integers f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
+template <TensorOperand X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
+  return call<detail::DegreesToRadiansTag>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
+  return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
 /// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and

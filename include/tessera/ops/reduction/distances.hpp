@@ -65,6 +65,19 @@ template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, con
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
 }
+/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
+/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
+template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
+                "tessera: kron takes two vectors or two matrices");
+  if constexpr (A::rank == 1)
+    return merge_dims<0, 1>(outer(a, b, at), at);
+  else {
+    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
+                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
+    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
+  }
+}
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
