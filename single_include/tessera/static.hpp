@@ -9283,6 +9283,12 @@ struct ReciprocalTag : FloatingComposition {
 struct SquareTag : Unary<ops::AbsOp> {
   static constexpr Value emit(Value context, Value x) { return x.at(context.source) * x; }
 };
+struct DegreesToRadiansTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return x.at(context.source) * 0.017453292519943295769; }
+};
+struct RadiansToDegreesTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return x.at(context.source) * 57.295779513082320877; }
+};
 
 enum class NumberClass : std::uint8_t { nan, infinite, finite };
 template <NumberClass Class> struct ClassifyTag {
@@ -9390,6 +9396,13 @@ template <TensorOperand X> constexpr auto reciprocal(const X& x, Here at = Here:
 /// x times x, in the element type of x; integers wrap around. Gradient: 2 x.
 template <TensorOperand X> constexpr auto square(const X& x, Here at = Here::current()) {
   return call<detail::SquareTag>(Source::from(at), x);
+}
+/// Degrees as radians, and radians as degrees; of integers f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
+template <TensorOperand X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
+  return call<detail::DegreesToRadiansTag>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
+  return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
 /// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and
@@ -15323,14 +15336,20 @@ constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Oth
   return last;
 }
 
+/// A rank-0 tensor, a Scalar or a Dim.
+template <class X> constexpr bool is_number() {
+  if constexpr (TensorOperand<X>)
+    return X::rank == 0 && !LocalOperand<X>;
+  else
+    return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
+}
+/// What branches return together: tensors, or tuples and plain structs of tensors.
+template <class Result>
+inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
-  constexpr bool is_scalar = [] {
-    if constexpr (TensorOperand<Pred>)
-      return Pred::rank == 0 && !LocalOperand<Pred>;
-    else
-      return std::is_same_v<Pred, Scalar> || std::is_same_v<Pred, Dim>;
-  }();
+  constexpr bool is_scalar = is_number<Pred>();
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
@@ -15340,7 +15359,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
-  constexpr bool is_flat = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+  constexpr bool is_flat = is_branch_result_v<Result>;
   static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
   if constexpr (is_scalar && same && is_flat) {
     Value context = trace_of(pred);
@@ -15378,6 +15397,50 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
   return detail::cond(
       pred, [&] { return yes(first, rest...); }, [&] { return no(first, rest...); },
       context.module != nullptr ? context.node().source : Source{});
+}
+
+/// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
+/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. All else as in
+/// ts::cond.
+///
+///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
+template <class Index, class First, class... Branches, class... Operands>
+constexpr auto switch_case(const Index& index, const std::tuple<First, Branches...>& branches,
+                           const Operands&... operands) {
+  using Result = detail::carry_t<std::remove_cvref_t<decltype(std::get<0>(branches)(operands...))>>;
+  constexpr bool is_index = [] {
+    if constexpr (TensorOperand<Index>)
+      return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
+    else
+      return detail::is_number<Index>();
+  }();
+  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
+  constexpr bool same =
+      (std::is_same_v<Result,
+                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>>> &&
+       ...);
+  static_assert(same,
+                "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
+                "element types and ranks, in the same structure");
+  static_assert(detail::is_branch_result_v<Result>,
+                "tessera: the branches of ts::switch_case return tensors, or a tuple or plain struct of tensors");
+  const Value context = detail::trace_in(index);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
+  const Value given = build::cast(lower(context, index), DType::i32);
+  constexpr auto last = static_cast<int>(sizeof...(Branches));
+  const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                    given.integer(last, DType::i32));
+  const auto runs = [&](int branch) {
+    return build::cast(build::equal(chosen, chosen.integer(branch, DType::i32)), DType::i32);
+  };
+  auto made = detail::run_branch(runs(0), [&] { return std::get<0>(branches)(operands...); });
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    ((made = detail::run_branch_or(
+          runs(static_cast<int>(I) + 1), [&] { return std::get<I + 1>(branches)(operands...); }, made)),
+     ...);
+  }(std::index_sequence_for<Branches...>{});
+  return made;
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
@@ -15440,6 +15503,19 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
   }
   says.write(made);
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value gathered over one axis of the mesh; over other axes it stays as it is. The planner chooses the sharding of
+/// its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
+  const int own = value.module->add_spec(whole), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[fsdp] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, CotangentSharding::free, 0, static_cast<std::int8_t>(only)}.write(made);
+  return value.make(made, {value.id});
 }
 
 }  // namespace detail
@@ -19213,6 +19289,158 @@ constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()
 
 #endif
 
+// ---- tessera/ops/reduction/covariance.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_COVARIANCE_HPP
+#define TESSERA_OPS_REDUCTION_COVARIANCE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Sums over the columns of x, divided by the number of columns less the correction.
+struct OverObservationsTag {
+  template <class P, class...> using result = P;
+  static constexpr Value emit(Value context, Value sums, Value x, Value correction) {
+    sums = sums.at(context.source);
+    const Value count = build::cast(build::extent(x, x.shifted(1, 2)), sums.dtype());
+    return sums / build::binary(Op::maximum, count - build::cast(correction, sums.dtype()), sums.number(0));
+  }
+};
+
+/// Covariances over the roots of the two elements of the diagonal that stand in the same row and column.
+struct CorrelationTag {
+  template <class C> using result = C;
+  static constexpr Value emit(Value context, Value c) {
+    c = c.at(context.source);
+    const int row = c.rank() - 2, column = c.rank() - 1;
+    const Value on = build::equal(build::iota(c, row, DType::i64), build::iota(c, column, DType::i64));
+    const Value variances = build::select(on, c, c.number(0));
+    const auto deviations = [&](int dim) {
+      return build::unary(Op::sqrt, build::reduce(Op::sum, variances, 1u << dim, true));
+    };
+    return ClampTag::emit(context, c / deviations(column) / deviations(row), c.number(-1), c.number(1));
+  }
+};
+
+}  // namespace detail
+
+/// The covariances of the rows of x [variables, observations] (torch.cov, jnp.cov): [variables, variables], symmetric.
+/// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Of integers
+/// f32. Communication: if observations are split an all-reduce of the means and one of the result.
+///
+///     const auto c = ts::cov(samples);  // the variances are on the diagonal
+template <TensorOperand X, NumberOperand Correction = int>
+constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
+  const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
+  return call<detail::OverObservationsTag>(Source::from(at), einsum<"ik,jk->ij">(off, off, at), x, correction);
+}
+/// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
+/// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
+/// cov, and for split columns of the result an all-reduce of the variances.
+template <TensorOperand X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
+  return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/differences.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_DIFFERENCES_HPP
+#define TESSERA_OPS_REDUCTION_DIFFERENCES_HPP
+
+// Differences of neighbours along a dim, and integrals of samples.
+
+namespace tessera {
+
+namespace detail {
+
+/// Of each two neighbours along dim D the later one less the earlier one, or with `Mean` half their sum.
+template <int Rank, int D, bool Mean> struct NeighboursTag {
+  template <class X> struct result {
+    using type = std::conditional_t<Mean, element_t<floating_type(dtype_v<typename X::type>)>, typename X::type>;
+    static constexpr int rank = Rank;
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    if (Mean) x = build::cast(x, floating_type(x.dtype()));
+    const int dim = x.shifted(D, Rank);
+    // A dim of static extent 1 cannot become empty, one with the extent 1 can.
+    if (x.is_singleton(dim)) x = build::pad_to(x, dim, x.integer(0, DType::i64), x.integer(1, DType::i64));
+    const Value n = build::extent(x, dim), none = x.integer(0, DType::i64);
+    const Value first = build::binary(Op::minimum, n, x.integer(1, DType::i64));  // an empty dim stays empty
+    const Value later = build::slice(x, dim, first, n - first), earlier = build::slice(x, dim, none, n - first);
+    if (Mean) return (later + earlier) * 0.5;
+    return x.dtype() == dtype_v<bool> ? build::binary(Op::not_equal, later, earlier) : later - earlier;
+  }
+};
+
+/// x with singleton dims behind its own.
+template <int Count, TensorOperand X> constexpr auto with_singletons(const X& x, Here at) {
+  if constexpr (Count == 0)
+    return x;
+  else
+    return with_singletons<Count - 1>(unsqueeze<X::rank>(x, at), at);
+}
+
+/// The areas below the lines between neighbours.
+template <int D, TensorOperand Y, Operand S> constexpr auto trapezoids(const Y& y, const S& spacing, Here at) {
+  constexpr int dim = checked_dim<D, Y::rank>();
+  const auto means = call<NeighboursTag<Y::rank, dim, true>>(Source::from(at), y);
+  if constexpr (TensorOperand<S>) {
+    static_assert(S::rank == 1 || S::rank == Y::rank,
+                  "tessera: the points of an integral are a vector, or a tensor of the rank of the samples");
+    constexpr int behind = S::rank == 1 ? Y::rank - 1 - dim : 0;
+    constexpr int along = S::rank == 1 ? 0 : dim;
+    const auto widths = call<NeighboursTag<S::rank, along, false>>(Source::from(at), spacing);
+    return call<MulTag>(Source::from(at), means, with_singletons<behind>(widths, at));
+  } else {
+    return call<MulTag>(Source::from(at), means, spacing);
+  }
+}
+
+}  // namespace detail
+
+/// The differences of neighbours along dim D, `Times` times over (torch.diff, jnp.diff): of [1, 4, 9] it is [3, 5], and
+/// of order 2 it is [2]. The dim becomes shorter by one each time; an empty one stays empty. Of bools it says whether
+/// neighbours differ; integers wrap around. Communication: along a split dim, as slice.
+///
+///     const auto steps = ts::diff<0>(positions);
+template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const X& x, Here at = Here::current()) {
+  static_assert(Times >= 1, "tessera: the order of ts::diff is at least 1");
+  const auto once = call<detail::NeighboursTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
+  if constexpr (Times == 1)
+    return once;
+  else
+    return diff<D, Times - 1>(once, at);
+}
+
+/// The integral of samples along dim D by the trapezoidal rule (torch.trapezoid, jnp.trapezoid); 0 of fewer than two
+/// samples. The second operand is the distance of neighbours, a number, or the points: a vector, or a tensor of the
+/// rank of the samples that is broadcast. The result lacks the dim; of integers it is f32. Errors: shape_mismatch,
+/// which names the product of the means and the widths of neighbours. Communication: as slice and sum.
+///
+///     const auto area = ts::trapezoid<-1>(y, 0.1);
+template <int D = -1, TensorOperand Y, Operand S = double>
+constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, Y::rank>();
+  return sum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
+}
+/// The integral up to each sample but the first (torch.cumulative_trapezoid): the dim is shorter by one. In all else as
+/// trapezoid. Communication: as slice and cumsum.
+template <int D = -1, TensorOperand Y, Operand S = double>
+constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, Y::rank>();
+  return cumsum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/distances.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
@@ -19274,6 +19502,19 @@ constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at
 template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
+}
+/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
+/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
+template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
+                "tessera: kron takes two vectors or two matrices");
+  if constexpr (A::rank == 1)
+    return merge_dims<0, 1>(outer(a, b, at), at);
+  else {
+    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
+                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
+    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
+  }
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
@@ -27716,8 +27957,11 @@ class GraphPlanner {
       if (stacked) {
         Shape slice = made.shape;
         slice.erase(0);
-        made.stored_bytes = checked_product(
-            made.shape[0], distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_), "bytes of layers");
+        Sharding layer = without_layers(sharding);
+        layer.unreduced = sharding.unreduced;
+        layer.reduction = sharding.reduction;
+        made.stored_bytes = checked_product(made.shape[0], distinct_bytes(slice, layer, made.dtype, mesh_, made.parts),
+                                            "bytes of layers");
       } else {
         made.stored_bytes = distinct_bytes(made.shape, sharding, made.dtype, mesh_, made.parts);
       }

@@ -8141,6 +8141,12 @@ struct ReciprocalTag : FloatingComposition {
 struct SquareTag : Unary<ops::AbsOp> {
   static constexpr Value emit(Value context, Value x) { return x.at(context.source) * x; }
 };
+struct DegreesToRadiansTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return x.at(context.source) * 0.017453292519943295769; }
+};
+struct RadiansToDegreesTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) { return x.at(context.source) * 57.295779513082320877; }
+};
 
 enum class NumberClass : std::uint8_t { nan, infinite, finite };
 template <NumberClass Class> struct ClassifyTag {
@@ -8248,6 +8254,13 @@ template <TensorOperand X> constexpr auto reciprocal(const X& x, Here at = Here:
 /// x times x, in the element type of x; integers wrap around. Gradient: 2 x.
 template <TensorOperand X> constexpr auto square(const X& x, Here at = Here::current()) {
   return call<detail::SquareTag>(Source::from(at), x);
+}
+/// Degrees as radians, and radians as degrees; of integers f32 (torch.deg2rad, rad2deg). Gradient: the same factor.
+template <TensorOperand X> constexpr auto deg2rad(const X& x, Here at = Here::current()) {
+  return call<detail::DegreesToRadiansTag>(Source::from(at), x);
+}
+template <TensorOperand X> constexpr auto rad2deg(const X& x, Here at = Here::current()) {
+  return call<detail::RadiansToDegreesTag>(Source::from(at), x);
 }
 
 /// Which elements are NaN, infinite of either sign, neither of the two: bool tensors of the shape of x. Integers and
@@ -23437,57 +23450,6 @@ constexpr auto adadelta(const Model& model, const Model& gradients, const optim:
 
 #endif
 
-// ---- tessera/optim/adagrad.hpp
-
-#ifndef TESSERA_OPTIM_ADAGRAD_HPP
-#define TESSERA_OPTIM_ADAGRAD_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of Adagrad, with the defaults of torch.optim.Adagrad. They are Scalars, so a new learning rate
-/// needs no new plan.
-struct Adagrad {
-  Scalar learning_rate = 1e-2;
-  Scalar epsilon = 1e-10;
-  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
-};
-
-/// The sum of the squares of all past gradients of each parameter, sharded like the parameter.
-template <class Model> struct AdagradState {
-  Model sum;
-
-  static constexpr std::array field_names{"sum"};
-};
-
-}  // namespace optim
-
-/// Inside a traced function: one step of Adagrad. Returns (model, state).
-///
-///     g = g + decay p,  s = s + g^2,  p = p - rate g / (sqrt(s) + epsilon)
-/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
-/// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
-/// torch.optim.Adagrad.
-template <class Model>
-constexpr auto adagrad(const Model& model, const Model& gradients, const optim::AdagradState<Model>& state,
-                       const optim::Adagrad& config = {}, Here at = Here::current()) {
-  auto [moved, sum] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value s) {
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next = s + slope * slope;
-        const Value spread = build::apply<ops::SqrtOp>(next) + x(config.epsilon);
-        return std::tuple(p - x(config.learning_rate) * slope / spread, next);
-      },
-      model, gradients, state.sum);
-  return std::tuple(moved, optim::AdagradState<Model>{sum});
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/optim/adamw.hpp
 
 #ifndef TESSERA_OPTIM_ADAMW_HPP
@@ -23573,6 +23535,222 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
       },
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/lamb.hpp
+
+#ifndef TESSERA_OPTIM_LAMB_HPP
+#define TESSERA_OPTIM_LAMB_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of LAMB, with the defaults of optax.lamb. They are Scalars, so a new learning rate needs no new
+/// plan.
+struct Lamb {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-6;
+  Scalar weight_decay = 0.0;  ///< applies to tensors of rank 2 or more, not to biases and gains
+};
+
+namespace detail {
+
+/// The Euclidean norm of a parameter, of each layer of a Stack separately, with dims of extent 1; in f32 or f64.
+constexpr Value norm_of(const Updated& x, Value of) {
+  const Value v = of.dtype() == DType::f64 ? of : build::cast(of, DType::f32);
+  if (x.rank == 0) return build::apply<ops::AbsOp>(v);
+  const unsigned dims = ((1u << x.rank) - 1) << (v.rank() - x.rank);
+  return build::apply<ops::SqrtOp>(build::sum_of(v * v, dims, true));
+}
+
+}  // namespace detail
+}  // namespace optim
+
+/// Inside a traced function: one step of LAMB, Adam with a rate for each tensor. Returns (model, state); the state is
+/// that of AdamW.
+///
+///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
+///     u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p,  p = p - rate (|p| / |u|) u
+/// |p| / |u| is 1 where one of the norms is 0. Each layer of a Stack has norms of its own.
+/// Communication: for a split parameter, an all_reduce of each norm. Errors: structure when model, gradients and state
+/// differ. Source: You and others, 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
+template <class Model>
+constexpr auto lamb(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
+                    const optim::Lamb& config = {}, Here at = Here::current()) {
+  const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
+  auto [moved, mean, square] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value v) {
+        const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), count = x.wide(step);
+        const Value next_m = x(beta1) * m + x(1.0 - beta1) * g;
+        const Value next_v = x(beta2) * v + x(1.0 - beta2) * (g * g);
+        const Value mean_hat = next_m * x(1.0 / (1.0 - build::apply<ops::PowOp>(beta1, count)));
+        const Value scale = x(build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count)));
+        const Value step_of = mean_hat / (build::apply<ops::SqrtOp>(next_v) * scale + x(config.epsilon));
+        const Value u = x.decays() ? step_of + x(config.weight_decay) * p : step_of;
+        const Value size = optim::detail::norm_of(x, p), length = optim::detail::norm_of(x, u);
+        const Value one = size.number(1.0), zero = size.number(0.0);
+        const Value ratio = build::select(build::greater(size, zero),
+                                          build::select(build::greater(length, zero), size / length, one), one);
+        return std::tuple(p - x(config.learning_rate) * (x(ratio) * u), next_m, next_v);
+      },
+      model, gradients, state.mean, state.square);
+  return std::tuple(moved, optim::AdamWState<Model>{mean, square, step});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adafactor.hpp
+
+#ifndef TESSERA_OPTIM_ADAFACTOR_HPP
+#define TESSERA_OPTIM_ADAFACTOR_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adafactor, with the defaults of torch.optim.Adafactor for float32. They are Scalars, so a new
+/// learning rate needs no new plan.
+struct Adafactor {
+  Scalar learning_rate = 1e-2;  ///< the largest rate relative to the size of a parameter
+  Scalar beta2_decay = -0.8;    ///< the mean of squares forgets with t^beta2_decay
+  Scalar epsilon1 = 0x1p-23;    ///< the least mean of squares, squared; PyTorch: that of the element type
+  Scalar epsilon2 = 1e-3;       ///< the least size of a parameter
+  Scalar clip_threshold = 1.0;  ///< d: the largest root mean square of an update, before the rate
+  Scalar weight_decay = 0.0;    ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
+};
+
+/// Running means of the squares of a gradient: of a matrix [.., n, m] the means along its rows [.., n, 1] and along its
+/// columns
+/// [.., 1, m], so that n + m elements are stored instead of n m. Of a tensor of rank 0 or 1 `row` has all means, and
+/// `column` is a zero of extents 1.
+template <class Model> struct AdafactorState {
+  Model row, column;
+  Scalar step;
+
+  static constexpr std::array field_names{"row", "column", "step"};
+};
+
+namespace detail {
+
+/// The mean of the squares along some dims, with keepdims.
+constexpr Value mean_of_squares(Value v, unsigned dims) {
+  return build::sum_of(v * v, dims, true) / build::cast(build::element_count(v, dims), v.dtype());
+}
+/// The root of the mean square of a parameter, of each layer of a Stack separately.
+constexpr Value root_mean_square(const Updated& x, Value v) {
+  const unsigned dims = ((1u << x.rank) - 1) << (v.rank() - x.rank);
+  const Value norm = norm_of(x, v);
+  if (x.rank == 0) return norm;
+  return norm * build::apply<ops::RsqrtOp>(build::cast(build::element_count(v, dims), norm.dtype()));
+}
+
+}  // namespace detail
+}  // namespace optim
+
+/// Inside a traced function: one step of Adafactor, whose state of a matrix is a row and a column. Returns (model,
+/// state).
+///
+///     w = t^beta2_decay,  r = (1 - w) r + w mean(g^2 along rows),  c likewise along columns
+///     v = r c / mean(r),  u = g / sqrt(v),  u = u / max(1, rms(u) / d)
+///     p = p (1 - rate decay) - max(epsilon2, rms(p)) min(rate, 1 / sqrt(t)) u
+/// Of tensors of rank 3 or more the last two dims are factored; each layer of a Stack has means and sizes of its own.
+/// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
+/// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
+/// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
+template <class Model>
+constexpr auto adafactor(const Model& model, const Model& gradients, const optim::AdafactorState<Model>& state,
+                         const optim::Adafactor& config = {}, Here at = Here::current()) {
+  const Scalar step = optim::detail::next_step("adafactor", model, state.step, at);
+  auto [moved, row, column] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value r, Value c) {
+        const Value count = x.wide(step), weight = build::apply<ops::PowOp>(count, x.wide(config.beta2_decay));
+        const Value in = x(weight), kept = x(1.0 - weight), least = x(config.epsilon1);
+        const auto averaged = [&](Value old, Value now) { return kept * old + in * now; };
+        Value next_r = averaged(r, g * g), next_c = c, square = next_r;
+        if (x.rank >= 2) {
+          const unsigned last = 1u << (g.rank() - 1), before = last >> 1;
+          next_r = averaged(r, optim::detail::mean_of_squares(g, last));
+          next_c = averaged(c, optim::detail::mean_of_squares(g, before));
+          // Only dims of static extent 1 are broadcast: a sum over an extent that is 1 when it runs makes such a dim.
+          const Value rows = build::sum_of(next_r, last, true), columns = build::sum_of(next_c, before, true);
+          const Value mean =
+              build::sum_of(rows, before, true) / build::cast(build::element_count(g, before), g.dtype());
+          square = rows * columns / build::apply<ops::MaximumOp>(mean, least);
+        }
+        const Value u = g * build::apply<ops::RsqrtOp>(build::apply<ops::MaximumOp>(square, least * least));
+        const Value length = optim::detail::root_mean_square(x, u), size = optim::detail::root_mean_square(x, p);
+        const auto wide = [&](const Scalar& of) { return build::cast(x.wide(of), length.dtype()); };
+        const Value clip = build::apply<ops::MaximumOp>(length / wide(config.clip_threshold), length.number(1.0));
+        const Value limit =
+            build::apply<ops::MinimumOp>(x.wide(config.learning_rate), build::apply<ops::RsqrtOp>(count));
+        const Value rate = build::apply<ops::MaximumOp>(size, wide(config.epsilon2)) * build::cast(limit, size.dtype());
+        const Value decayed = x.decays() ? x(1.0 - x.wide(config.learning_rate) * x.wide(config.weight_decay)) * p : p;
+        return std::tuple(decayed - x(rate / clip) * u, next_r, next_c);
+      },
+      model, gradients, state.row, state.column);
+  return std::tuple(moved, optim::AdafactorState<Model>{row, column, step});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/adagrad.hpp
+
+#ifndef TESSERA_OPTIM_ADAGRAD_HPP
+#define TESSERA_OPTIM_ADAGRAD_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Adagrad, with the defaults of torch.optim.Adagrad. They are Scalars, so a new learning rate
+/// needs no new plan.
+struct Adagrad {
+  Scalar learning_rate = 1e-2;
+  Scalar epsilon = 1e-10;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The sum of the squares of all past gradients of each parameter, sharded like the parameter.
+template <class Model> struct AdagradState {
+  Model sum;
+
+  static constexpr std::array field_names{"sum"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of Adagrad. Returns (model, state).
+///
+///     g = g + decay p,  s = s + g^2,  p = p - rate g / (sqrt(s) + epsilon)
+/// Communication: none of its own; partial gradients are reduced here, into the sharding of the parameters. Errors:
+/// structure when model, gradients and state differ. Source: Duchi, Hazan, Singer, JMLR 12 (2011), as
+/// torch.optim.Adagrad.
+template <class Model>
+constexpr auto adagrad(const Model& model, const Model& gradients, const optim::AdagradState<Model>& state,
+                       const optim::Adagrad& config = {}, Here at = Here::current()) {
+  auto [moved, sum] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value s) {
+        const Value slope = x(config.weight_decay) * p + g;
+        const Value next = s + slope * slope;
+        const Value spread = build::apply<ops::SqrtOp>(next) + x(config.epsilon);
+        return std::tuple(p - x(config.learning_rate) * slope / spread, next);
+      },
+      model, gradients, state.sum);
+  return std::tuple(moved, optim::AdagradState<Model>{sum});
 }
 
 }  // namespace tessera
@@ -23756,6 +23934,19 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
   }
   says.write(made);
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value gathered over one axis of the mesh; over other axes it stays as it is. The planner chooses the sharding of
+/// its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
+  const int own = value.module->add_spec(whole), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[fsdp] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, CotangentSharding::free, 0, static_cast<std::int8_t>(only)}.write(made);
+  return value.make(made, {value.id});
 }
 
 }  // namespace detail
@@ -23970,74 +24161,6 @@ constexpr PartitionSpec split_in_storage(PartitionSpec spec, const Shape& shape,
   spec.entries[best] = SpecEntry(axis);
   spec.entries[best].priority = 1;
   return spec;
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/optim/lamb.hpp
-
-#ifndef TESSERA_OPTIM_LAMB_HPP
-#define TESSERA_OPTIM_LAMB_HPP
-
-namespace tessera {
-
-namespace optim {
-
-/// Hyper-parameters of LAMB, with the defaults of optax.lamb. They are Scalars, so a new learning rate needs no new
-/// plan.
-struct Lamb {
-  Scalar learning_rate = 1e-3;
-  Scalar beta1 = 0.9;
-  Scalar beta2 = 0.999;
-  Scalar epsilon = 1e-6;
-  Scalar weight_decay = 0.0;  ///< applies to tensors of rank 2 or more, not to biases and gains
-};
-
-namespace detail {
-
-/// The Euclidean norm of a parameter, of each layer of a Stack separately, with dims of extent 1; in f32 or f64.
-constexpr Value norm_of(const Updated& x, Value of) {
-  const Value v = of.dtype() == DType::f64 ? of : build::cast(of, DType::f32);
-  if (x.rank == 0) return build::apply<ops::AbsOp>(v);
-  const unsigned dims = ((1u << x.rank) - 1) << (v.rank() - x.rank);
-  return build::apply<ops::SqrtOp>(build::sum_of(v * v, dims, true));
-}
-
-}  // namespace detail
-}  // namespace optim
-
-/// Inside a traced function: one step of LAMB, Adam with a rate for each tensor. Returns (model, state); the state is
-/// that of AdamW.
-///
-///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2
-///     u = (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon) + decay p,  p = p - rate (|p| / |u|) u
-/// |p| / |u| is 1 where one of the norms is 0. Each layer of a Stack has norms of its own.
-/// Communication: for a split parameter, an all_reduce of each norm. Errors: structure when model, gradients and state
-/// differ. Source: You and others, 1904.00962, algorithm 2, as optax.lamb except for the tensors without decay.
-template <class Model>
-constexpr auto lamb(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
-                    const optim::Lamb& config = {}, Here at = Here::current()) {
-  const Scalar step = optim::detail::next_step("lamb", model, state.step, at);
-  auto [moved, mean, square] = optim::detail::update_parameters(
-      at,
-      [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), count = x.wide(step);
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * g;
-        const Value next_v = x(beta2) * v + x(1.0 - beta2) * (g * g);
-        const Value mean_hat = next_m * x(1.0 / (1.0 - build::apply<ops::PowOp>(beta1, count)));
-        const Value scale = x(build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count)));
-        const Value step_of = mean_hat / (build::apply<ops::SqrtOp>(next_v) * scale + x(config.epsilon));
-        const Value u = x.decays() ? step_of + x(config.weight_decay) * p : step_of;
-        const Value size = optim::detail::norm_of(x, p), length = optim::detail::norm_of(x, u);
-        const Value one = size.number(1.0), zero = size.number(0.0);
-        const Value ratio = build::select(build::greater(size, zero),
-                                          build::select(build::greater(length, zero), size / length, one), one);
-        return std::tuple(p - x(config.learning_rate) * (x(ratio) * u), next_m, next_v);
-      },
-      model, gradients, state.mean, state.square);
-  return std::tuple(moved, optim::AdamWState<Model>{mean, square, step});
 }
 
 }  // namespace tessera
@@ -24293,6 +24416,41 @@ template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& mo
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 
+namespace detail {
+
+/// Makes a zero for each mean of squares along one of the two last dims, of extent 1, which is not split; of tensors
+/// with fewer dims `along_last` has all elements, else extents of 1.
+struct FactorParameters {
+  bool along_last;
+  template <class Leaf> void leaf(Leaf& leaf) const {
+    if constexpr (is_parameter_v<Leaf>) {
+      const Mesh& on = mesh(leaf);
+      Shape extents = shape(leaf);
+      PartitionSpec spec = spec_of(sharding(leaf), on);
+      while (spec.entries.size() < extents.size()) spec.entries.push_back(SpecEntry());
+      for (std::size_t dim = 0; dim < extents.size(); ++dim) {
+        const bool mean = Leaf::rank >= 2 ? dim + (along_last ? 1 : 2) == extents.size() : !along_last;
+        if (mean) extents[dim] = 1, spec.entries[dim] = SpecEntry();
+      }
+      leaf = zeros<typename Leaf::element, Leaf::rank>(extents, on, spec);
+    }
+  }
+  void enter_stack(const auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+template <class Model> Model factor_of(Model model, bool along_last) {
+  FactorParameters factor{along_last};
+  for_each_leaf(model, factor);
+  return model;
+}
+
+}  // namespace detail
+
+template <class Model> AdafactorState<Model> init_state(const Adafactor&, const Model& model) {
+  return {detail::factor_of(model, true), detail::factor_of(model, false), 0};
+}
+
 /// Splits the state of an optimizer over a mesh axis that its parameters are replicated over: ZeRO's first stage,
 /// torch.distributed.optim.ZeroRedundancyOptimizer.
 struct ZeroRedundancy {
@@ -24333,6 +24491,106 @@ auto init_state(const Config& config, const Model& model, const ZeroRedundancy& 
   detail::SplitState split{zero};
   for_each_leaf(state, split);
   return state;
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/optim/loss_scale.hpp
+
+#ifndef TESSERA_OPTIM_LOSS_SCALE_HPP
+#define TESSERA_OPTIM_LOSS_SCALE_HPP
+
+// Dynamic loss scaling, for gradients that float16 or bf16 would round to 0. All of it is computed on the devices:
+// whether a step is skipped never reaches the host.
+namespace tessera::optim {
+
+/// With the defaults of torch.amp.GradScaler.
+struct LossScaling {
+  Scalar growth_factor = 2.0, backoff_factor = 0.5;
+  Scalar growth_interval = 2000;  ///< steps with finite gradients before the scale grows
+};
+
+/// The factor of the loss, and the number of steps since it changed that had finite gradients. A state: a training step
+/// takes and returns it.
+struct LossScale {
+  ShardedTensor<float, 0> scale, steps;
+
+  static constexpr std::array field_names{"scale", "steps"};
+};
+
+/// The first state; init_scale of torch.amp.GradScaler.
+inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
+  return {full<float, 0>({}, scale, mesh), full<float, 0>({}, 0.0f, mesh)};
+}
+
+/// Inside a traced function: gradients of a loss that was multiplied by the scale, divided by it: scaler.unscale_.
+template <class Model>
+constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
+  const Value scale = here(tessera::detail::value_behind(scaling.scale)).at(Source::from(at));
+  return tree_map(
+      [&](auto g) {
+        const Value from = g.value.at(Source::from(at));
+        return decltype(g)(from * build::cast(1.0 / scale, from.dtype()));
+      },
+      gradients);
+}
+
+/// Inside a traced function: whether no element of a model is an infinity or NaN. Communication: one all_reduce of a
+/// rank-0 tensor; partial gradients are reduced first. Errors: structure for a model without floating-point tensors.
+template <class Model> constexpr Sym<bool, 0> all_finite(const Model& gradients, Here at = Here::current()) {
+  const Growable<Value> values = detail::parameters_of(gradients);
+  if (values.empty()) fail(errc::structure, "[all_finite] gradients: the model has no floating-point tensor");
+  Value total{};
+  for (const Value& value : values) {
+    const Value v = value.at(Source::from(at));
+    // x - x is 0 for finite x and NaN for all others, and a sum keeps NaN.
+    const Value zeros = build::cast(build::sum_of(v - v, (1u << v.rank()) - 1), DType::f32);
+    total = total.module == nullptr ? zeros : total + zeros;
+  }
+  const Value whole = with_sharding(Sym<float, 0>(total), {}).value;
+  return Sym<bool, 0>(build::equal(whole, whole.number(0.0)));
+}
+
+/// Inside a traced function: `after` where the condition holds, else `before`, for the floating-point tensors of a
+/// model or a state, bit for bit: skips a step whose gradients are not finite. A state's count of steps, a Scalar,
+/// counts skipped steps too, since the host does not know of them. No communication.
+template <class Model>
+constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const Model& before,
+                        Here at = Here::current()) {
+  return tree_map(
+      [&](auto a, auto b) {
+        const Value from = a.value.at(Source::from(at));
+        return decltype(a)(build::select(condition.value, from, b.value));
+      },
+      after, before);
+}
+
+/// Inside a traced function: the state after a step: scaler.update(). The scale shrinks after gradients that were not
+/// finite, and grows after growth_interval steps in a row with finite ones.
+///
+///     const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
+///       return ts::mse(m(in), out) * scaling.scale;
+///     })(model, x, y);
+///     const auto unscaled = ts::optim::unscale(gradient, scaling);
+///     const auto finite = ts::optim::all_finite(unscaled);
+///     const auto [moved, moved_state] = ts::adamw(model, unscaled, state, config);
+///     const auto next = ts::optim::keep_if(finite, moved, model);
+///     const auto next_state = ts::optim::keep_if(finite, moved_state, state);
+///     const auto next_scaling = ts::optim::next_scale(scaling, finite);
+constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite, const LossScaling& config = {},
+                               Here at = Here::current()) {
+  const Value scale = here(tessera::detail::value_behind(now.scale)).at(Source::from(at));
+  const Value steps = here(tessera::detail::value_behind(now.steps)).at(Source::from(at));
+  const auto number = [&](const Scalar& of) { return build::cast(lower(scale, of), DType::f32); };
+  const Value good = steps + 1.0, enough = build::less(good, number(config.growth_interval));
+  const Value grown = build::select(enough, scale, scale * number(config.growth_factor));
+  const Value zero = scale.number(0.0), counted = build::select(enough, good, zero);
+  LossScale next;
+  next.scale = ShardedTensor<float, 0>(build::select(finite.value, grown, scale * number(config.backoff_factor)));
+  next.steps = ShardedTensor<float, 0>(build::select(finite.value, counted, zero));
+  return next;
 }
 
 }  // namespace tessera::optim
@@ -25252,14 +25510,20 @@ constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Oth
   return last;
 }
 
+/// A rank-0 tensor, a Scalar or a Dim.
+template <class X> constexpr bool is_number() {
+  if constexpr (TensorOperand<X>)
+    return X::rank == 0 && !LocalOperand<X>;
+  else
+    return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
+}
+/// What branches return together: tensors, or tuples and plain structs of tensors.
+template <class Result>
+inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+
 template <class Pred, class Yes, class No>
 constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
-  constexpr bool is_scalar = [] {
-    if constexpr (TensorOperand<Pred>)
-      return Pred::rank == 0 && !LocalOperand<Pred>;
-    else
-      return std::is_same_v<Pred, Scalar> || std::is_same_v<Pred, Dim>;
-  }();
+  constexpr bool is_scalar = is_number<Pred>();
   static_assert(is_scalar,
                 "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
                 "element, ts::select");
@@ -25269,7 +25533,7 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source sourc
   static_assert(same,
                 "tessera: the branches of ts::cond return different types; they return tensors of the same element "
                 "types and ranks, in the same structure");
-  constexpr bool is_flat = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+  constexpr bool is_flat = is_branch_result_v<Result>;
   static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
   if constexpr (is_scalar && same && is_flat) {
     Value context = trace_of(pred);
@@ -25307,6 +25571,50 @@ constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First&
   return detail::cond(
       pred, [&] { return yes(first, rest...); }, [&] { return no(first, rest...); },
       context.module != nullptr ? context.node().source : Source{});
+}
+
+/// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
+/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. All else as in
+/// ts::cond.
+///
+///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
+template <class Index, class First, class... Branches, class... Operands>
+constexpr auto switch_case(const Index& index, const std::tuple<First, Branches...>& branches,
+                           const Operands&... operands) {
+  using Result = detail::carry_t<std::remove_cvref_t<decltype(std::get<0>(branches)(operands...))>>;
+  constexpr bool is_index = [] {
+    if constexpr (TensorOperand<Index>)
+      return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
+    else
+      return detail::is_number<Index>();
+  }();
+  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
+  constexpr bool same =
+      (std::is_same_v<Result,
+                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>>> &&
+       ...);
+  static_assert(same,
+                "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
+                "element types and ranks, in the same structure");
+  static_assert(detail::is_branch_result_v<Result>,
+                "tessera: the branches of ts::switch_case return tensors, or a tuple or plain struct of tensors");
+  const Value context = detail::trace_in(index);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
+  const Value given = build::cast(lower(context, index), DType::i32);
+  constexpr auto last = static_cast<int>(sizeof...(Branches));
+  const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                    given.integer(last, DType::i32));
+  const auto runs = [&](int branch) {
+    return build::cast(build::equal(chosen, chosen.integer(branch, DType::i32)), DType::i32);
+  };
+  auto made = detail::run_branch(runs(0), [&] { return std::get<0>(branches)(operands...); });
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    ((made = detail::run_branch_or(
+          runs(static_cast<int>(I) + 1), [&] { return std::get<I + 1>(branches)(operands...); }, made)),
+     ...);
+  }(std::index_sequence_for<Branches...>{});
+  return made;
 }
 
 /// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
@@ -27943,6 +28251,158 @@ constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()
 
 #endif
 
+// ---- tessera/ops/reduction/covariance.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_COVARIANCE_HPP
+#define TESSERA_OPS_REDUCTION_COVARIANCE_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Sums over the columns of x, divided by the number of columns less the correction.
+struct OverObservationsTag {
+  template <class P, class...> using result = P;
+  static constexpr Value emit(Value context, Value sums, Value x, Value correction) {
+    sums = sums.at(context.source);
+    const Value count = build::cast(build::extent(x, x.shifted(1, 2)), sums.dtype());
+    return sums / build::binary(Op::maximum, count - build::cast(correction, sums.dtype()), sums.number(0));
+  }
+};
+
+/// Covariances over the roots of the two elements of the diagonal that stand in the same row and column.
+struct CorrelationTag {
+  template <class C> using result = C;
+  static constexpr Value emit(Value context, Value c) {
+    c = c.at(context.source);
+    const int row = c.rank() - 2, column = c.rank() - 1;
+    const Value on = build::equal(build::iota(c, row, DType::i64), build::iota(c, column, DType::i64));
+    const Value variances = build::select(on, c, c.number(0));
+    const auto deviations = [&](int dim) {
+      return build::unary(Op::sqrt, build::reduce(Op::sum, variances, 1u << dim, true));
+    };
+    return ClampTag::emit(context, c / deviations(column) / deviations(row), c.number(-1), c.number(1));
+  }
+};
+
+}  // namespace detail
+
+/// The covariances of the rows of x [variables, observations] (torch.cov, jnp.cov): [variables, variables], symmetric.
+/// Sums of products are divided by the number of observations less the correction; NaN where that is 0. Of integers
+/// f32. Communication: if observations are split an all-reduce of the means and one of the result.
+///
+///     const auto c = ts::cov(samples);  // the variances are on the diagonal
+template <TensorOperand X, NumberOperand Correction = int>
+constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
+  const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
+  return call<detail::OverObservationsTag>(Source::from(at), einsum<"ik,jk->ij">(off, off, at), x, correction);
+}
+/// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
+/// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
+/// cov, and for split columns of the result an all-reduce of the variances.
+template <TensorOperand X> constexpr auto corrcoef(const X& x, Here at = Here::current()) {
+  return call<detail::CorrelationTag>(Source::from(at), cov(x, 1, at));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/differences.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_DIFFERENCES_HPP
+#define TESSERA_OPS_REDUCTION_DIFFERENCES_HPP
+
+// Differences of neighbours along a dim, and integrals of samples.
+
+namespace tessera {
+
+namespace detail {
+
+/// Of each two neighbours along dim D the later one less the earlier one, or with `Mean` half their sum.
+template <int Rank, int D, bool Mean> struct NeighboursTag {
+  template <class X> struct result {
+    using type = std::conditional_t<Mean, element_t<floating_type(dtype_v<typename X::type>)>, typename X::type>;
+    static constexpr int rank = Rank;
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    if (Mean) x = build::cast(x, floating_type(x.dtype()));
+    const int dim = x.shifted(D, Rank);
+    // A dim of static extent 1 cannot become empty, one with the extent 1 can.
+    if (x.is_singleton(dim)) x = build::pad_to(x, dim, x.integer(0, DType::i64), x.integer(1, DType::i64));
+    const Value n = build::extent(x, dim), none = x.integer(0, DType::i64);
+    const Value first = build::binary(Op::minimum, n, x.integer(1, DType::i64));  // an empty dim stays empty
+    const Value later = build::slice(x, dim, first, n - first), earlier = build::slice(x, dim, none, n - first);
+    if (Mean) return (later + earlier) * 0.5;
+    return x.dtype() == dtype_v<bool> ? build::binary(Op::not_equal, later, earlier) : later - earlier;
+  }
+};
+
+/// x with singleton dims behind its own.
+template <int Count, TensorOperand X> constexpr auto with_singletons(const X& x, Here at) {
+  if constexpr (Count == 0)
+    return x;
+  else
+    return with_singletons<Count - 1>(unsqueeze<X::rank>(x, at), at);
+}
+
+/// The areas below the lines between neighbours.
+template <int D, TensorOperand Y, Operand S> constexpr auto trapezoids(const Y& y, const S& spacing, Here at) {
+  constexpr int dim = checked_dim<D, Y::rank>();
+  const auto means = call<NeighboursTag<Y::rank, dim, true>>(Source::from(at), y);
+  if constexpr (TensorOperand<S>) {
+    static_assert(S::rank == 1 || S::rank == Y::rank,
+                  "tessera: the points of an integral are a vector, or a tensor of the rank of the samples");
+    constexpr int behind = S::rank == 1 ? Y::rank - 1 - dim : 0;
+    constexpr int along = S::rank == 1 ? 0 : dim;
+    const auto widths = call<NeighboursTag<S::rank, along, false>>(Source::from(at), spacing);
+    return call<MulTag>(Source::from(at), means, with_singletons<behind>(widths, at));
+  } else {
+    return call<MulTag>(Source::from(at), means, spacing);
+  }
+}
+
+}  // namespace detail
+
+/// The differences of neighbours along dim D, `Times` times over (torch.diff, jnp.diff): of [1, 4, 9] it is [3, 5], and
+/// of order 2 it is [2]. The dim becomes shorter by one each time; an empty one stays empty. Of bools it says whether
+/// neighbours differ; integers wrap around. Communication: along a split dim, as slice.
+///
+///     const auto steps = ts::diff<0>(positions);
+template <int D = -1, int Times = 1, TensorOperand X> constexpr auto diff(const X& x, Here at = Here::current()) {
+  static_assert(Times >= 1, "tessera: the order of ts::diff is at least 1");
+  const auto once = call<detail::NeighboursTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x);
+  if constexpr (Times == 1)
+    return once;
+  else
+    return diff<D, Times - 1>(once, at);
+}
+
+/// The integral of samples along dim D by the trapezoidal rule (torch.trapezoid, jnp.trapezoid); 0 of fewer than two
+/// samples. The second operand is the distance of neighbours, a number, or the points: a vector, or a tensor of the
+/// rank of the samples that is broadcast. The result lacks the dim; of integers it is f32. Errors: shape_mismatch,
+/// which names the product of the means and the widths of neighbours. Communication: as slice and sum.
+///
+///     const auto area = ts::trapezoid<-1>(y, 0.1);
+template <int D = -1, TensorOperand Y, Operand S = double>
+constexpr auto trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, Y::rank>();
+  return sum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
+}
+/// The integral up to each sample but the first (torch.cumulative_trapezoid): the dim is shorter by one. In all else as
+/// trapezoid. Communication: as slice and cumsum.
+template <int D = -1, TensorOperand Y, Operand S = double>
+constexpr auto cumulative_trapezoid(const Y& y, const S& spacing = 1.0, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, Y::rank>();
+  return cumsum<dim>(detail::trapezoids<dim>(y, spacing, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/reduction/distances.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_DISTANCES_HPP
@@ -28004,6 +28464,19 @@ constexpr auto normalize(const X& x, const P& p = 2, double eps = 1e-12, Here at
 template <TensorOperand A, TensorOperand B> constexpr auto outer(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: outer takes two vectors");
   return call<MulTag>(Source::from(at), unsqueeze<1>(a, at), unsqueeze<0>(b, at));
+}
+/// The Kronecker product (torch.kron, jnp.kron): each element of a is replaced by it times b. Vectors [m] and [n] give
+/// [m n], matrices [m, n] and [p, q] give [m p, n q]. Communication: as merge_dims.
+template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank && (A::rank == 1 || A::rank == 2),
+                "tessera: kron takes two vectors or two matrices");
+  if constexpr (A::rank == 1)
+    return merge_dims<0, 1>(outer(a, b, at), at);
+  else {
+    const auto blocks = call<MulTag>(Source::from(at), unsqueeze<3>(unsqueeze<1>(a, at), at),
+                                     unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
+    return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
+  }
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
@@ -35377,8 +35850,11 @@ class GraphPlanner {
       if (stacked) {
         Shape slice = made.shape;
         slice.erase(0);
-        made.stored_bytes = checked_product(
-            made.shape[0], distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_), "bytes of layers");
+        Sharding layer = without_layers(sharding);
+        layer.unreduced = sharding.unreduced;
+        layer.reduction = sharding.reduction;
+        made.stored_bytes = checked_product(made.shape[0], distinct_bytes(slice, layer, made.dtype, mesh_, made.parts),
+                                            "bytes of layers");
       } else {
         made.stored_bytes = distinct_bytes(made.shape, sharding, made.dtype, mesh_, made.parts);
       }
@@ -41530,6 +42006,9 @@ class FrameLayout {
         const std::int64_t own = value.parts.holds(mesh_, at) ? volume(extents(box)) * layout.element : 0;
         bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
       }
+    if (value.in_arena() && bytes > value.stored_bytes)
+      fail(errc::graph_invalid, "[frame] value ", values_.size(), ": its shards have ", bytes,
+           " bytes, but the plan keeps ", value.stored_bytes);
     pointers_ += layout.shards();
     values_.push_back(std::move(layout));
   }

@@ -22,9 +22,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   };
   ts::Shape shape;
   try {
-    const std::span<const std::byte> elements =
-        npy ? ts::data::detail::npy_elements(file, dtype, rank, "input", shape, {}).bytes
-            : ts::data::detail::idx_elements(file.bytes, dtype, rank, "input", shape, {});
+    ts::data::MappedFile read = file;
+    if (npy)
+      read = ts::data::detail::npy_elements(file, dtype, rank, "input", shape, {});
+    else
+      read.bytes = ts::data::detail::idx_elements(file.bytes, dtype, rank, "input", shape, {});
+    const std::span<const std::byte> elements = read.bytes;
     expect(static_cast<int>(shape.size()) == rank, "the rank is that which was expected");
     std::size_t count = ts::size_of(dtype);
     for (const std::int64_t extent : shape) {

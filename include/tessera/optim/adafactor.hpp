@@ -65,8 +65,8 @@ constexpr Value root_mean_square(const Updated& x, Value v) {
 ///     p = p (1 - rate decay) - max(epsilon2, rms(p)) min(rate, 1 / sqrt(t)) u
 /// Of tensors of rank 3 or more the last two dims are factored; each layer of a Stack has means and sizes of its own.
 /// Communication: for a split parameter, all_reduces of its means and of the two sizes. Errors: structure when model,
-/// gradients and state differ. Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors
-/// without decay.
+/// gradients and state differ; unsupported for a tensor of a Stack whose last dim is split, as the norms of lamb.
+/// Source: Shazeer, Stern, 1804.04235, as torch.optim.Adafactor except for the tensors without decay.
 template <class Model>
 constexpr auto adafactor(const Model& model, const Model& gradients, const optim::AdafactorState<Model>& state,
                          const optim::Adafactor& config = {}, Here at = Here::current()) {
@@ -82,9 +82,11 @@ constexpr auto adafactor(const Model& model, const Model& gradients, const optim
           const unsigned last = 1u << (g.rank() - 1), before = last >> 1;
           next_r = averaged(r, optim::detail::mean_of_squares(g, last));
           next_c = averaged(c, optim::detail::mean_of_squares(g, before));
+          // Only dims of static extent 1 are broadcast: a sum over an extent that is 1 when it runs makes such a dim.
+          const Value rows = build::sum_of(next_r, last, true), columns = build::sum_of(next_c, before, true);
           const Value mean =
-              build::sum_of(next_r, before, true) / build::cast(build::element_count(g, before), g.dtype());
-          square = next_r * next_c / build::apply<ops::MaximumOp>(mean, least);
+              build::sum_of(rows, before, true) / build::cast(build::element_count(g, before), g.dtype());
+          square = rows * columns / build::apply<ops::MaximumOp>(mean, least);
         }
         const Value u = g * build::apply<ops::RsqrtOp>(build::apply<ops::MaximumOp>(square, least * least));
         const Value length = optim::detail::root_mean_square(x, u), size = optim::detail::root_mean_square(x, p);

@@ -377,7 +377,7 @@ constexpr auto three_ways_by_select = [](const auto& x, const auto& w, const aut
 TEST(SwitchCase, RunsTheBranchOfItsIndex) {
   for (const double index : {-3.0, 0.0, 1.0, 2.0, 7.0}) {
     const std::vector<Array> arguments{random_array({2, 3}, 1), random_array({3, 3}, 2), Array::number(index)};
-    expect_equal<Float<2>, Float<2>, Int<0>>(three_ways, three_ways_by_select, arguments, 1);
+    expect_equal<Float<2>, Float<2>, Int<0>>(three_ways, three_ways_by_select, arguments, 3);
     check_gradient<Float<2>, Float<2>, Int<0>>(three_ways, arguments);
   }
 }

@@ -63,7 +63,34 @@ Model drawn(std::uint64_t seed, const ts::Mesh& mesh, const ts::PartitionSpec& m
                              return Layer{on(ts::normal<double>(key(n), {7, 5}, one), matrix),
                                           on(ts::normal<double>(key(n + 1), {5}, one), vector)};
                            }),
-          on(ts::normal<double>(key(50), {}, one), {})};
+          on(ts::normal<double, 0>(key(50), {}, one), {})};
+}
+
+// Partial sums of a Stack's tensors have memory for the part of each device.
+TEST(Stacks, SumsOverSplitRowsOfEachLayer) {
+  constexpr auto sums = ts::compile([](auto model) {
+    return ts::optim::tree_map(
+        [](auto v) {
+          using S = decltype(v);
+          if constexpr (S::rank < 2)
+            return v;
+          else
+            return S(ts::build::sum_of(v.value * v.value, 1u << (v.value.rank() - 2), true) * 0.5);
+        },
+        model);
+  });
+  for (const int devices : {1, 2, 3, 5}) {
+    const ts::Mesh mesh({{"x", devices}});
+    const Model model = drawn(3, mesh, {"x"}, {}), result = sums(model);
+    for (int layer = 0; layer < 3; ++layer) {
+      const Host from = ts::to_host(model.layers[layer].weight), got = ts::to_host(result.layers[layer].weight);
+      for (std::size_t column = 0; column < 5; ++column) {
+        double sum = 0;
+        for (std::size_t row = 0; row < 7; ++row) sum += from[row * 5 + column] * from[row * 5 + column];
+        EXPECT_NEAR(got[column], sum / 2, 1e-12) << devices << " devices, layer " << layer;
+      }
+    }
+  }
 }
 
 struct AdafactorStep {
@@ -124,7 +151,7 @@ TEST(Adafactor, IsThePublishedUpdateForTwentySteps) {
     ts::PartitionSpec matrix, vector;
   };
   for (const auto& [mesh, matrix, vector] :
-       {Case{ts::Mesh{}, {}, {}}, Case{ts::Mesh({{"x", 2}, {"y", 3}}), {"x", "y"}, {"y"}},
+       {Case{ts::Mesh{}, {}, {}}, Case{ts::Mesh({{"x", 2}, {"y", 3}}), {"x"}, {}},
         Case{ts::Mesh({{"x", 4}}), ts::PartitionSpec{"x"}.gathered_on_use(), {}}}) {
     Model model = drawn(1, mesh, matrix, vector);
     auto state = ts::optim::init_state(config, model);
@@ -229,7 +256,7 @@ TEST(LossScale, NeedsOneAllReduce) {
   constexpr auto scaled = ts::compile(ScaledStep{});
   constexpr auto plain = ts::compile(PlainStep{});
   const ts::Plan with = scaled.plan(model, state, ts::optim::loss_scale(mesh), ts::optim::LossScaling{}, x, y);
-  EXPECT_LE(with.count(ts::all_reduce), plain.plan(model, state, x, y).count(ts::all_reduce) + 1) << with.explain();
+  EXPECT_LE(with.count(ts::all_reduce), plain.plan(model, state, x, y).count(ts::all_reduce) + 1);
 }
 
 }  // namespace

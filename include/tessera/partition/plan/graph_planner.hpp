@@ -116,8 +116,11 @@ class GraphPlanner {
       if (stacked) {
         Shape slice = made.shape;
         slice.erase(0);
-        made.stored_bytes = checked_product(
-            made.shape[0], distinct_bytes(slice, without_layers(sharding), made.dtype, mesh_), "bytes of layers");
+        Sharding layer = without_layers(sharding);
+        layer.unreduced = sharding.unreduced;
+        layer.reduction = sharding.reduction;
+        made.stored_bytes = checked_product(made.shape[0], distinct_bytes(slice, layer, made.dtype, mesh_, made.parts),
+                                            "bytes of layers");
       } else {
         made.stored_bytes = distinct_bytes(made.shape, sharding, made.dtype, mesh_, made.parts);
       }

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <tessera/base/error.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
@@ -135,6 +136,9 @@ class FrameLayout {
         const std::int64_t own = value.parts.holds(mesh_, at) ? volume(extents(box)) * layout.element : 0;
         bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
       }
+    if (value.in_arena() && bytes > value.stored_bytes)
+      fail(errc::graph_invalid, "[frame] value ", values_.size(), ": its shards have ", bytes,
+           " bytes, but the plan keeps ", value.stored_bytes);
     pointers_ += layout.shards();
     values_.push_back(std::move(layout));
   }
