@@ -24528,7 +24528,7 @@ inline LossScale loss_scale(const Mesh& mesh, float scale = 65536.0f) {
 /// Inside a traced function: gradients of a loss that was multiplied by the scale, divided by it: scaler.unscale_.
 template <class Model>
 constexpr Model unscale(const Model& gradients, const LossScale& scaling, Here at = Here::current()) {
-  const Value scale = here(tessera::detail::value_behind(scaling.scale)).at(Source::from(at));
+  const Value scale = detail::value_of(scaling.scale).at(Source::from(at));
   return tree_map(
       [&](auto g) {
         const Value from = g.value.at(Source::from(at));
@@ -24581,8 +24581,8 @@ constexpr Model keep_if(const Sym<bool, 0>& condition, const Model& after, const
 ///     const auto next_scaling = ts::optim::next_scale(scaling, finite);
 constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite, const LossScaling& config = {},
                                Here at = Here::current()) {
-  const Value scale = here(tessera::detail::value_behind(now.scale)).at(Source::from(at));
-  const Value steps = here(tessera::detail::value_behind(now.steps)).at(Source::from(at));
+  const Value scale = detail::value_of(now.scale).at(Source::from(at));
+  const Value steps = detail::value_of(now.steps).at(Source::from(at));
   const auto number = [&](const Scalar& of) { return build::cast(lower(scale, of), DType::f32); };
   const Value good = steps + 1.0, enough = build::less(good, number(config.growth_interval));
   const Value grown = build::select(enough, scale, scale * number(config.growth_factor));
