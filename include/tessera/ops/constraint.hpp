@@ -2,6 +2,7 @@
 #define TESSERA_OPS_CONSTRAINT_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 #include <tuple>
@@ -47,17 +48,28 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
 }
 
-/// A value gathered over one axis of the mesh; over other axes it stays as it is. The planner chooses the sharding of
-/// its cotangent.
+/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
+constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
+                                 CotangentSharding cotangent) {
+  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only)}.write(made);
+  return value.make(made, {value.id});
+}
+/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
 constexpr Value gathered_over(const Value& value, std::string_view axis) {
   PartitionSpec whole;
   for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
-  const int own = value.module->add_spec(whole), only = value.module->add_spec({SpecEntry(axis)});
-  if (only > 126) value.refuse(errc::capacity, "[fsdp] number of specs: a program has more than 127 specs");
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, CotangentSharding::free, 0, static_cast<std::int8_t>(only)}.write(made);
-  return value.make(made, {value.id});
+  return constrained_over(value, axis, whole, CotangentSharding::free);
+}
+/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
+constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
+  PartitionSpec spec;
+  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
+  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
+  return constrained_over(value, axis, spec, CotangentSharding::alike);
 }
 
 }  // namespace detail

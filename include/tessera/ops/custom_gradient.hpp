@@ -33,31 +33,30 @@ constexpr Value custom_gradient_node(const Value& y, const Value& cotangent, con
 
 }  // namespace detail
 
-/// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y, residuals)
-/// with the y of f; `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a
-/// structure like it, for several a tuple. f returns one tensor. Tensors that f captures get no gradient.
+/// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y,
+/// residuals); `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a structure
+/// like it, for several a tuple. f returns one tensor. Tensors that f captures get no gradient.
 ///
 ///     constexpr auto clipped = ts::custom_vjp(
-///         [](const auto& x) { return x * 1.0; }, [](const auto& x) { return std::tuple(x, std::tuple()); },
+///         [](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
 ///         [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
 ///
 /// The gradient is traced with the call, and is part of the program only where it is used; higher derivatives are those
 /// of `backward`. Errors: structure for a result of `backward` unlike the arguments.
-template <class F, class Forward, class Backward>
-constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
-  return [f, forward, backward](const auto&... given) {
+template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
+  return [forward, backward](const auto&... given) {
     const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const auto y = detail::settle(std::apply(f, arguments));
+    const auto made = std::apply(forward, arguments);
+    const auto y = detail::settle(std::get<0>(made));
     using Y = std::remove_const_t<decltype(y)>;
     static_assert(TensorOperand<Y>, "tessera: the function of ts::custom_vjp returns one tensor");
     if constexpr (TensorOperand<Y>) {
-      const auto residuals = std::get<1>(std::apply(forward, arguments));
       const Value value = here(detail::value_behind(y));
       const Value cotangent = detail::as_variable(build::broadcast(value.number(0), value));
-      const auto made = backward(residuals, Y(cotangent));
+      const auto cotangents = backward(std::get<1>(made), Y(cotangent));
       const detail::Floating values = detail::floating_of(arguments);
       const Growable<std::int32_t> gradients =
-          detail::matched(made, value, values.ids,
+          detail::matched(cotangents, value, values.ids,
                           "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
                           "function's arguments");
       return Y(detail::custom_gradient_node(value, cotangent, values.ids, gradients));
@@ -65,6 +64,12 @@ constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& ba
       return y;
     }
   };
+}
+/// The same for an f whose y is computed in another way than by `forward`, of which only the residuals are used.
+template <class F, class Forward, class Backward>
+constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
+  return custom_vjp([f, forward](const auto&... xs) { return std::tuple(f(xs...), std::get<1>(forward(xs...))); },
+                    backward);
 }
 
 /// The Jacobian of a function of one tensor x, which returns a vector: J[i] is the gradient of element i, so the result

@@ -91,6 +91,16 @@ class Gradient {
   }
 };
 
+/// Whether the loss depends on an output of a node with several outputs.
+constexpr bool has_output_cotangent(const Gradient::Sweep& sweep, int id) {
+  const Graph& graph = sweep.module->graph(sweep.graph);
+  for (std::size_t p = static_cast<std::size_t>(id) + 1; p < sweep.cotangents.size(); ++p)
+    if (sweep.cotangents[p] >= 0 && graph[static_cast<int>(p)].is_projection() &&
+        graph.operand(static_cast<int>(p), 0) == id)
+      return true;
+  return false;
+}
+
 /// Runs the gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
 constexpr void run_sweep(Gradient::Sweep& sweep) {
   const std::size_t first = sweep.module->graph(sweep.graph).nodes.size();
@@ -98,7 +108,7 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
     const std::int32_t cotangent = sweep.cotangents[static_cast<std::size_t>(id)];
-    if (cotangent < 0 && !node.is_repeat()) continue;
+    if (cotangent < 0 && !(node.is_repeat() && has_output_cotangent(sweep, id))) continue;
     const GradientRule rule = gradient_of(node.op);
     if (node.region != 0 && cotangent >= 0) sweep.replay.enter(*sweep.module, sweep.graph, id, cotangent);
     if (rule != nullptr) {

@@ -28,50 +28,55 @@ struct AttentionNodes {
     const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
     return build::unary(Op::rsqrt, width);
   }
-  /// `lower` and `upper` are null unless the form is banded.
+  /// The output; `lower` and `upper` are null unless the form is banded.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
                               Value upper) {
     q = q.at(context.source);
     if (q.rank() != 4)
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
     check_static_dims(q, k.node(), v.node());
-    // With bf16 operands the logarithms, gradients and scale are f32.
-    const DType wide = computed_as(q.dtype());
-    scale = build::cast(scale, wide);
-    std::int32_t operands[7] = {q.id, k.id};
-    const auto node = [&](const Node& made, int tensors) {
-      int arity = tensors;
-      if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
-      operands[arity++] = scale.id;
-      return q.make(made, operands, arity);
-    };
-    const auto dims = [](const Node& x, std::initializer_list<int> from) {
-      unsigned singletons = 0, bit = 1;
-      for (int d : from) {
-        if (x.is_singleton(d)) singletons |= bit;
-        bit <<= 1;
-      }
-      return static_cast<std::uint8_t>(singletons);
-    };
+    scale = build::cast(scale, computed_as(q.dtype()));
     if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
-    form.result = AttentionResult::logarithms;
-    Node made{.op = Op::attention_lse,
-              .dtype = wide,
-              .rank = 3,
-              .singletons = dims(q.node(), {0, 2, 1}),
-              .labels = form.pack()};
-    const Value lse = node(made, 2);
+    const Value lse = logarithms(form, q, k, scale, lower, upper);
     form.result = AttentionResult::output;
-    made.op = Op::attention;
-    made.labels = form.pack();
-    made.dtype = q.dtype();
-    made.rank = 4;
-    made.singletons = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_singleton(3) ? 1u << 3 : 0u));
-    operands[2] = v.id, operands[3] = lse.id;
-    return node(made, 4);
+    const Node made{.op = Op::attention,
+                    .dtype = q.dtype(),
+                    .rank = 4,
+                    .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
+                                                            (v.is_singleton(3) ? 1u << 3 : 0u)),
+                    .labels = form.pack()};
+    return with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper);
+  }
+  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 operands
+  /// they, the scale and the gradients are f32.
+  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
+    form.result = AttentionResult::logarithms;
+    const Node made{.op = Op::attention_lse,
+                    .dtype = computed_as(q.dtype()),
+                    .rank = 3,
+                    .singletons = singletons_of(q.node(), {0, 2, 1}),
+                    .labels = form.pack()};
+    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
   }
 
  private:
+  static constexpr std::uint8_t singletons_of(const Node& x, std::initializer_list<int> dims) {
+    unsigned singletons = 0, bit = 1;
+    for (int d : dims) {
+      if (x.is_singleton(d)) singletons |= bit;
+      bit <<= 1;
+    }
+    return static_cast<std::uint8_t>(singletons);
+  }
+  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
+                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
+    std::int32_t operands[7]{};
+    int arity = 0;
+    for (std::int32_t tensor : tensors) operands[arity++] = tensor;
+    if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
+    operands[arity++] = scale.id;
+    return like.make(made, operands, arity);
+  }
   static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
     const Node& q = context.node();
     const unsigned shared = 1u << 0 | 1u << 2;

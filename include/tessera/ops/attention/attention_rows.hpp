@@ -135,22 +135,27 @@ struct DenseAttention {
 
 constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
 
+/// The cotangent of operand `of`, whose value is `operand`.
+constexpr Value attention_cotangent(AttentionForm form, int of, const Value& operand, const std::int32_t* operands,
+                                    int arity) {
+  Node made = operand.node();
+  made.op = Op::attention_grad;
+  made.dtype = computed_as(made.dtype);
+  made.value = 0;
+  form.result = static_cast<AttentionResult>(of);
+  made.labels = form.pack();
+  return operand.make(made, operands, arity);
+}
+
 constexpr void attention_gradient(Gradient& r) {
   const Value g = build::cast(r.full_g(), r.node().dtype);
-  AttentionForm form = AttentionForm::of_node(r.node());
+  const AttentionForm form = AttentionForm::of_node(r.node());
   std::int32_t operands[9] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
   int arity = 6;
   for (int i = form.lower(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
-  for (int i = 0; i < 3; ++i) {
-    if (!r.needs(i)) continue;
-    Node made = r.x(i).node();
-    made.op = Op::attention_grad;
-    made.dtype = computed_as(made.dtype);
-    made.value = 0;
-    form.result = static_cast<AttentionResult>(i);
-    made.labels = form.pack();
-    r.add(i, build::cast(g.make(made, operands, arity), r.x(i).dtype()));
-  }
+  for (int i = 0; i < 3; ++i)
+    if (r.needs(i))
+      r.add(i, build::cast(attention_cotangent(form, i, g.with(r.x(i).id), operands, arity), r.x(i).dtype()));
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {

@@ -70,12 +70,12 @@ constexpr Value look_up_local(Value context, unsigned all, const LocalValue& tab
   return Tag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
 }
 
-/// Merges the leading dims into the batch and splits them off the result.
-template <class Tag, class... Numbers>
-constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
-                            const LocalValue& k, const LocalValue& v, const Numbers&... numbers) {
+/// Merges the leading dims into the batch and splits them off the result. Tensors have rank 4, like the result.
+template <class Tag, class... Xs>
+constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
   const int leads = bit_count(all);
   const auto merged = [&](const LocalValue& x) {
+    if (x.rank == 0) return x.value;
     const Value whole = extended(text, x, all).at(context.source);
     Factors f{};
     for (int d = 0; d < whole.rank(); ++d) {
@@ -85,7 +85,7 @@ constexpr Value batch_local(const ShardMapText& text, Value context, unsigned al
     }
     return rearrange(whole, whole.rank(), 4, f, nullptr);
   };
-  const Value made = Tag::emit(context, merged(q), merged(k), merged(v), numbers.value...);
+  const Value made = Tag::emit(context, merged(xs)...);
   Factors f{};
   Value sizes[max_rank]{};
   for (int d = 0; d < leads + 4; ++d) {
