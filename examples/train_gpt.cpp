@@ -2,6 +2,7 @@
 // docs/train_gpt.md describes its options and explains what it prints.
 //
 //   train_gpt --mesh data=2,model=2 --strategy fsdp+tp --steps 500 --svg loss.svg
+//   train_gpt --compare single dp zero2 fsdp tp ring --steps 50 --sample 0
 
 #include <chrono>
 #include <csignal>
@@ -13,14 +14,17 @@
 #include <vector>
 
 #include "train_gpt/chart.hpp"
+#include "train_gpt/comparison.hpp"
 #include "train_gpt/data.hpp"
 #include "train_gpt/generate.hpp"
-#include "train_gpt/gpt.hpp"
 #include "train_gpt/options.hpp"
 #include "train_gpt/progress.hpp"
 #include "train_gpt/report.hpp"
+#include "train_gpt/trainer.hpp"
 
-#include <tessera/tessera.hpp>
+#include <tessera/nn/parameters.hpp>
+#include <tessera/optim/schedule.hpp>
+#include <tessera/runtime/threads/team.hpp>
 
 namespace train_gpt {
 
@@ -37,13 +41,6 @@ struct Interrupt {
   }
 };
 
-/// Everything that changes from step to step.
-struct Training {
-  Gpt model;
-  ts::optim::AdamWState<Gpt> state;
-  TrainConfig config;
-};
-
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
@@ -51,70 +48,46 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::string layout_text(const Options& o) {
   return std::string(o.strategy.name) + (o.mesh.size() > 1 ? " on " + o.mesh.text() : "");
 }
-std::string model_text(const Options& o, const Gpt& model) {
-  return ts::concat_text(grouped(ts::nn::parameter_count(model)), " parameters: ", o.layers, " layers, dim ", o.dim,
-                         ", ", o.heads, " heads, context ", o.context,
-                         o.dtype == ts::DType::bf16 ? ", computed in bf16" : "");
+std::string model_text(const Options& o, std::int64_t parameters) {
+  return ts::concat_text(grouped(parameters), " parameters: ", o.layers, " layers, dim ", o.dim, ", ", o.heads,
+                         " heads, context ", o.context, o.dtype == ts::DType::bf16 ? ", computed in bf16" : "");
+}
+std::int64_t batch_bytes(const PlacedBatch& batch) {
+  return ts::nn::parameter_bytes_per_device(std::tuple(batch.inputs, batch.targets));
 }
 
 /// Plans a training step without running it, and prints the memory and the communication of the plan.
-template <ts::Element T>
-void print_plan(const Options& o, const Training& training, const auto& inputs, const auto& targets) {
+void print_plan(const Options& o, const Trainer& trainer, const PlacedBatch& batch) {
   const auto start = std::chrono::steady_clock::now();
-  const ts::Plan& plan = train_step<T>.plan(training.model, training.state, inputs, targets, training.config);
+  const ts::Plan plan = trainer.plan(batch);
   const double seconds = seconds_since(start);
-  if (o.explain) {
-    const std::string text = train_step<T>.explain(training.model, training.state, inputs, targets, training.config);
-    std::printf("\n%s\n", text.c_str());
-  }
+  if (o.explain) std::printf("\n%s\n", trainer.explain(batch).c_str());
 
-  const std::int64_t parameters = ts::nn::parameter_bytes_per_device(training.model);
-  const std::int64_t state = ts::nn::parameter_bytes_per_device(training.state);
-  const std::int64_t batch = ts::nn::parameter_bytes_per_device(std::tuple(inputs, targets));
+  const std::int64_t parameters = trainer.parameter_bytes(), state = trainer.state_bytes(), own = batch_bytes(batch);
   char planned[64];
   std::snprintf(planned, sizeof planned, "%zu steps, made in %.0f ms", plan.main().steps.size(), 1000 * seconds);
   print_row("plan", planned);
-  print_row("bytes per device", grouped(parameters + state + batch) + " stored, " +
+  print_row("bytes per device", grouped(parameters + state + own) + " stored, " +
                                     grouped(predicted_argument_bytes(plan)) + " predicted: parameters " +
                                     bytes_text(parameters) + ", optimizer " + bytes_text(state) + ", batch " +
-                                    bytes_text(batch));
+                                    bytes_text(own));
   print_row("scratch", bytes_text(plan.main().arena_bytes) + " for all devices together");
   print_communication(plan);
   std::printf("\n");
 }
 
-/// Trains until the last step or Ctrl-C, computing in T. Returns the loss of each step.
-template <ts::Element T>
-std::vector<double> train(const Options& o, Training& training, const Batches& batches,
-                          const ts::nn::ShardingStrategy& strategy, CsvLog csv) {
-  const std::int64_t tokens = std::int64_t{o.batch} * o.context;
-  const auto on_mesh = [&](const Tokens& values) {
-    return ts::shard(values, {o.batch, o.context}, strategy.mesh, strategy.batch);  // [B/data, T]
-  };
-  Progress progress(o.steps, tokens);
-  std::vector<double> losses;
+/// Trains until the last step or Ctrl-C, and calls done(step, loss, seconds) after each step, counted from 1.
+template <class Done> void train(const Options& o, Trainer& trainer, const Batches& batches, const Done& done) {
   for (int step = 1; step <= o.steps && !Interrupt::requested; ++step) {
-    const Batch batch = batches(step);
-    const auto inputs = on_mesh(batch.inputs), targets = on_mesh(batch.targets);
-    if (step == 1) print_plan<T>(o, training, inputs, targets);
-
+    const PlacedBatch batch = trainer.place(batches(step));
     const auto start = std::chrono::steady_clock::now();
-    training.config.adamw.learning_rate = ts::optim::warmup_cosine(step - 1, o.warmup, o.steps, o.lr, o.lr / 10);
-    auto [model, state, loss] =
-        train_step<T>(std::move(training.model), std::move(training.state), inputs, targets, training.config);
-    training.model = std::move(model);
-    training.state = std::move(state);
-    const double seconds = seconds_since(start);
-
-    losses.push_back(ts::item(loss));
-    csv.add(step, losses.back(), static_cast<double>(tokens) / seconds);
-    progress.add(step, losses.back(), seconds);
+    const double rate = ts::optim::warmup_cosine(step - 1, o.warmup, o.steps, o.lr, o.lr / 10);
+    const double loss = trainer.step(batch, rate);
+    done(step, loss, seconds_since(start));
   }
-  progress.end();
-  return losses;
 }
 
-void print_sample(const Options& o, const Gpt& model, const Vocabulary& vocabulary, Tokens prompt, ts::Key key) {
+void print_sample(const Options& o, const Trainer& model, const Vocabulary& vocabulary, Tokens prompt, ts::Key key) {
   std::printf("\n%s", printable(vocabulary.decode(prompt)).c_str());
   Generator generator(model, std::move(prompt), o.context, o.temperature, key);
   for (int i = 0; i < o.sample && !Interrupt::requested; ++i) {
@@ -122,6 +95,36 @@ void print_sample(const Options& o, const Gpt& model, const Vocabulary& vocabula
     std::fflush(stdout);
   }
   std::printf("\n");
+}
+
+/// Trains with each strategy of --compare, and prints a table.
+void compare(Options o, ts::Key model_key, const Corpus& corpus, const Batches& batches) {
+  std::vector<Comparison> rows;
+  std::vector<double> first;  // the losses of the first row
+  Interrupt::arm();
+  for (const Layout& layout : o.compare) {
+    o.strategy = layout.strategy;
+    o.mesh = layout.mesh;
+    const auto trainer = make_trainer(model_key, corpus.vocabulary.size(), o);
+    const PlacedBatch batch = trainer->place(batches(1));
+    Comparison row(layout.strategy.name, layout.mesh, trainer->plan(batch));
+    row.stored = trainer->parameter_bytes() + trainer->state_bytes() + batch_bytes(batch);
+    std::vector<double> losses, times;
+    train(o, *trainer, batches, [&](int, double loss, double seconds) {
+      losses.push_back(loss);
+      times.push_back(seconds);
+    });
+    if (Interrupt::requested) break;
+    if (rows.empty()) {
+      first = losses;
+      print_row("model", model_text(o, trainer->parameter_count()));
+      print_header();
+    }
+    row.set_losses(losses, first);
+    row.set_rate(static_cast<double>(o.batch) * o.context, times);
+    row.print();
+    rows.push_back(row);
+  }
 }
 
 void run(const Options& o) {
@@ -134,28 +137,32 @@ void run(const Options& o) {
   OutputFile svg("--svg", o.svg, o.text);
 
   if (o.threads > 0) ts::set_parallelism(o.threads);
-  const ts::nn::ShardingStrategy strategy = strategy_of(o);
-  Training training;
-  training.model = make_gpt(model_key, corpus.vocabulary.size(), o, strategy);
-  training.config.adamw.beta2 = 0.99;
-  training.config.clip = o.clip;
-  training.state = ts::optim::init_state(training.config.adamw, training.model);
-
   print_row("text", counted(corpus.files, "file") + ", " + counted(std::ssize(corpus.tokens), "character") + ", " +
                         grouped(corpus.vocabulary.size()) + " distinct");
-  print_row("model", model_text(o, training.model));
+  if (!o.compare.empty()) return compare(o, model_key, corpus, batches);
+
+  const auto trainer = make_trainer(model_key, corpus.vocabulary.size(), o);
+  const std::string model = model_text(o, trainer->parameter_count());
+  print_row("model", model);
   print_row("layout",
             layout_text(o) + ": " + counted(o.mesh.size(), "device") + " on " + counted(ts::parallelism(), "thread"));
+  print_plan(o, *trainer, trainer->place(batches(1)));
 
   Interrupt::arm();
-  const std::vector<double> losses = o.dtype == ts::DType::bf16
-                                         ? train<ts::bf16>(o, training, batches, strategy, std::move(csv))
-                                         : train<float>(o, training, batches, strategy, std::move(csv));
+  const std::int64_t tokens = std::int64_t{o.batch} * o.context;
+  Progress progress(o.steps, tokens);
+  std::vector<double> losses;
+  train(o, *trainer, batches, [&](int step, double loss, double seconds) {
+    losses.push_back(loss);
+    csv.add(step, loss, static_cast<double>(tokens) / seconds);
+    progress.add(step, loss, seconds);
+  });
+  progress.end();
   if (Interrupt::requested) std::printf("stopped after step %zu\n", losses.size());
-  svg.write(LossChart("Training loss: " + layout_text(o), model_text(o, training.model)).svg(losses));
+  svg.write(LossChart("Training loss: " + layout_text(o), model).svg(losses));
 
   Interrupt::arm();
-  if (o.sample > 0) print_sample(o, training.model, corpus.vocabulary, std::move(prompt), sample_key);
+  if (o.sample > 0) print_sample(o, *trainer, corpus.vocabulary, std::move(prompt), sample_key);
 }
 
 }  // namespace train_gpt

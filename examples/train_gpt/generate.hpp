@@ -11,16 +11,16 @@
 
 #include "data.hpp"
 #include "draw.hpp"
-#include "gpt.hpp"
+#include "trainer.hpp"
 
 namespace train_gpt {
 
 /// Continues a text character by character. The model sees each generated character when it predicts the next one.
 class Generator {
  public:
-  Generator(const Gpt& model, Tokens prompt, int context, double temperature, ts::Key key)
-      : model_(model), mesh_(ts::mesh(model.norm.gain)), text_(std::move(prompt)),
-        context_(static_cast<std::size_t>(context)), temperature_(temperature), key_(key) {}
+  Generator(const Trainer& model, Tokens prompt, int context, double temperature, ts::Key key)
+      : model_(model), text_(std::move(prompt)), context_(static_cast<std::size_t>(context)), temperature_(temperature),
+        key_(key) {}
 
   std::int32_t next() {
     // The window always has `context_` tokens, so there is only one plan. Attention is causal: padding behind the text
@@ -28,8 +28,7 @@ class Generator {
     const std::size_t seen = std::min(text_.size(), context_);
     Tokens window(text_.end() - static_cast<std::ptrdiff_t>(seen), text_.end());
     window.resize(context_, 0);
-    const std::vector<float> logits =
-        ts::to_host(predict(model_, ts::shard(window, {1, context_}, mesh_)));  // [1, T, V]
+    const std::vector<float> logits = model_.logits(window);  // [1, T, V]
     const std::size_t classes = logits.size() / context_;
     const double chance = std::ldexp(static_cast<double>(ts::fold_in(key_, drawn_++).seed >> 11), -53);
     text_.push_back(draw(std::span(logits).subspan((seen - 1) * classes, classes), temperature_, chance));
@@ -37,8 +36,7 @@ class Generator {
   }
 
  private:
-  const Gpt& model_;
-  ts::Mesh mesh_;
+  const Trainer& model_;
   Tokens text_;
   std::size_t context_;
   double temperature_;

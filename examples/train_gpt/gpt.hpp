@@ -2,54 +2,91 @@
 #define TRAIN_GPT_GPT_HPP
 
 #include <array>
+#include <cstdint>
 #include <tuple>
 
 #include "options.hpp"
 
+#include <tessera/ops/attention/ring_attention.hpp>
+#include <tessera/ops/attention/ulysses_attention.hpp>
+#include <tessera/ops/attention/zigzag_order.hpp>
 #include <tessera/tessera.hpp>
 
 namespace train_gpt {
 
-/// A GPT over characters, written as for a single device: nothing in it refers to devices or shardings.
-struct Gpt {
+/// A way to compute attention: what happens to x [B, T, D] before the first layer, to queries, keys and values in each
+/// layer, and to x after the last layer. This is attention on one device, or as the planner splits it.
+struct Plain : ts::nn::CausalAttention {
+  static constexpr auto enter(const auto& x) { return x; }
+  static constexpr auto leave(const auto& x) { return x; }
+};
+/// Times are exchanged for heads.
+struct Ulysses : Plain {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
+    return ts::ulysses_attention<"context">(Plain{}, q, k, v);
+  }
+};
+/// Keys and values travel from device to device.
+struct Ring {
+  static constexpr auto enter(const auto& x) { return ts::zigzag_order<"context", 1>(x); }
+  static constexpr auto leave(const auto& x) { return ts::natural_order<"context", 1>(x); }
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
+    return ts::causal_ring_attention<"context">(q, k, v);
+  }
+};
+
+/// A GPT over characters, written as for a single device. Activations have the element type T, parameters f32.
+template <ts::Element T = float, class Attend = Plain> struct GptOf {
   ts::nn::Embedding<> characters;
   ts::nn::Positions<> positions;
-  ts::Stack<ts::nn::Block<>> blocks;
+  ts::Stack<ts::nn::Block<float, Attend>> blocks;
   ts::nn::LayerNorm<> norm;
   ts::nn::Linear<float, false> head;
 
   static constexpr std::array field_names{"characters", "positions", "blocks", "norm", "head"};
 
-  /// Characters [B, T] to logits of the next character, [B, T, V], computed in T: float or bf16.
-  template <ts::Element T = float> constexpr auto logits(const auto& tokens) const {
-    const auto x = blocks(ts::cast<T>(positions(characters(tokens))));  // [B, T, D]
-    return head(norm(x));
+  /// Characters [B, T] to logits of the next character, [B, T, V].
+  constexpr auto operator()(const auto& tokens) const {
+    const auto x = Attend::enter(ts::cast<T>(positions(characters(tokens))));  // [B, T, D]
+    return head(norm(Attend::leave(blocks(x))));
   }
 };
+using Gpt = GptOf<>;
 
 /// How parameters and batches are sharded over the mesh. No other code of this program chooses shardings.
-inline ts::nn::ShardingStrategy strategy_of(const Options& o) {
-  switch (o.strategy.strategy) {
-    case Strategy::dp:
-      return ts::nn::data_parallel(o.mesh);
-    case Strategy::fsdp:
-      return ts::nn::fsdp(o.mesh);
-    case Strategy::tp:
-      return ts::nn::tensor_parallel(o.mesh);
-    case Strategy::fsdp_tp:
-      return ts::nn::fsdp_tensor_parallel(o.mesh);
+inline ts::nn::ShardingStrategy strategy_of(Strategy strategy, const ts::Mesh& mesh) {
+  switch (strategy) {
     case Strategy::single:
       break;
+    case Strategy::dp:
+    case Strategy::zero1:
+    case Strategy::zero2:
+      return ts::nn::data_parallel(mesh);
+    case Strategy::fsdp:
+      return ts::nn::fsdp(mesh);
+    case Strategy::hsdp:
+      return ts::nn::hybrid_fsdp(mesh);
+    case Strategy::tp:
+      return ts::nn::tensor_parallel(mesh);
+    case Strategy::sp:
+      return ts::nn::sequence_parallel(mesh);
+    case Strategy::fsdp_tp:
+      return ts::nn::fsdp_tensor_parallel(mesh);
+    case Strategy::cp:
+    case Strategy::ulysses:
+    case Strategy::ring:
+      return ts::nn::context_parallel(mesh);
   }
-  return ts::nn::single(o.mesh);
+  return ts::nn::single(mesh);
 }
 
 /// Random parameters, generated directly in their shards: equal on every mesh and for every strategy.
-inline Gpt make_gpt(ts::Key key, int classes, const Options& o, const ts::nn::ShardingStrategy& strategy) {
+template <ts::Element T = float, class Attend = Plain>
+GptOf<T, Attend> make_gpt(ts::Key key, int classes, const Options& o, const ts::nn::ShardingStrategy& strategy) {
   const auto [characters, positions, blocks, head] = ts::split<4>(key);
   const auto block = [&, key = blocks](int i) {
-    return ts::nn::block(ts::fold_in(key, static_cast<std::uint64_t>(i)), o.dim, o.heads, 4 * o.dim, strategy,
-                         o.layers);
+    return ts::nn::block<float, Attend>(ts::fold_in(key, static_cast<std::uint64_t>(i)), o.dim, o.heads, 4 * o.dim,
+                                        strategy, o.layers);
   };
   return {ts::nn::embedding(characters, classes, o.dim, strategy),
           ts::nn::positions(positions, o.context, o.dim, strategy),
@@ -63,21 +100,15 @@ struct TrainConfig {
   ts::Scalar clip;
 };
 
-/// One training step: returns (model, state, loss) for a batch of inputs and targets, [B, T] each. Activations have the
-/// element type T; parameters, their gradients, the loss and the optimizer state are f32.
-template <ts::Element T>
+/// One training step: returns (model, state, loss) for a batch of inputs and targets, [B, T] each. Parameters, their
+/// gradients, the loss and the optimizer state are f32.
 inline constexpr auto train_step = ts::compile([](auto model, auto state, auto inputs, auto targets, auto config) {
-  const auto loss_of = [](const auto& m, const auto& x, const auto& t) {
-    return ts::cross_entropy(m.template logits<T>(x), t);
-  };
+  const auto loss_of = [](const auto& m, const auto& x, const auto& t) { return ts::cross_entropy(m(x), t); };
   const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, inputs, targets);
   const auto [clipped, norm] = ts::clip_by_global_norm(gradient, config.clip);
   const auto [next, next_state] = ts::adamw(model, clipped, state, config.adamw);
   return std::tuple(next, next_state, loss);
 });
-
-/// Logits of the character after each position.
-inline constexpr auto predict = ts::compile([](auto model, auto tokens) { return model.logits(tokens); });
 
 }  // namespace train_gpt
 

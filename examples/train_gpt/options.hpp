@@ -2,6 +2,7 @@
 #define TRAIN_GPT_OPTIONS_HPP
 
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,20 +22,33 @@ namespace train_gpt {
 namespace ts = tessera;
 
 /// How the model is sharded.
-enum class Strategy { single, dp, fsdp, tp, fsdp_tp };
+enum class Strategy { single, dp, zero1, zero2, fsdp, hsdp, tp, sp, fsdp_tp, cp, ulysses, ring };
 
 struct StrategyInfo {
   Strategy strategy;
   std::string_view name;
-  bool data, model;               ///< whether it shards over the mesh axes of these names
-  std::string_view default_mesh;  ///< for a run without --mesh
+  std::vector<std::string_view> axes;  ///< of the mesh, over which it shards
+  std::string_view default_mesh;       ///< for a run without --mesh
 };
-inline constexpr StrategyInfo strategies[] = {
-    {Strategy::single, "single", false, false, ""},
-    {Strategy::dp, "dp", true, false, "data=2"},
-    {Strategy::fsdp, "fsdp", true, false, "data=2"},
-    {Strategy::tp, "tp", false, true, "model=2"},
-    {Strategy::fsdp_tp, "fsdp+tp", true, true, "data=2,model=2"},
+inline const std::vector<StrategyInfo> strategies{
+    {Strategy::single, "single", {}, ""},
+    {Strategy::dp, "dp", {"data"}, "data=2"},
+    {Strategy::zero1, "zero1", {"data"}, "data=2"},
+    {Strategy::zero2, "zero2", {"data"}, "data=2"},
+    {Strategy::fsdp, "fsdp", {"data"}, "data=2"},
+    {Strategy::hsdp, "hsdp", {"data", "fsdp"}, "data=2,fsdp=2"},
+    {Strategy::tp, "tp", {"model"}, "model=2"},
+    {Strategy::sp, "sp", {"model"}, "model=2"},
+    {Strategy::fsdp_tp, "fsdp+tp", {"data", "model"}, "data=2,model=2"},
+    {Strategy::cp, "cp", {"context"}, "context=2"},
+    {Strategy::ulysses, "ulysses", {"context"}, "context=2"},
+    {Strategy::ring, "ring", {"context"}, "context=2"},
+};
+
+/// A strategy on a mesh, as --compare names it: "tp" or "tp:model=4".
+struct Layout {
+  StrategyInfo strategy;
+  ts::Mesh mesh;
 };
 
 struct Options {
@@ -52,6 +66,7 @@ struct Options {
   int sample = 200;
   std::string prompt;
   double temperature = 0.8;
+  std::vector<Layout> compare;  ///< empty: one run, of `strategy`
 };
 
 namespace detail {
@@ -82,44 +97,63 @@ inline CLI::Validator unsigned_number() {
       "");
 }
 
-inline StrategyInfo strategy_named(const std::string& name) {
+inline StrategyInfo strategy_named(std::string_view name, std::string_view option = "--strategy") {
   std::string known;
   for (const StrategyInfo& info : strategies) {
     if (info.name == name) return info;
     known += (known.empty() ? "" : ", ") + std::string(info.name);
   }
-  ts::fail(ts::errc::option, "--strategy: '", name, "' is none of ", known);
+  ts::fail(ts::errc::option, option, ": '", name, "' is none of ", known);
 }
 
 /// The strategy of a run without --strategy: it uses every axis of the mesh.
 inline StrategyInfo strategy_for(const ts::Mesh& mesh) {
   const bool data = mesh.has_axis("data"), model = mesh.has_axis("model");
+  if (data && mesh.has_axis("fsdp")) return strategy_named("hsdp");
+  if (mesh.has_axis("context")) return strategy_named("cp");
   return strategy_named(data && model ? "fsdp+tp" : data ? "fsdp" : model ? "tp" : "single");
 }
 
-inline ts::Mesh mesh_from(std::string_view text) {
+inline ts::Mesh mesh_from(std::string_view text, std::string_view option = "--mesh") {
   constexpr int most_devices = 1024;
   const ts::Mesh mesh = [&] {
     try {
       return ts::parse_mesh(text);
     } catch (const ts::error& e) {
-      ts::fail(ts::errc::option, "--mesh: '", text, "' is no mesh like data=2,model=2: ", e.what());
+      ts::fail(ts::errc::option, option, ": '", text, "' is no mesh like data=2,model=2: ", e.what());
     }
   }();
   if (mesh.size() > most_devices)
-    ts::fail(ts::errc::option, "--mesh: '", text, "' has ", mesh.size(), " devices, more than ", most_devices);
+    ts::fail(ts::errc::option, option, ": '", text, "' has ", mesh.size(), " devices, more than ", most_devices);
   return mesh;
 }
 
+/// Checks that a mesh has what a strategy needs.
+inline void check(const StrategyInfo& strategy, const ts::Mesh& mesh, int context, std::string_view option) {
+  for (const std::string_view axis : strategy.axes)
+    if (!mesh.has_axis(axis))
+      ts::fail(ts::errc::option, option, ": strategy '", strategy.name, "' shards over an axis '", axis, "', which ",
+               mesh.text(), " lacks; try ", option, " ", option == "--mesh" ? "" : strategy.name,
+               option == "--mesh" ? "" : ":", strategy.default_mesh);
+  if (strategy.strategy == Strategy::ring && context % (2 * mesh.axis_size(mesh.axis_index("context"))) != 0)
+    ts::fail(ts::errc::option, "--context: strategy 'ring' cuts ", context, " positions into two chunks for each of ",
+             mesh.axis_size(mesh.axis_index("context")), " devices, evenly");
+}
 /// Checks options that depend on each other.
 inline void check(const Options& o) {
   if (o.dim % o.heads != 0)
     ts::fail(ts::errc::option, "--heads: ", o.heads, " heads don't divide --dim ", o.dim, " evenly");
-  for (const auto& [needed, axis] : {std::pair(o.strategy.data, "data"), std::pair(o.strategy.model, "model")})
-    if (needed && !o.mesh.has_axis(axis))
-      ts::fail(ts::errc::option, "--mesh: strategy '", o.strategy.name, "' shards over an axis '", axis, "', which ",
-               o.mesh.text(), " lacks; try --mesh ", o.strategy.default_mesh);
+  check(o.strategy, o.mesh, o.context, "--mesh");
+  for (const Layout& layout : o.compare) check(layout.strategy, layout.mesh, o.context, "--compare");
   if (!o.csv.empty() && o.csv == o.svg) ts::fail(ts::errc::option, "--svg: '", o.svg, "' is the file of --csv too");
+}
+
+/// "tp", or "tp:model=4".
+inline Layout layout_from(const std::string& text) {
+  const std::size_t colon = text.find(':');
+  const StrategyInfo strategy = strategy_named(text.substr(0, colon), "--compare");
+  const bool given = colon != std::string::npos;
+  return {strategy, given ? mesh_from(text.substr(colon + 1), "--compare") : ts::parse_mesh(strategy.default_mesh)};
 }
 
 }  // namespace detail
@@ -131,6 +165,7 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   constexpr int large = 1'000'000, huge = 1'000'000'000;
   Options o;
   std::string mesh, strategy, dtype = "f32";
+  std::vector<std::string> compare;
 
   CLI::App app{"Trains a character-level GPT on text files, sharded over a mesh of virtual devices, and then\n"
                "generates text. Without --text it reads the sources and documents of this project.",
@@ -174,11 +209,17 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   word("--dtype", dtype, "TYPE", "Element type of activations: f32, or bf16 with parameters in f32");
 
   section("Layout");
-  word("--strategy", strategy, "NAME", "single, dp, fsdp, tp or fsdp+tp; default: all axes of the mesh");
+  word("--strategy", strategy, "NAME",
+       "single; dp, zero1, zero2, fsdp, hsdp; tp, sp, fsdp+tp; cp, ulysses or ring; default: all axes of the mesh");
   word("--mesh", mesh, "MESH", "Devices by axis, like data=2,model=2; default: the strategy's");
   app.add_option("--threads", o.threads, "Threads that run the devices; default: all processors")
       ->type_name("N")
       ->check(whole(1, 4096));
+
+  app.add_option("--compare", compare, "Trains with each strategy, and prints one table; a mesh follows a colon")
+      ->type_name("NAME[:MESH] ...")
+      ->expected(1, 64)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 
   section("Output");
   word("--csv", o.csv, "FILE", "Writes step,loss,tokens_per_second");
@@ -208,6 +249,7 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
     o.mesh = ts::parse_mesh(o.strategy.default_mesh);
   else if (strategy.empty())
     o.strategy = detail::strategy_for(o.mesh);
+  for (const std::string& layout : compare) o.compare.push_back(detail::layout_from(layout));
   detail::check(o);
   return o;
 }

@@ -77,27 +77,33 @@ inline std::int64_t predicted_argument_bytes(const ts::Plan& plan) {
   return bytes;
 }
 
-/// Prints the collectives of a plan by kind and axes: their number, their payload, and the bytes that a device sends.
-inline void print_communication(const ts::Plan& plan) {
-  struct Total {
-    ts::Collective kind;
-    unsigned axes;
-    std::int64_t count = 0, payload = 0, wire = 0;
-  };
-  std::vector<Total> totals;
+/// The collectives of a plan of one kind over the same axes.
+struct CollectiveTotal {
+  ts::Collective kind;
+  unsigned axes;
+  std::int64_t count = 0, payload = 0, wire = 0;
+};
+inline std::vector<CollectiveTotal> collective_totals(const ts::Plan& plan) {
+  std::vector<CollectiveTotal> totals;
   plan.for_each_collective([&](const ts::CollectiveInfo& c, std::int64_t times) {
     if (c.kind == ts::Collective::slice) return;  // each device keeps a part of what it has
     auto at = std::find_if(totals.begin(), totals.end(),
-                           [&](const Total& t) { return t.kind == c.kind && t.axes == c.axes; });
+                           [&](const CollectiveTotal& t) { return t.kind == c.kind && t.axes == c.axes; });
     if (at == totals.end()) at = totals.insert(at, {c.kind, c.axes});
     at->count += times;
     at->payload += times * c.payload_bytes;
     at->wire += times * c.wire_bytes;
   });
+  return totals;
+}
+
+/// Prints the collectives of a plan by kind and axes: their number, their payload, and the bytes that a device sends.
+inline void print_communication(const ts::Plan& plan) {
+  const std::vector<CollectiveTotal> totals = collective_totals(plan);
   if (totals.empty()) return print_row("collectives", "none");
   std::printf("%-18s%8s  %-16s%-12s%16s%16s\n", "collectives", "per step", "kind", "over", "payload, bytes",
               "sent, bytes");
-  for (const Total& total : totals) {
+  for (const CollectiveTotal& total : totals) {
     std::string axes;
     for (int axis = 0; axis < plan.mesh.rank(); ++axis)
       if ((total.axes >> axis & 1) != 0)

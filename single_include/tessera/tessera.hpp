@@ -5189,6 +5189,16 @@ struct Constraint {
   }
 };
 
+/// A value with the sharding of another.
+struct Alike {
+  /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
+  /// partitioner chooses one for both, and may split what is replicated.
+  bool exactly = false;
+
+  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0}; }
+  constexpr void write(Node& node) const { node.labels[0] = exactly ? 1 : 0; }
+};
+
 /// Which distribution a random node draws from.
 enum class Distribution : std::int8_t { uniform, normal };
 
@@ -6811,6 +6821,16 @@ class Gradient {
   }
 };
 
+/// Whether the loss depends on an output of a node with several outputs.
+constexpr bool has_output_cotangent(const Gradient::Sweep& sweep, int id) {
+  const Graph& graph = sweep.module->graph(sweep.graph);
+  for (std::size_t p = static_cast<std::size_t>(id) + 1; p < sweep.cotangents.size(); ++p)
+    if (sweep.cotangents[p] >= 0 && graph[static_cast<int>(p)].is_projection() &&
+        graph.operand(static_cast<int>(p), 0) == id)
+      return true;
+  return false;
+}
+
 /// Runs the gradient rules from the last node of the sweep to the first. Nodes that the rules add are not visited.
 constexpr void run_sweep(Gradient::Sweep& sweep) {
   const std::size_t first = sweep.module->graph(sweep.graph).nodes.size();
@@ -6818,7 +6838,7 @@ constexpr void run_sweep(Gradient::Sweep& sweep) {
     const Node& node = sweep.module->graph(sweep.graph)[id];
     if (!sweep.wanted[static_cast<std::size_t>(id)]) continue;
     const std::int32_t cotangent = sweep.cotangents[static_cast<std::size_t>(id)];
-    if (cotangent < 0 && !node.is_repeat()) continue;
+    if (cotangent < 0 && !(node.is_repeat() && has_output_cotangent(sweep, id))) continue;
     const GradientRule rule = gradient_of(node.op);
     if (node.region != 0 && cotangent >= 0) sweep.replay.enter(*sweep.module, sweep.graph, id, cotangent);
     if (rule != nullptr) {
@@ -11025,22 +11045,27 @@ struct DenseAttention {
 
 constexpr Value wide(Value x) { return build::cast(x, computed_as(x.dtype())); }
 
+/// The cotangent of operand `of`, whose value is `operand`.
+constexpr Value attention_cotangent(AttentionForm form, int of, const Value& operand, const std::int32_t* operands,
+                                    int arity) {
+  Node made = operand.node();
+  made.op = Op::attention_grad;
+  made.dtype = computed_as(made.dtype);
+  made.value = 0;
+  form.result = static_cast<AttentionResult>(of);
+  made.labels = form.pack();
+  return operand.make(made, operands, arity);
+}
+
 constexpr void attention_gradient(Gradient& r) {
   const Value g = build::cast(r.full_g(), r.node().dtype);
-  AttentionForm form = AttentionForm::of_node(r.node());
+  const AttentionForm form = AttentionForm::of_node(r.node());
   std::int32_t operands[9] = {r.x(0).id, r.x(1).id, r.x(2).id, r.y().id, r.x(3).id, g.id};
   int arity = 6;
   for (int i = form.lower(); i < r.arity(); ++i) operands[arity++] = r.x(i).id;
-  for (int i = 0; i < 3; ++i) {
-    if (!r.needs(i)) continue;
-    Node made = r.x(i).node();
-    made.op = Op::attention_grad;
-    made.dtype = computed_as(made.dtype);
-    made.value = 0;
-    form.result = static_cast<AttentionResult>(i);
-    made.labels = form.pack();
-    r.add(i, build::cast(g.make(made, operands, arity), r.x(i).dtype()));
-  }
+  for (int i = 0; i < 3; ++i)
+    if (r.needs(i))
+      r.add(i, build::cast(attention_cotangent(form, i, g.with(r.x(i).id), operands, arity), r.x(i).dtype()));
 }
 
 constexpr void attention_lse_gradient(Gradient& r) {
@@ -13002,7 +13027,12 @@ enum class Role : std::uint8_t {
 ///                         for each vector an all_reduce of its gradient
 ///   tensor_parallel       2 all_reduces forward and 2 backward, of [batch, time, features]
 ///   fsdp_tensor_parallel  both: the data axis splits activations, the model axis weights
-/// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053.
+///   hybrid_fsdp           as fsdp over one axis, and an all_reduce of the gradients' shards over another axis
+///   sequence_parallel     4 all_gathers and 2 reduce_scatters of [batch, time, features] forward and backward together
+///                         with tensor_parallel's split weights, and 2 all_gathers of what was gathered forward
+///   context_parallel      2 all_gathers of keys and values forward, 2 backward, 2 reduce_scatters of their gradients;
+///                         an all_reduce of each gradient
+/// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053; sequence parallelism, 2205.05198.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 ///     auto strategy = ts::nn::fsdp_tensor_parallel(mesh);
@@ -13016,7 +13046,7 @@ struct ShardingStrategy {
   PartitionSpec vector{};         ///< [features]: norms, and biases of row weights
   PartitionSpec embedding{};      ///< [classes, features]
   PartitionSpec positions{};      ///< [time, features]
-  PartitionSpec batch{};          ///< [batch, ...]: tokens and targets
+  PartitionSpec batch{};          ///< [batch, time, ...]: tokens and targets
 
   constexpr const PartitionSpec& weight(Role role) const {
     return role == Role::column ? column_weight : role == Role::row ? row_weight : head_weight;
@@ -13070,6 +13100,38 @@ constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_vi
   strategy.column_weight = strategy.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
   strategy.column_bias = split.column_bias;
   strategy.row_weight = strategy.embedding = PartitionSpec{model, data}.gathered_on_use(1);
+  return strategy;
+}
+
+/// fsdp over the axis `shard`, with copies of the shards along the axis `replicate`. Both split the batch.
+constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replicate = "data",
+                                       std::string_view shard = "fsdp") {
+  mesh.axis_index(replicate);
+  ShardingStrategy strategy = fsdp(mesh, shard);
+  strategy.batch = {{replicate, shard}};
+  return strategy;
+}
+
+/// tensor_parallel whose model axis also splits time where tensor_parallel has copies: in norms, residual additions and
+/// the embedding. The planner gathers time in front of split weights, and reduces and scatters behind them: the bytes
+/// of tensor_parallel, and activations that are the devices' number times smaller.
+constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
+                                             std::string_view data = "data") {
+  ShardingStrategy strategy = tensor_parallel(mesh, model, data);
+  strategy.embedding = {};
+  strategy.positions = {model};
+  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, model} : PartitionSpec{none, model};
+  return strategy;
+}
+
+/// Parameters replicated, times split over the axis `context`, and the batch over a data axis, if the mesh has it.
+/// Attention gathers keys and values; ts::ulysses_attention and ts::ring_attention send less.
+constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view context = "context",
+                                            std::string_view data = "data") {
+  mesh.axis_index(context);
+  ShardingStrategy strategy = single(mesh);
+  strategy.positions = {context};
+  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, context} : PartitionSpec{none, context};
   return strategy;
 }
 
@@ -16783,50 +16845,55 @@ struct AttentionNodes {
     const Value width = build::cast(build::extent(q.at(context.source), 3), DType::f64);
     return build::unary(Op::rsqrt, width);
   }
-  /// `lower` and `upper` are null unless the form is banded.
+  /// The output; `lower` and `upper` are null unless the form is banded.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
                               Value upper) {
     q = q.at(context.source);
     if (q.rank() != 4)
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
     check_static_dims(q, k.node(), v.node());
-    // With bf16 operands the logarithms, gradients and scale are f32.
-    const DType wide = computed_as(q.dtype());
-    scale = build::cast(scale, wide);
-    std::int32_t operands[7] = {q.id, k.id};
-    const auto node = [&](const Node& made, int tensors) {
-      int arity = tensors;
-      if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
-      operands[arity++] = scale.id;
-      return q.make(made, operands, arity);
-    };
-    const auto dims = [](const Node& x, std::initializer_list<int> from) {
-      unsigned singletons = 0, bit = 1;
-      for (int d : from) {
-        if (x.is_singleton(d)) singletons |= bit;
-        bit <<= 1;
-      }
-      return static_cast<std::uint8_t>(singletons);
-    };
+    scale = build::cast(scale, computed_as(q.dtype()));
     if (form.banded) lower = build::cast(lower, DType::i64), upper = build::cast(upper, DType::i64);
-    form.result = AttentionResult::logarithms;
-    Node made{.op = Op::attention_lse,
-              .dtype = wide,
-              .rank = 3,
-              .singletons = dims(q.node(), {0, 2, 1}),
-              .labels = form.pack()};
-    const Value lse = node(made, 2);
+    const Value lse = logarithms(form, q, k, scale, lower, upper);
     form.result = AttentionResult::output;
-    made.op = Op::attention;
-    made.labels = form.pack();
-    made.dtype = q.dtype();
-    made.rank = 4;
-    made.singletons = static_cast<std::uint8_t>(dims(q.node(), {0, 1, 2}) | (v.is_singleton(3) ? 1u << 3 : 0u));
-    operands[2] = v.id, operands[3] = lse.id;
-    return node(made, 4);
+    const Node made{.op = Op::attention,
+                    .dtype = q.dtype(),
+                    .rank = 4,
+                    .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
+                                                            (v.is_singleton(3) ? 1u << 3 : 0u)),
+                    .labels = form.pack()};
+    return with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper);
+  }
+  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 operands
+  /// they, the scale and the gradients are f32.
+  static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
+    form.result = AttentionResult::logarithms;
+    const Node made{.op = Op::attention_lse,
+                    .dtype = computed_as(q.dtype()),
+                    .rank = 3,
+                    .singletons = singletons_of(q.node(), {0, 2, 1}),
+                    .labels = form.pack()};
+    return with_host_scalars(made, {q.id, k.id}, q, form, scale, lower, upper);
   }
 
  private:
+  static constexpr std::uint8_t singletons_of(const Node& x, std::initializer_list<int> dims) {
+    unsigned singletons = 0, bit = 1;
+    for (int d : dims) {
+      if (x.is_singleton(d)) singletons |= bit;
+      bit <<= 1;
+    }
+    return static_cast<std::uint8_t>(singletons);
+  }
+  static constexpr Value with_host_scalars(const Node& made, std::initializer_list<std::int32_t> tensors, Value like,
+                                           const AttentionForm& form, Value scale, Value lower, Value upper) {
+    std::int32_t operands[7]{};
+    int arity = 0;
+    for (std::int32_t tensor : tensors) operands[arity++] = tensor;
+    if (form.banded) operands[arity++] = lower.id, operands[arity++] = upper.id;
+    operands[arity++] = scale.id;
+    return like.make(made, operands, arity);
+  }
   static constexpr void check_static_dims(const Value& context, const Node& k, const Node& v) {
     const Node& q = context.node();
     const unsigned shared = 1u << 0 | 1u << 2;
@@ -17479,12 +17546,26 @@ constexpr auto pad(const X& x, const Before& before, const After& after, Here at
 
 namespace tessera::nn {
 
-/// Causal multi-head self-attention: x [batch, time, features] to a result of the same shape.
+/// ts::causal_attention as a kernel of Attention.
+struct CausalAttention {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const { return causal_attention(q, k, v); }
+};
+
+/// Multi-head self-attention: x [batch, time, features] to a result of the same shape. Causal; another `Kernel`, a type
+/// without members, computes attention in another way, such as a window of keys or context parallelism:
+///
+///     struct Ring {
+///       constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
+///         return ts::causal_ring_attention<"context">(q, k, v);            // [batch, time, heads, width] each
+///       }
+///     };
+///     ts::nn::Attention<float, true, Ring> attention;
 ///
 /// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so that a mesh axis that
-/// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result.
-/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
-template <Element T = float, bool Bias = true> struct Attention {
+/// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result; with split times
+/// the keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
+/// Vaswani et al., 1706.03762.
+template <Element T = float, bool Bias = true, class Kernel = CausalAttention> struct Attention {
   Linear<T, Bias> qkv;  ///< [features, heads * 3 * width]
   Linear<T, Bias> out;  ///< [heads * width, features]
   Dim heads;
@@ -17495,7 +17576,7 @@ template <Element T = float, bool Bias = true> struct Attention {
     const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
     const auto k = squeeze<3>(slice<3>(all, 1, 1));
     const auto v = squeeze<3>(slice<3>(all, 2, 1));
-    return out(rearrange<"b t h e -> b t (h e)">(causal_attention(q, k, v)));
+    return out(rearrange<"b t h e -> b t (h e)">(Kernel{}(q, k, v)));
   }
 };
 
@@ -17504,9 +17585,9 @@ template <Element T = float, bool Bias = true> struct Attention {
 inline double residual_stddev(double stddev, int depth) { return stddev / std::sqrt(2.0 * (depth < 1 ? 1 : depth)); }
 
 /// Attention for a model of `depth` layers. Errors: `not_divisible` unless the number of heads divides the features.
-template <Element T = float, bool Bias = true>
-Attention<T, Bias> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy, int depth = 1,
-                             double stddev = 0.02) {
+template <Element T = float, bool Bias = true, class Kernel = CausalAttention>
+Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy,
+                                     int depth = 1, double stddev = 0.02) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[attention] number of heads: ", features.value, " features are not divisible by ",
          heads.value(), " heads");
@@ -18555,8 +18636,10 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   }
 };
 
-/// Block is the layer of GPT-2; GatedBlock that of LLaMA without rotary position embeddings.
-template <Element T = float> using Block = PreNormBlock<LayerNorm<T>, Attention<T>, Mlp<T>>;
+/// Block is the layer of GPT-2, with a kernel of Attention; GatedBlock that of LLaMA without rotary position
+/// embeddings.
+template <Element T = float, class Kernel = CausalAttention>
+using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel>, Mlp<T>>;
 template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
 
 /// A Block for a model of `depth` layers, with initialized parameters.
@@ -18564,11 +18647,12 @@ template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attenti
 ///     ts::Stack<ts::nn::Block<>> blocks(depth, [&](int i) {
 ///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, strategy, depth);
 ///     });
-template <Element T = float>
-Block<T> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
-               double stddev = 0.02) {
+template <Element T = float, class Kernel = CausalAttention>
+Block<T, Kernel> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
+                       int depth = 1, double stddev = 0.02) {
   const auto [first, second] = split<2>(key);
-  return {layer_norm<T>(features, strategy), attention<T>(first, features, heads, strategy, depth, stddev),
+  return {layer_norm<T>(features, strategy),
+          attention<T, true, Kernel>(first, features, heads, strategy, depth, stddev),
           layer_norm<T>(features, strategy), mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 template <Element T = float>
@@ -23368,8 +23452,16 @@ struct Updated {
   constexpr Value operator()(const Scalar& of) const { return (*this)(wide(of)); }
 };
 
+/// The next value of a parameter, in the sharding of the parameter.
+constexpr Value sharded_as(const Value& next, const Value& parameter) {
+  Node made{.op = Op::alike, .dtype = next.dtype(), .rank = next.node().rank, .singletons = next.node().singletons};
+  Alike{.exactly = true}.write(made);
+  return next.make(made, {next.id, parameter.id});
+}
+
 /// The pattern of every optimizer: for each parameter p with gradient g, `update(x, p, g, states...)` returns a tuple
-/// of the next parameter and its next states, all as Values; x is its Updated. Returns a tuple of models.
+/// of the next parameter and its next states, all as Values; x is its Updated. Returns a tuple of models. A parameter
+/// keeps its sharding, whatever that of its state is.
 template <class F, class Model, class... States>
 constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
                                  const States&... states) {
@@ -23377,8 +23469,9 @@ constexpr auto update_parameters(Here at, const F& update, const Model& model, c
       [&](auto p, auto g, auto... s) {
         using S = decltype(p);
         const Value from = p.value.at(Source::from(at));
-        return std::apply([](const auto&... next) { return std::tuple(S(next)...); },
-                          update(Updated{from, S::rank}, from, g.value, s.value...));
+        return std::apply(
+            [&](const Value& next, const auto&... state) { return std::tuple(S(sharded_as(next, from)), S(state)...); },
+            update(Updated{from, S::rank}, from, g.value, s.value...));
       },
       model, gradients, states...);
 }
@@ -23936,17 +24029,28 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
   return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
 }
 
-/// A value gathered over one axis of the mesh; over other axes it stays as it is. The planner chooses the sharding of
-/// its cotangent.
+/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
+constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
+                                 CotangentSharding cotangent) {
+  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only)}.write(made);
+  return value.make(made, {value.id});
+}
+/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
 constexpr Value gathered_over(const Value& value, std::string_view axis) {
   PartitionSpec whole;
   for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
-  const int own = value.module->add_spec(whole), only = value.module->add_spec({SpecEntry(axis)});
-  if (only > 126) value.refuse(errc::capacity, "[fsdp] number of specs: a program has more than 127 specs");
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, CotangentSharding::free, 0, static_cast<std::int8_t>(only)}.write(made);
-  return value.make(made, {value.id});
+  return constrained_over(value, axis, whole, CotangentSharding::free);
+}
+/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
+constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
+  PartitionSpec spec;
+  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
+  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
+  return constrained_over(value, axis, spec, CotangentSharding::alike);
 }
 
 }  // namespace detail
@@ -26081,31 +26185,30 @@ constexpr Value custom_gradient_node(const Value& y, const Value& cotangent, con
 
 }  // namespace detail
 
-/// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y, residuals)
-/// with the y of f; `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a
-/// structure like it, for several a tuple. f returns one tensor. Tensors that f captures get no gradient.
+/// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y,
+/// residuals); `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a structure
+/// like it, for several a tuple. f returns one tensor. Tensors that f captures get no gradient.
 ///
 ///     constexpr auto clipped = ts::custom_vjp(
-///         [](const auto& x) { return x * 1.0; }, [](const auto& x) { return std::tuple(x, std::tuple()); },
+///         [](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
 ///         [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
 ///
 /// The gradient is traced with the call, and is part of the program only where it is used; higher derivatives are those
 /// of `backward`. Errors: structure for a result of `backward` unlike the arguments.
-template <class F, class Forward, class Backward>
-constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
-  return [f, forward, backward](const auto&... given) {
+template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
+  return [forward, backward](const auto&... given) {
     const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const auto y = detail::settle(std::apply(f, arguments));
+    const auto made = std::apply(forward, arguments);
+    const auto y = detail::settle(std::get<0>(made));
     using Y = std::remove_const_t<decltype(y)>;
     static_assert(TensorOperand<Y>, "tessera: the function of ts::custom_vjp returns one tensor");
     if constexpr (TensorOperand<Y>) {
-      const auto residuals = std::get<1>(std::apply(forward, arguments));
       const Value value = here(detail::value_behind(y));
       const Value cotangent = detail::as_variable(build::broadcast(value.number(0), value));
-      const auto made = backward(residuals, Y(cotangent));
+      const auto cotangents = backward(std::get<1>(made), Y(cotangent));
       const detail::Floating values = detail::floating_of(arguments);
       const Growable<std::int32_t> gradients =
-          detail::matched(made, value, values.ids,
+          detail::matched(cotangents, value, values.ids,
                           "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
                           "function's arguments");
       return Y(detail::custom_gradient_node(value, cotangent, values.ids, gradients));
@@ -26113,6 +26216,12 @@ constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& ba
       return y;
     }
   };
+}
+/// The same for an f whose y is computed in another way than by `forward`, of which only the residuals are used.
+template <class F, class Forward, class Backward>
+constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
+  return custom_vjp([f, forward](const auto&... xs) { return std::tuple(f(xs...), std::get<1>(forward(xs...))); },
+                    backward);
 }
 
 /// The Jacobian of a function of one tensor x, which returns a vector: J[i] is the gradient of element i, so the result
@@ -29900,12 +30009,12 @@ constexpr Value look_up_local(Value context, unsigned all, const LocalValue& tab
   return Tag::emit(context, narrowed(table, 0).value, aligned(indices, all, indices.rank));
 }
 
-/// Merges the leading dims into the batch and splits them off the result.
-template <class Tag, class... Numbers>
-constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const LocalValue& q,
-                            const LocalValue& k, const LocalValue& v, const Numbers&... numbers) {
+/// Merges the leading dims into the batch and splits them off the result. Tensors have rank 4, like the result.
+template <class Tag, class... Xs>
+constexpr Value batch_local(const ShardMapText& text, Value context, unsigned all, const Xs&... xs) {
   const int leads = bit_count(all);
   const auto merged = [&](const LocalValue& x) {
+    if (x.rank == 0) return x.value;
     const Value whole = extended(text, x, all).at(context.source);
     Factors f{};
     for (int d = 0; d < whole.rank(); ++d) {
@@ -29915,7 +30024,7 @@ constexpr Value batch_local(const ShardMapText& text, Value context, unsigned al
     }
     return rearrange(whole, whole.rank(), 4, f, nullptr);
   };
-  const Value made = Tag::emit(context, merged(q), merged(k), merged(v), numbers.value...);
+  const Value made = Tag::emit(context, merged(xs)...);
   Factors f{};
   Value sizes[max_rank]{};
   for (int d = 0; d < leads + 4; ++d) {
@@ -33510,6 +33619,12 @@ class ShardingSolver {
         made.of[size(id)] = arguments[graph[id].index()];
         made.fixed[size(id)] = made.argument[size(id)] = 1;
       }
+    for (int id = 0; id < graph.size; ++id)
+      if (const int like = row_of(graph[id]).sharded_as; like >= 0 && Alike::of(graph[id]).exactly)
+        if (const auto of = size(graph.operand(id, like)); made.fixed[of]) {
+          made.of[size(id)] = made.of[of];
+          made.fixed[size(id)] = 1;
+        }
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];

@@ -29,7 +29,7 @@ run --steps 50 --sample 0 --strategy single --csv single.csv >single.txt || fail
 awk -F, 'NR == 2 { first = $2 } END { exit !($2 < first - 0.5) }' single.csv || fail "the loss does not fall"
 grep -q $'\r' single.txt && fail "a bar is drawn where there is no terminal"
 i=0
-for layout in "dp" "fsdp" "tp" "fsdp+tp" "dp data=3" "fsdp data=4" "tp model=3" "fsdp+tp model=2,data=3" "fsdp+tp data=8,model=2" \
+for layout in "dp" "fsdp" "tp" "fsdp+tp" "zero1" "zero2 data=3" "hsdp" "sp" "cp" "ulysses context=3" "ring" "dp data=3" "fsdp data=4" "tp model=3" "fsdp+tp model=2,data=3" "fsdp+tp data=8,model=2" \
   "single data=2"; do
   read -r strategy mesh <<<"$layout"
   i=$((i + 1))
@@ -41,6 +41,11 @@ for layout in "dp" "fsdp" "tp" "fsdp+tp" "dp data=3" "fsdp data=4" "tp model=3" 
 done
 grep -q all_reduce 1.txt || fail "dp: no all_reduce is reported"
 grep -q all_gather 2.txt && grep -q reduce_scatter 2.txt || fail "fsdp: no all_gather or reduce_scatter is reported"
+
+# A table of several strategies, whose losses differ by less than the bound above.
+run --steps 10 --compare single zero1 ring:context=4 >table.txt || fail "--compare failed"
+awk '/^(single|zero1|ring) / { n++; if ($4 + 0 > 1e-4) bad = 1 } END { exit bad || n != 3 }' table.txt ||
+  fail "--compare: $(cat table.txt)"
 
 # Computed in bf16, on every level of kernels, the loss is that of f32 within the bound that docs/train_gpt.md gives.
 for level in "" avx512_bf16 avx512 avx2 portable; do

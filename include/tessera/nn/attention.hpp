@@ -16,12 +16,26 @@
 
 namespace tessera::nn {
 
-/// Causal multi-head self-attention: x [batch, time, features] to a result of the same shape.
+/// ts::causal_attention as a kernel of Attention.
+struct CausalAttention {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const { return causal_attention(q, k, v); }
+};
+
+/// Multi-head self-attention: x [batch, time, features] to a result of the same shape. Causal; another `Kernel`, a type
+/// without members, computes attention in another way, such as a window of keys or context parallelism:
+///
+///     struct Ring {
+///       constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
+///         return ts::causal_ring_attention<"context">(q, k, v);            // [batch, time, heads, width] each
+///       }
+///     };
+///     ts::nn::Attention<float, true, Ring> attention;
 ///
 /// One weight computes queries, keys and values. Its columns are ordered (head, q/k/v, width), so that a mesh axis that
-/// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result.
-/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
-template <Element T = float, bool Bias = true> struct Attention {
+/// shards the columns shards heads. Communication: with sharded heads, an all_reduce of the result; with split times
+/// the keys and values are gathered. Errors: shape_mismatch unless the number of heads divides the features. Source:
+/// Vaswani et al., 1706.03762.
+template <Element T = float, bool Bias = true, class Kernel = CausalAttention> struct Attention {
   Linear<T, Bias> qkv;  ///< [features, heads * 3 * width]
   Linear<T, Bias> out;  ///< [heads * width, features]
   Dim heads;
@@ -32,7 +46,7 @@ template <Element T = float, bool Bias = true> struct Attention {
     const auto q = squeeze<3>(slice<3>(all, 0, 1));  // [B, T, H, E]
     const auto k = squeeze<3>(slice<3>(all, 1, 1));
     const auto v = squeeze<3>(slice<3>(all, 2, 1));
-    return out(rearrange<"b t h e -> b t (h e)">(causal_attention(q, k, v)));
+    return out(rearrange<"b t h e -> b t (h e)">(Kernel{}(q, k, v)));
   }
 };
 
@@ -41,9 +55,9 @@ template <Element T = float, bool Bias = true> struct Attention {
 inline double residual_stddev(double stddev, int depth) { return stddev / std::sqrt(2.0 * (depth < 1 ? 1 : depth)); }
 
 /// Attention for a model of `depth` layers. Errors: `not_divisible` unless the number of heads divides the features.
-template <Element T = float, bool Bias = true>
-Attention<T, Bias> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy, int depth = 1,
-                             double stddev = 0.02) {
+template <Element T = float, bool Bias = true, class Kernel = CausalAttention>
+Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const ShardingStrategy& strategy,
+                                     int depth = 1, double stddev = 0.02) {
   if (heads.value() < 1 || features.value % heads.value() != 0)
     fail(errc::not_divisible, "[attention] number of heads: ", features.value, " features are not divisible by ",
          heads.value(), " heads");

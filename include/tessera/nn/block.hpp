@@ -26,8 +26,10 @@ template <class Norm, class Attention, class Mlp> struct PreNormBlock {
   }
 };
 
-/// Block is the layer of GPT-2; GatedBlock that of LLaMA without rotary position embeddings.
-template <Element T = float> using Block = PreNormBlock<LayerNorm<T>, Attention<T>, Mlp<T>>;
+/// Block is the layer of GPT-2, with a kernel of Attention; GatedBlock that of LLaMA without rotary position
+/// embeddings.
+template <Element T = float, class Kernel = CausalAttention>
+using Block = PreNormBlock<LayerNorm<T>, Attention<T, true, Kernel>, Mlp<T>>;
 template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attention<T, false>, GatedMlp<T>>;
 
 /// A Block for a model of `depth` layers, with initialized parameters.
@@ -35,11 +37,12 @@ template <Element T = float> using GatedBlock = PreNormBlock<RmsNorm<T>, Attenti
 ///     ts::Stack<ts::nn::Block<>> blocks(depth, [&](int i) {
 ///       return ts::nn::block(ts::fold_in(key, i), 256, 4, 1024, strategy, depth);
 ///     });
-template <Element T = float>
-Block<T> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
-               double stddev = 0.02) {
+template <Element T = float, class Kernel = CausalAttention>
+Block<T, Kernel> block(Key key, Extent features, Dim heads, Extent hidden, const ShardingStrategy& strategy,
+                       int depth = 1, double stddev = 0.02) {
   const auto [first, second] = split<2>(key);
-  return {layer_norm<T>(features, strategy), attention<T>(first, features, heads, strategy, depth, stddev),
+  return {layer_norm<T>(features, strategy),
+          attention<T, true, Kernel>(first, features, heads, strategy, depth, stddev),
           layer_norm<T>(features, strategy), mlp<T>(second, features, hidden, strategy, depth, stddev)};
 }
 template <Element T = float>

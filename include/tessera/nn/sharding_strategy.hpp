@@ -28,7 +28,12 @@ enum class Role : std::uint8_t {
 ///                         for each vector an all_reduce of its gradient
 ///   tensor_parallel       2 all_reduces forward and 2 backward, of [batch, time, features]
 ///   fsdp_tensor_parallel  both: the data axis splits activations, the model axis weights
-/// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053.
+///   hybrid_fsdp           as fsdp over one axis, and an all_reduce of the gradients' shards over another axis
+///   sequence_parallel     4 all_gathers and 2 reduce_scatters of [batch, time, features] forward and backward together
+///                         with tensor_parallel's split weights, and 2 all_gathers of what was gathered forward
+///   context_parallel      2 all_gathers of keys and values forward, 2 backward, 2 reduce_scatters of their gradients;
+///                         an all_reduce of each gradient
+/// Sources: Li et al., 2006.15704; ZeRO, 1910.02054; Megatron-LM, 1909.08053; sequence parallelism, 2205.05198.
 ///
 ///     constexpr ts::Mesh mesh({{"data", 2}, {"model", 2}});
 ///     auto strategy = ts::nn::fsdp_tensor_parallel(mesh);
@@ -42,7 +47,7 @@ struct ShardingStrategy {
   PartitionSpec vector{};         ///< [features]: norms, and biases of row weights
   PartitionSpec embedding{};      ///< [classes, features]
   PartitionSpec positions{};      ///< [time, features]
-  PartitionSpec batch{};          ///< [batch, ...]: tokens and targets
+  PartitionSpec batch{};          ///< [batch, time, ...]: tokens and targets
 
   constexpr const PartitionSpec& weight(Role role) const {
     return role == Role::column ? column_weight : role == Role::row ? row_weight : head_weight;
@@ -96,6 +101,38 @@ constexpr ShardingStrategy fsdp_tensor_parallel(const Mesh& mesh, std::string_vi
   strategy.column_weight = strategy.head_weight = PartitionSpec{data, model}.gathered_on_use(0);
   strategy.column_bias = split.column_bias;
   strategy.row_weight = strategy.embedding = PartitionSpec{model, data}.gathered_on_use(1);
+  return strategy;
+}
+
+/// fsdp over the axis `shard`, with copies of the shards along the axis `replicate`. Both split the batch.
+constexpr ShardingStrategy hybrid_fsdp(const Mesh& mesh, std::string_view replicate = "data",
+                                       std::string_view shard = "fsdp") {
+  mesh.axis_index(replicate);
+  ShardingStrategy strategy = fsdp(mesh, shard);
+  strategy.batch = {{replicate, shard}};
+  return strategy;
+}
+
+/// tensor_parallel whose model axis also splits time where tensor_parallel has copies: in norms, residual additions and
+/// the embedding. The planner gathers time in front of split weights, and reduces and scatters behind them: the bytes
+/// of tensor_parallel, and activations that are the devices' number times smaller.
+constexpr ShardingStrategy sequence_parallel(const Mesh& mesh, std::string_view model = "model",
+                                             std::string_view data = "data") {
+  ShardingStrategy strategy = tensor_parallel(mesh, model, data);
+  strategy.embedding = {};
+  strategy.positions = {model};
+  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, model} : PartitionSpec{none, model};
+  return strategy;
+}
+
+/// Parameters replicated, times split over the axis `context`, and the batch over a data axis, if the mesh has it.
+/// Attention gathers keys and values; ts::ulysses_attention and ts::ring_attention send less.
+constexpr ShardingStrategy context_parallel(const Mesh& mesh, std::string_view context = "context",
+                                            std::string_view data = "data") {
+  mesh.axis_index(context);
+  ShardingStrategy strategy = single(mesh);
+  strategy.positions = {context};
+  strategy.batch = mesh.has_axis(data) ? PartitionSpec{data, context} : PartitionSpec{none, context};
   return strategy;
 }
 

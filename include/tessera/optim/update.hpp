@@ -6,6 +6,8 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
+#include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/node.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
@@ -26,8 +28,16 @@ struct Updated {
   constexpr Value operator()(const Scalar& of) const { return (*this)(wide(of)); }
 };
 
+/// The next value of a parameter, in the sharding of the parameter.
+constexpr Value sharded_as(const Value& next, const Value& parameter) {
+  Node made{.op = Op::alike, .dtype = next.dtype(), .rank = next.node().rank, .singletons = next.node().singletons};
+  Alike{.exactly = true}.write(made);
+  return next.make(made, {next.id, parameter.id});
+}
+
 /// The pattern of every optimizer: for each parameter p with gradient g, `update(x, p, g, states...)` returns a tuple
-/// of the next parameter and its next states, all as Values; x is its Updated. Returns a tuple of models.
+/// of the next parameter and its next states, all as Values; x is its Updated. Returns a tuple of models. A parameter
+/// keeps its sharding, whatever that of its state is.
 template <class F, class Model, class... States>
 constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
                                  const States&... states) {
@@ -35,8 +45,9 @@ constexpr auto update_parameters(Here at, const F& update, const Model& model, c
       [&](auto p, auto g, auto... s) {
         using S = decltype(p);
         const Value from = p.value.at(Source::from(at));
-        return std::apply([](const auto&... next) { return std::tuple(S(next)...); },
-                          update(Updated{from, S::rank}, from, g.value, s.value...));
+        return std::apply(
+            [&](const Value& next, const auto&... state) { return std::tuple(S(sharded_as(next, from)), S(state)...); },
+            update(Updated{from, S::rank}, from, g.value, s.value...));
       },
       model, gradients, states...);
 }

@@ -1,9 +1,11 @@
 #include "train_gpt/options.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -61,8 +63,8 @@ TEST(Options, EveryStrategyRunsWithoutAMesh) {
     const auto o = parsed({"--strategy", std::string(info.name).c_str()});
     ASSERT_TRUE(o);
     EXPECT_EQ(o->strategy.strategy, info.strategy);
-    EXPECT_EQ(o->mesh.has_axis("data"), info.data);
-    EXPECT_EQ(o->mesh.has_axis("model"), info.model);
+    for (const std::string_view axis : info.axes) EXPECT_TRUE(o->mesh.has_axis(axis)) << info.name << " " << axis;
+    EXPECT_EQ(static_cast<std::size_t>(o->mesh.rank()), info.axes.size()) << info.name;
   }
 }
 
@@ -71,7 +73,24 @@ TEST(Options, AMeshAloneChoosesTheStrategy) {
   EXPECT_EQ(parsed({"--mesh", "data=4"})->strategy.strategy, Strategy::fsdp);
   EXPECT_EQ(parsed({"--mesh", "model=3"})->strategy.strategy, Strategy::tp);
   EXPECT_EQ(parsed({"--mesh", "model=2,data=3"})->strategy.strategy, Strategy::fsdp_tp);
+  EXPECT_EQ(parsed({"--mesh", "data=2,fsdp=3"})->strategy.strategy, Strategy::hsdp);
+  EXPECT_EQ(parsed({"--mesh", "context=2"})->strategy.strategy, Strategy::cp);
   EXPECT_EQ(parsed({"--mesh", "other=2"})->strategy.strategy, Strategy::single);
+}
+
+TEST(Options, SeveralLayoutsAreCompared) {
+  const auto o = parsed({"--compare", "single", "tp:model=3", "zero2", "--steps", "5"});
+  ASSERT_TRUE(o);
+  ASSERT_EQ(o->compare.size(), 3u);
+  EXPECT_EQ(o->compare[0].strategy.strategy, Strategy::single);
+  EXPECT_EQ(o->compare[1].mesh.text(), "mesh(model=3)");
+  EXPECT_EQ(o->compare[2].mesh.text(), "mesh(data=2)");
+  EXPECT_EQ(o->steps, 5);
+  expect_words({"--compare", "dp", "ddp"}, {"--compare", "'ddp'", "zero2"});
+  expect_words({"--compare", "tp:data=2"}, {"--compare", "'model'", "tp:model=2"});
+  expect_words({"--compare", "tp:model"}, {"--compare", "'model'"});
+  expect_words({"--compare", "ring:context=3", "--context", "32"}, {"--context", "32", "3 devices"});
+  expect_words({"--compare"}, {"--compare"});
 }
 
 TEST(Options, UnevenDivisionsAreNoErrors) {

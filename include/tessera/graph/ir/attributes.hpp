@@ -243,6 +243,16 @@ struct Constraint {
   }
 };
 
+/// A value with the sharding of another.
+struct Alike {
+  /// With true the result has the sharding of operand 1 where that is given, such as an argument's; with false the
+  /// partitioner chooses one for both, and may split what is replicated.
+  bool exactly = false;
+
+  static constexpr Alike of(const Node& node) { return {node.labels[0] != 0}; }
+  constexpr void write(Node& node) const { node.labels[0] = exactly ? 1 : 0; }
+};
+
 /// Which distribution a random node draws from.
 enum class Distribution : std::int8_t { uniform, normal };
 

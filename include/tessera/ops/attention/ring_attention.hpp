@@ -84,8 +84,7 @@ struct PartOfAttention {
     using Sum = sum_of_t<typename std::remove_cvref_t<decltype(q)>::element>;
     const auto lse = call<AttentionLogarithmsTag<Causal>>(Source::from(at), q, k);
     // Finite, so that parts without keys can be merged.
-    return std::tuple(cast<Sum>(call<AttentionTag<Causal>>(Source::from(at), q, k, v), at),
-                      maximum(lse, -1e30, at));
+    return std::tuple(cast<Sum>(call<AttentionTag<Causal>>(Source::from(at), q, k, v), at), maximum(lse, -1e30, at));
   }
   /// Attention to the keys of both parts.
   static constexpr auto merged(const auto& a, const auto& b, Here at) {
@@ -119,8 +118,8 @@ constexpr auto joined_halves(const auto& early, const auto& late, Here at) {
   return rearrange<"c b t h e -> b (c t) h e">(stack<0>(early, late, at), at);
 }
 
-/// Ring attention in each of its parts, as functions of the shards of one device. In hop `hop` a device has the keys and
-/// values of the device that many places before it along the axis.
+/// Ring attention in each of its parts, as functions of the shards of one device. In hop `hop` a device has the keys
+/// and values of the device that many places before it along the axis.
 template <FixedString Axis, bool Causal> struct Ring {
   struct First {
     constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
@@ -149,7 +148,8 @@ template <FixedString Axis, bool Causal> struct Ring {
         const auto always = PartOfAttention::of<false>(q1, k0, v0, at);
         const auto either = PartOfAttention::of<false>(select(before, q0, q1, at), select(before, k0, k1, at),
                                                        select(before, v0, v1, at), at);
-        const auto early = PartOfAttention::merged(std::tuple(out0, lse0), PartOfAttention::where(before, either, at), at);
+        const auto early =
+            PartOfAttention::merged(std::tuple(out0, lse0), PartOfAttention::where(before, either, at), at);
         const auto late =
             PartOfAttention::merged(PartOfAttention::merged(std::tuple(out1, lse1), always, at),
                                     PartOfAttention::where(axis_index<Axis>(q, at) < hop, either, at), at);
@@ -172,7 +172,8 @@ template <FixedString Axis, bool Causal> struct Ring {
                               const auto& hop) const {
       constexpr Here at = Here::current();
       const auto k = ppermute<Axis>(sent_k, tessera::Shift(1), at), v = ppermute<Axis>(sent_v, tessera::Shift(1), at);
-      const auto dk = ppermute<Axis>(sent_dk, tessera::Shift(1), at), dv = ppermute<Axis>(sent_dv, tessera::Shift(1), at);
+      const auto dk = ppermute<Axis>(sent_dk, tessera::Shift(1), at),
+                 dv = ppermute<Axis>(sent_dv, tessera::Shift(1), at);
       if constexpr (!Causal) {
         const auto [more_dq, more_dk, more_dv] = attention_cotangents<false>(q, k, v, out, lse, g, at);
         return std::tuple(k, v, dq + more_dq, dk + more_dk, dv + more_dv);
@@ -206,8 +207,9 @@ template <FixedString Axis, bool Causal> struct Ring {
   /// Calls step(carry, hop) for the hops after the first, which needs no communication.
   template <class Step, class Carry>
   static constexpr auto for_each_hop(const Step& step, const Carry& init, const Value& context, Here at) {
-    return fori_loop(1, Dim(axis_size_of(context, Axis.view())),
-                     [&](const auto& hop, const auto& carry) { return step(carry, hop); }, init, at);
+    return fori_loop(
+        1, Dim(axis_size_of(context, Axis.view())),
+        [&](const auto& hop, const auto& carry) { return step(carry, hop); }, init, at);
   }
 
   /// The output and, in `residuals`, what the gradient needs.
@@ -253,17 +255,17 @@ constexpr auto ring_attention(const auto& q, const auto& k, const auto& v, Here 
 
 }  // namespace detail
 
-/// Context parallelism by a ring: `ts::attention` for queries, keys and values [batch, time, heads, width] whose time is
-/// split over the mesh axis. Keys and values travel from device to device, and no device stores those of two devices at
-/// a time. Exact; the gradient travels along the ring once more, and stores no scores either. Over other axes all stays
-/// as it is.
+/// Context parallelism by a ring: `ts::attention` for queries, keys and values [batch, time, heads, width] whose time
+/// is split over the mesh axis. Keys and values travel from device to device, and no device stores those of two devices
+/// at a time. Exact; the gradient travels along the ring once more, and stores no scores either. Over other axes all
+/// stays as it is.
 ///
 ///     const auto y = ts::ring_attention<"context">(q, k, v);
 ///
 /// Call it in a function of ts::compile, outside of a ts::shard_map. For keys of fewer heads see repeat_heads. Errors:
-/// not_divisible unless the axis divides the times; spec_axis for an axis that the mesh lacks. Communication, n devices:
-/// 2 (n - 1) permutes, of a device's keys and of its values; 4 (n - 1) + 2 for the gradients. Source: Liu et al.,
-/// 2310.01889.
+/// not_divisible unless the axis divides the times; spec_axis for an axis that the mesh lacks. Communication, n
+/// devices: 2 (n - 1) permutes, of a device's keys and of its values; 4 (n - 1) + 2 for the gradients. Source: Liu et
+/// al., 2310.01889.
 template <FixedString Axis, TensorOperand Q, TensorOperand K, TensorOperand V>
 constexpr auto ring_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
   return detail::ring_attention<Axis, false>(q, k, v, at);

@@ -12,8 +12,7 @@ template <FixedString Axis, int D, class X> constexpr auto split_along(const X& 
   const Value context = trace_of(x).at(Source::from(at));
   if (context.module == nullptr)
     fail(errc::unsupported, "[ulysses_attention] outside of a traced function: call it in a function of ts::compile");
-  return Sym<typename X::element, X::rank>(
-      split_over(lower(context, x).at(Source::from(at)), Axis.view(), D, X::rank));
+  return Sym<typename X::element, X::rank>(split_over(lower(context, x).at(Source::from(at)), Axis.view(), D, X::rank));
 }
 }  // namespace detail
 
@@ -34,9 +33,10 @@ constexpr auto ulysses_attention(const Attention& attention, const Q& q, const K
                 "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
   static_assert(!LocalOperand<Q> && !LocalOperand<K> && !LocalOperand<V>,
                 "tessera: ts::ulysses_attention is called outside of a ts::shard_map");
-  return detail::split_along<Axis, 1>(attention(detail::split_along<Axis, 2>(q, at), detail::split_along<Axis, 2>(k, at),
-                                                detail::split_along<Axis, 2>(v, at)),
-                                      at);
+  return detail::split_along<Axis, 1>(
+      attention(detail::split_along<Axis, 2>(q, at), detail::split_along<Axis, 2>(k, at),
+                detail::split_along<Axis, 2>(v, at)),
+      at);
 }
 
 }  // namespace tessera

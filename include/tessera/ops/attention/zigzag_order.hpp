@@ -7,49 +7,47 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
-#include <tessera/ops/data_movement/repeat.hpp>
-#include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/indexing/sort_rows.hpp>
 #include <tessera/ops/shard_map/local_value.hpp>
 
 namespace tessera {
 
 namespace detail {
 
-/// A dim (2 n k), in natural order, as (n 2 k), in zigzag order, or back: with the second half of the n chunks in
-/// reverse, n the devices along the axis.
+/// A dim in 2 n chunks, n the devices along the axis, which change places: from natural order to zigzag order, or back.
 template <FixedString Axis, int Rank, int D, bool Back> struct ZigzagTag {
-  static_assert(Rank + 2 <= max_rank, "tessera: zigzag_order takes tensors of at most 6 dims");
+  static_assert(Rank < max_rank, "tessera: zigzag_order takes tensors of at most 7 dims");
   template <class X> using result = Typed<typename X::type, Rank>;
 
   static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const Value devices = axis_size_of(x, Axis.view()), two = x.number(2, DType::i64);
-    const Value halves = rearranged(x, true, Back, Back ? devices : two, Back ? two : devices);
-    constexpr int dim = D;
-    const auto half = [&](int index) {
-      return build::slice(halves, halves.shifted(dim, Rank + 2), x.number(index, DType::i64), x.number(1, DType::i64));
-    };
-    const Value whole = ConcatTag<Rank + 2, dim>::emit(
-        context, half(0), FlipTag<Rank + 2, dim + 1>::emit(context, half(1)));
-    return split_over(rearranged(whole, false, !Back, {}, {}), Axis.view(), D, Rank);
+    x = split_over(x.at(context.source), Axis.view(), D, Rank);
+    const Value chunks = axis_size_of(x, Axis.view()) * x.number(2, DType::i64);
+    const Value apart = rearranged(x, true, chunks);
+    const int dim = apart.shifted(D, Rank + 1);
+    const Value two = x.number(2, DType::i64), last = chunks - x.number(1, DType::i64);
+    const Value place = build::iota(apart, dim, DType::i64), half = place / two;
+    // Even places have chunks 0, 1, 2 and so on, odd places the last chunk, the one before it, and so on.
+    const Value from = Back ? build::select(build::binary(Op::less, place + place, chunks), place + place,
+                                            last + chunks - place - place)
+                            : half + (place - half - half) * (last - half - half);
+    return split_over(rearranged(build::gather(apart, dim, from), false, {}), Axis.view(), D, Rank);
   }
 
  private:
-  /// Splits the dim into three, or merges three dims, the first two of which change places if `swaps`.
-  static constexpr Value rearranged(const Value& x, bool splits, bool swaps, const Value& first, const Value& second) {
+  /// Splits dim D into chunks and their elements, or merges both.
+  static constexpr Value rearranged(const Value& x, bool splits, const Value& chunks) {
     Factors f{};
     Value sizes[max_rank]{};
-    const auto shift = [](int d) { return d < D ? 0 : d > D + 2 ? 2 : d - D; };  // of the dims with three in place of one
-    f.count = Rank + 2;
+    f.count = Rank + 1;
     for (int d = 0; d < f.count; ++d) {
-      const int from = swaps && d == D ? D + 1 : swaps && d == D + 1 ? D : d;
-      f.in_dim[d] = static_cast<std::int8_t>(splits ? d - shift(d) : d);
-      f.order[d] = static_cast<std::int8_t>(from);
-      f.out_dim[d] = static_cast<std::int8_t>(splits ? d : d - shift(d));
+      const int whole = d > D ? d - 1 : d;
+      f.order[d] = static_cast<std::int8_t>(d);
+      f.in_dim[d] = static_cast<std::int8_t>(splits ? whole : d);
+      f.out_dim[d] = static_cast<std::int8_t>(splits ? d : whole);
     }
-    sizes[D] = first;
-    sizes[D + 1] = second;
-    return rearrange(x, splits ? Rank : Rank + 2, splits ? Rank + 2 : Rank, f, sizes);
+    sizes[D] = chunks;
+    return rearrange(x, splits ? Rank : Rank + 1, splits ? Rank + 1 : Rank, f, sizes);
   }
 };
 
@@ -62,8 +60,9 @@ template <FixedString Axis, int Rank, int D, bool Back> struct ZigzagTag {
 ///     const auto x = ts::zigzag_order<"context", 1>(embedded);          // [batch, time, features]
 ///     const auto y = ts::natural_order<"context", 1>(blocks(x));
 ///
-/// Errors: shape_mismatch unless 2 n divides the time; spec_axis for an axis that the mesh lacks. Communication: x is
-/// gathered along the axis. Source: Megatron-LM's and PyTorch's load balancing of context parallelism.
+/// Argument and result are split over the axis in dim D. Errors: shape_mismatch unless 2 n divides the time; spec_axis
+/// for an axis that the mesh lacks. Communication: all_to_alls onto another dim and back, or x is gathered. Source:
+/// Megatron-LM's and PyTorch's load balancing of context parallelism.
 template <FixedString Axis, int D, TensorOperand X>
   requires(!LocalOperand<X>)
 constexpr auto zigzag_order(const X& x, Here at = Here::current()) {

@@ -75,6 +75,12 @@ class ShardingSolver {
         made.of[size(id)] = arguments[graph[id].index()];
         made.fixed[size(id)] = made.argument[size(id)] = 1;
       }
+    for (int id = 0; id < graph.size; ++id)
+      if (const int like = row_of(graph[id]).sharded_as; like >= 0 && Alike::of(graph[id]).exactly)
+        if (const auto of = size(graph.operand(id, like)); made.fixed[of]) {
+          made.of[size(id)] = made.of[of];
+          made.fixed[size(id)] = 1;
+        }
     if (requests)
       for (int k = 0; k < graph.output_count; ++k) {
         const int id = graph.outputs[k];
