@@ -22,8 +22,9 @@ namespace train_gpt {
 /// A row of the table of --compare: what one strategy learns, how fast, with what memory and what communication.
 struct Comparison {
   std::string strategy, mesh;
-  double loss = 0, difference = 0;  ///< of the last step; the largest relative difference to the first row, of all steps
-  double tokens_per_second = 0;     ///< of the median step
+  double loss = 0,
+         difference = 0;         ///< of the last step; the largest relative difference to the first row, of all steps
+  double tokens_per_second = 0;  ///< of the median step
   std::int64_t stored = 0, predicted = 0, scratch = 0, sent = 0;  ///< bytes per device
   std::int64_t gathers = 0, scatters = 0, reduces = 0, exchanges = 0, permutes = 0;
 

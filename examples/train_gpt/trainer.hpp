@@ -9,10 +9,10 @@
 #include "data.hpp"
 #include "options.hpp"
 
+#include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/mesh/mesh.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/tensor/key.hpp>
-#include <tessera/graph/trace/sharded_tensor.hpp>
 
 namespace train_gpt {
 

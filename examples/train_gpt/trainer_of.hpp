@@ -44,8 +44,7 @@ template <class Model> class TrainerOf final : public Trainer {
   }
   double step(const PlacedBatch& batch, double learning_rate) override {
     config_.adamw.learning_rate = learning_rate;
-    auto [model, state, loss] =
-        train_step(std::move(model_), std::move(state_), batch.inputs, batch.targets, config_);
+    auto [model, state, loss] = train_step(std::move(model_), std::move(state_), batch.inputs, batch.targets, config_);
     model_ = std::move(model);
     state_ = std::move(state);
     return ts::item(loss);

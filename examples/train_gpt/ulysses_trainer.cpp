@@ -3,9 +3,8 @@
 namespace train_gpt {
 
 std::unique_ptr<Trainer> make_ulysses_trainer(ts::Key key, int classes, const Options& o) {
-  return trainer_of(o, [&]<class T>() {
-    return make_gpt<T, Ulysses>(key, classes, o, strategy_of(o.strategy.strategy, o.mesh));
-  });
+  return trainer_of(
+      o, [&]<class T>() { return make_gpt<T, Ulysses>(key, classes, o, strategy_of(o.strategy.strategy, o.mesh)); });
 }
 
 }  // namespace train_gpt

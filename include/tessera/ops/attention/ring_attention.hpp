@@ -167,8 +167,8 @@ template <FixedString Axis, bool Causal> struct Ring {
   };
 
   struct HopCotangents {
-    constexpr auto operator()(const auto& q, const auto& sent_k, const auto& sent_v, const auto& out, const auto& lse,
-                              const auto& g, const auto& dq, const auto& sent_dk, const auto& sent_dv,
+    constexpr auto operator()(const auto& q, const auto& out, const auto& lse, const auto& g, const auto& sent_k,
+                              const auto& sent_v, const auto& dq, const auto& sent_dk, const auto& sent_dv,
                               const auto& hop) const {
       constexpr Here at = Here::current();
       const auto k = ppermute<Axis>(sent_k, tessera::Shift(1), at), v = ppermute<Axis>(sent_v, tessera::Shift(1), at);
@@ -204,43 +204,41 @@ template <FixedString Axis, bool Causal> struct Ring {
     }
   };
 
-  /// Calls step(carry, hop) for the hops after the first, which needs no communication.
-  template <class Step, class Carry>
-  static constexpr auto for_each_hop(const Step& step, const Carry& init, const Value& context, Here at) {
-    return fori_loop(
-        1, Dim(axis_size_of(context, Axis.view())),
-        [&](const auto& hop, const auto& carry) { return step(carry, hop); }, init, at);
+  /// The carry after all hops but the first, each of them the call `mapped(constants..., carry..., hop)`.
+  template <class Mapped, class Constants, class Carry>
+  static constexpr auto after_hops(const Mapped& mapped, const Constants& constants, const Carry& init,
+                                   const Value& context, Here at) {
+    const auto step = [mapped, constants](const auto& hop, const auto& carry) {
+      return std::apply([&](const auto&... xs) { return mapped(xs..., hop); }, std::tuple_cat(constants, carry));
+    };
+    return fori_loop(1, Dim(axis_size_of(context, Axis.view())), step, init, at);
   }
 
-  /// The output and, in `residuals`, what the gradient needs.
+  /// The output, and what the gradient needs.
   static constexpr auto forward(const auto& q, const auto& k, const auto& v, Here at) {
     using T = typename std::remove_cvref_t<decltype(q)>::element;
-    const auto [out, lse] = shard_map<with_axis<"{-,@}, {-,@}, {-,@} -> {-,@}, {-,@}", Axis>()>(First{}, at)(q, k, v);
-    const auto hop = [&](const auto& carry, const auto& index) {
-      const auto& [own_k, own_v, own_out, own_lse] = carry;
-      return shard_map<with_axis<"{-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {} -> {-,@}, {-,@}, {-,@}, {-,@}", Axis>()>(
-          Hop{}, at)(q, own_k, own_v, own_out, own_lse, index);
-    };
-    const auto all = for_each_hop(hop, std::tuple(k, v, out, lse), value_behind(q), at);
-    const auto y = cast<T>(std::get<2>(all), at);
-    return std::tuple(y, std::tuple(q, k, v, y, std::get<3>(all)));
+    const auto first = shard_map<with_axis<"{-,@}, {-,@}, {-,@} -> {-,@}, {-,@}", Axis>()>(First{}, at);
+    const auto hop =
+        shard_map<with_axis<"{-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {} -> {-,@}, {-,@}, {-,@}, {-,@}", Axis>()>(Hop{}, at);
+    const auto last =
+        after_hops(hop, std::tuple(q), std::tuple_cat(std::tuple(k, v), first(q, k, v)), value_behind(q), at);
+    const auto y = cast<T>(std::get<2>(last), at);
+    return std::tuple(y, std::tuple(q, k, v, y, std::get<3>(last)));
   }
-  static constexpr auto backward(const auto& residuals, const auto& g, Here at) {
-    const auto& [q, k, v, out, lse] = residuals;
+  static constexpr auto backward(const auto& q, const auto& k, const auto& v, const auto& out, const auto& lse,
+                                 const auto& g, Here at) {
     using T = typename std::remove_cvref_t<decltype(q)>::element;
-    const auto [dq, dk, dv] =
-        shard_map<with_axis<"{-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@} -> {-,@}, {-,@}, {-,@}", Axis>()>(
-            FirstCotangents{}, at)(q, k, v, out, lse, g);
-    const auto hop = [&](const auto& carry, const auto& index) {
-      const auto& [own_k, own_v, own_dq, own_dk, own_dv] = carry;
-      return shard_map<with_axis<
-          "{-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {} -> {-,@}, {-,@}, {-,@}, {-,@}, {-,@}",
-          Axis>()>(HopCotangents{}, at)(q, own_k, own_v, out, lse, g, own_dq, own_dk, own_dv, index);
-    };
-    const auto all = for_each_hop(hop, std::tuple(k, v, dq, dk, dv), value_behind(q), at);
-    const auto [home_dk, home_dv] =
-        shard_map<with_axis<"{-,@}, {-,@} -> {-,@}, {-,@}", Axis>()>(Home{}, at)(std::get<3>(all), std::get<4>(all));
-    return std::tuple(cast<T>(std::get<2>(all), at), cast<T>(home_dk, at), cast<T>(home_dv, at));
+    const auto first = shard_map<with_axis<"{-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@} -> {-,@}, {-,@}, {-,@}", Axis>()>(
+        FirstCotangents{}, at);
+    const auto hop = shard_map<with_axis<
+        "{-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {-,@}, {} -> {-,@}, {-,@}, {-,@}, {-,@}, {-,@}",
+        Axis>()>(HopCotangents{}, at);
+    const auto home = shard_map<with_axis<"{-,@}, {-,@} -> {-,@}, {-,@}", Axis>()>(Home{}, at);
+    const auto last = after_hops(hop, std::tuple(q, out, lse, g),
+                                 std::tuple_cat(std::tuple(k, v), first(q, k, v, out, lse, g)), value_behind(q), at);
+    const auto at_home = home(std::get<3>(last), std::get<4>(last));
+    return std::tuple(cast<T>(std::get<2>(last), at), cast<T>(std::get<0>(at_home), at),
+                      cast<T>(std::get<1>(at_home), at));
   }
 };
 
@@ -248,7 +246,7 @@ template <FixedString Axis, bool Causal>
 constexpr auto ring_attention(const auto& q, const auto& k, const auto& v, Here at) {
   const auto forward = [at](const auto&... x) { return Ring<Axis, Causal>::forward(x..., at); };
   const auto backward = [at](const auto& residuals, const auto& g) {
-    return Ring<Axis, Causal>::backward(residuals, g, at);
+    return std::apply([&](const auto&... x) { return Ring<Axis, Causal>::backward(x..., g, at); }, residuals);
   };
   return custom_vjp(forward, backward)(q, k, v);
 }
