@@ -12,6 +12,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mixed.hpp>
+#include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
@@ -30,15 +31,19 @@ template <Element T = float> struct Experts {
   ShardedTensor<T, 3> down;      ///< [experts, hidden, features]
 
   static constexpr std::array field_names{"gate", "up", "down"};
-  /// The result of each expert for x [experts, tokens, features], or for the same x [tokens, features].
+  /// The result of each expert for x [groups, experts, tokens, features], or for the same x [tokens, features].
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     const auto of = [&](const auto& weight) {
-      if constexpr (X::rank == 3)
-        return einsum<"enf,efh->enh">(x, detail::as_met_by<X>(weight, at), at);
+      if constexpr (X::rank == 4)
+        return einsum<"gecf,efh->gech">(x, detail::as_met_by<X>(weight, at), at);
       else
         return einsum<"nf,efh->enh">(x, detail::as_met_by<X>(weight, at), at);
     };
-    return einsum<"enh,ehf->enf">(silu(of(gate), at) * of(up), detail::as_met_by<X>(down, at), at);
+    const auto inner = silu(of(gate), at) * of(up);
+    if constexpr (X::rank == 4)
+      return einsum<"gech,ehf->gecf">(inner, detail::as_met_by<X>(down, at), at);
+    else
+      return einsum<"enh,ehf->enf">(inner, detail::as_met_by<X>(down, at), at);
   }
 };
 
@@ -46,6 +51,9 @@ template <Element T = float> struct Experts {
 enum class Dispatch : std::uint8_t {
   dense,     ///< each expert computes all tokens; no token is dropped
   capacity,  ///< each expert computes at most `capacity` tokens, the first ones; for others it gives 0
+  /// The same for each sequence of the batch, so that devices with different sequences count apart: what is sent are
+  /// the tokens alone, to the devices of their experts and back (expert parallelism).
+  sequence_capacity,
 };
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
@@ -55,18 +63,20 @@ enum class Dispatch : std::uint8_t {
 ///     const auto loss = loss_of(y) + 0.01 * balance + 0.001 * z;
 /// `balance` is experts * sum over the experts of (chosen tokens / tokens) * mean probability, at its least `choices`
 /// where all experts are chosen equally often; its gradient is that of the probabilities. `z` is the mean of
-/// logsumexp(logits)^2. The router computes in f32. With Dispatch::capacity first choices come before second ones, and
-/// earlier tokens before later ones.
+/// logsumexp(logits)^2. The router computes in f32. With a capacity first choices come before second ones, and earlier
+/// tokens before later ones.
 ///
 /// Errors: shape_mismatch for more choices than experts. Communication: with split experts each device computes its
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
-/// over all devices. Sources: Shazeer et al., 1701.06538; capacity and balance: Switch, 2101.03961, with all choices
+/// over all devices. With Dispatch::sequence_capacity, and the batch and the experts split by one axis, 2 all_to_alls
+/// forward and 2 for the gradients, of batch x experts x capacity x features. Sources: Shazeer et al., 1701.06538;
+/// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices
 /// counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   Linear<T, false> router;  ///< [features, experts]
   Experts<T> experts;
   Dim choices;   ///< of experts for each token
-  Dim capacity;  ///< tokens of an expert, for Dispatch::capacity; see expert_capacity
+  Dim capacity;  ///< tokens of an expert, for a Dispatch with a capacity; see expert_capacity
 
   static constexpr std::array field_names{"router", "experts", "choices", "capacity"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
@@ -78,34 +88,46 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     const auto count = extent<1>(logits, at);
     const auto chosen = one_hot<T>(best.indices, count, at);               // [N, K, E]
     const auto weights = best.values / sum<1>(best.values, keepdims, at);  // [N, K]
-    const auto flat = mixed(tokens, chosen, weights, at);                  // [N, F]
-    const auto share = mean<0>(sum<1>(chosen, at), at);                    // [E]
+    const auto y = [&] {
+      if constexpr (How == Dispatch::dense) {
+        return dense(tokens, chosen, weights, at);
+      } else if constexpr (How == Dispatch::capacity) {
+        const auto whole = [&](const auto& of) { return unsqueeze<0>(of, at); };
+        return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), at), at);
+      } else {
+        const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
+        return merge_dims<0, 1>(dispatched(x, by_sequence(chosen), by_sequence(weights), at), at);
+      }
+    }();                                                 // [N, F]
+    const auto share = mean<0>(sum<1>(chosen, at), at);  // [E]
     const auto balance = sum(share * mean<0>(probabilities, at), at) * count;
     const auto log_sum = logsumexp<1>(logits, at);
-    const auto y = cast<typename X::element>(split_dim<0>(flat, extent<1>(x, at), at), at);
-    return std::tuple(y, balance, mean(log_sum * log_sum, at));
+    return std::tuple(cast<typename X::element>(split_dim<0>(y, extent<1>(x, at), at), at), balance,
+                      mean(log_sum * log_sum, at));
   }
 
  private:
-  constexpr auto mixed(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
-    using X = std::remove_cvref_t<decltype(tokens)>;
-    using Element = typename X::element;
-    if constexpr (How == Dispatch::dense) {
-      const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
-      return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
-    } else {
-      // How many tokens chose the expert before, where first choices come before second ones.
-      const auto in_order = merge_dims<0, 1>(transpose<1, 0, 2>(chosen, at), at);  // [K N, E]
-      const auto before = cumsum<0, CumulativeOptions{.exclusive = true}>(in_order, at);
-      const auto place = split_dim<0>(sum<1>(before * in_order, at), extent<0>(tokens, at), at);  // [K, N]
-      // A place beyond the capacity is no class of one_hot, which gives zeros.
-      const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);  // [K, N, C]
-      const auto slots = transpose<1, 0, 2>(slot, at);                            // [N, K, C]
-      const auto dispatch = einsum<"nke,nkc->nec">(chosen, slots, at);
-      const auto combine = einsum<"nke,nkc->nec">(chosen * unsqueeze<2>(weights, at), slots, at);
-      const auto own = einsum<"nec,nf->ecf">(cast<Element>(dispatch, at), tokens, at);
-      return einsum<"nec,ecf->nf">(cast<Element>(combine, at), experts(own, at), at);
-    }
+  constexpr auto dense(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
+    using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
+    const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
+    return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
+  }
+  /// Tokens [G, N, F] in groups, each of which has the capacity; chosen [G, N, K, E], weights [G, N, K].
+  constexpr auto dispatched(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
+    using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
+    // How many tokens chose the expert before, where first choices come before second ones.
+    const auto in_order = merge_dims<1, 2>(transpose<0, 2, 1, 3>(chosen, at), at);  // [G, K N, E]
+    const auto before = cumsum<1, CumulativeOptions{.exclusive = true}>(in_order, at);
+    const auto place = split_dim<1>(sum<2>(before * in_order, at), extent<1>(tokens, at), at);  // [G, K, N]
+    // A place beyond the capacity is no class of one_hot, which gives zeros.
+    const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);  // [G, K, N, C]
+    const auto slots = transpose<0, 2, 1, 3>(slot, at);                         // [G, N, K, C]
+    const auto dispatch = einsum<"gnke,gnkc->gnec">(chosen, slots, at);
+    const auto combine = einsum<"gnke,gnkc->gnec">(chosen * unsqueeze<3>(weights, at), slots, at);
+    const auto own = einsum<"gnec,gnf->gecf">(cast<Element>(dispatch, at), tokens, at);
+    // Results go back to the devices of their tokens before they are combined.
+    const auto made = std::get<1>(shard_as(own, experts(own, at), at));
+    return einsum<"gnec,gecf->gnf">(cast<Element>(combine, at), made, at);
   }
 };
 
@@ -117,13 +139,13 @@ inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, s
 }
 
 /// A mixture of experts. `expert_axis`, if the mesh has it, splits the experts; the hidden features are split like
-/// those of an MLP. `capacity` is for Dispatch::capacity. Errors: `option` unless 1 <= choices <= experts.
+/// those of an MLP. `capacity` is for dispatches with a capacity. Errors: `option` unless 1 <= choices <= experts.
 template <Element T = float, Dispatch How = Dispatch::dense>
 MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim choices, const ShardingStrategy& strategy,
                 Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02) {
   if (choices.value() < 1 || choices.value() > experts.value)
     fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts");
-  if (How == Dispatch::capacity && capacity.value() < 1)
+  if (How != Dispatch::dense && capacity.value() < 1)
     fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity");
   const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
   const auto spec = [&](Role role) {

@@ -10,6 +10,7 @@
 #include "plain.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/nn/nn.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/host.hpp>
@@ -94,6 +95,78 @@ TEST(MoE, IsTheSumOfTheChosenExpertsOfEachToken) {
         oracle::expect_near(got.at(k), want[k], 1e-12,
                             std::to_string(choices) + " of capacity " + std::to_string(capacity));
     }
+}
+
+// Each sequence counts its own tokens; balance and z are those of all tokens.
+TEST(MoE, EachSequenceHasItsCapacity) {
+  const std::vector<Array> parameters = {
+      random_array({features, experts}, 1, -3, 3), random_array({experts, features, hidden}, 2),
+      random_array({experts, features, hidden}, 3), random_array({experts, hidden, features}, 4)};
+  const Array x = random_array({3, 6, features}, 5);
+  const auto limited =
+      oracle::trace<Apply, nn::MoE<float, nn::Dispatch::sequence_capacity>, ts::ShardedTensor<float, 3>>();
+  for (const int choices : {1, 2})
+    for (const int capacity : {1, 2, 6}) {
+      std::vector<Array> arguments = parameters;
+      for (const Array& last : {Array::number(choices), Array::number(capacity), x}) arguments.push_back(last);
+      std::vector<Array> want = by_token(parameters, x, choices, 0);
+      for (std::ptrdiff_t b = 0; b < 3; ++b) {
+        constexpr std::ptrdiff_t size = 6 * features;
+        const Array own({1, 6, features},
+                        std::vector<double>(x.data.begin() + b * size, x.data.begin() + (b + 1) * size));
+        const Array y = by_token(parameters, own, choices, capacity)[0];
+        std::copy(y.data.begin(), y.data.end(), want[0].data.begin() + b * size);
+      }
+      const auto got = oracle::run(limited.view(), arguments);
+      for (std::size_t k = 0; k < 3; ++k)
+        oracle::expect_near(got.at(k), want[k], 1e-12,
+                            std::to_string(choices) + " of capacity " + std::to_string(capacity));
+    }
+}
+
+struct Mixture {
+  constexpr auto operator()(const auto& moe, const auto& x) const {
+    const auto loss = [](const auto& all) {
+      const auto [y, balance, z] = std::get<0>(all)(std::get<1>(all));
+      return std::tuple(ts::sum(y * y) + 0.01 * balance, y);
+    };
+    const auto [value, gradient] = ts::value_and_grad(loss)(std::tuple(moe, x));
+    return std::tuple(std::get<1>(value), gradient);
+  }
+};
+
+// One axis splits the sequences and the experts: tokens travel to their experts and back, and nothing but them (GShard,
+// 2006.16668).
+TEST(MoE, SendsTokensToTheirExpertsAndBack) {
+  constexpr auto mixture = ts::compile(Mixture{});
+  const auto moe_on = [](const nn::ShardingStrategy& strategy) {
+    return nn::moe<float, nn::Dispatch::sequence_capacity>(ts::Key(1), 8, 16, 4, 2, strategy, 5, "expert", 0.5);
+  };
+  const auto x_on = [](const nn::ShardingStrategy& strategy) {
+    return ts::normal<float>(ts::Key(2), {6, 10, 8}, strategy.mesh, strategy.batch);
+  };
+  const auto run = [&](const nn::ShardingStrategy& strategy) {
+    const auto [y, gradient] = mixture(moe_on(strategy), x_on(strategy));
+    std::vector<float> all = ts::to_host(y);
+    const auto append = [&](const auto& g) {
+      for (const float v : ts::to_host(g)) all.push_back(v);
+    };
+    nn::for_each_named_parameter(std::get<0>(gradient), [&](const std::string&, const auto& g) { append(g); });
+    append(std::get<1>(gradient));
+    return all;
+  };
+  const std::vector<float> want = run(nn::single(ts::Mesh{}));
+  for (const int devices : {2, 3, 4}) {
+    const std::vector<float> got = run(nn::data_parallel(ts::Mesh({{"expert", devices}}), "expert"));
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 2e-5 + 1e-4 * std::fabs(want[i])) << i << " on " << devices;
+  }
+  const nn::ShardingStrategy two = nn::data_parallel(ts::Mesh({{"expert", 2}}), "expert");
+  const ts::Plan plan = mixture.plan(moe_on(two), x_on(two));
+  EXPECT_EQ(plan.count(ts::all_to_all), 4) << "two forward, two for the gradients";
+  EXPECT_EQ(plan.payload_bytes(ts::all_to_all), 4 * (6 * 4 * 5 * 8 * 4)) << "sequences x experts x capacity x features";
+  EXPECT_EQ(plan.count(ts::all_gather) + plan.count(ts::reduce_scatter), 0);
 }
 
 // Experts on an axis of their own: each device computes its experts, and the results are summed.

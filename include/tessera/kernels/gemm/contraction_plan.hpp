@@ -313,6 +313,7 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
 }
 
 inline ContractionPlan::Item ContractionPlan::ranges_of(std::int64_t item) const {
+  if (item == 0) return {loop_.range(0), row_.range(0), col_.range(0)};
   // Consecutive items have the same columns, so that the packed panel stays in the cache.
   const std::int64_t cols = col_.blocks(), rows = row_.blocks();
   return {loop_.range(item / rows / cols), row_.range(item % rows), col_.range(item / rows % cols)};
