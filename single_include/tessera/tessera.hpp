@@ -20824,6 +20824,126 @@ LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Ex
 
 #endif
 
+// ---- tessera/ops/constraint.hpp
+
+#ifndef TESSERA_OPS_CONSTRAINT_HPP
+#define TESSERA_OPS_CONSTRAINT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
+constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
+  if (static_cast<int>(spec.entries.size()) > rank)
+    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
+  PartitionSpec whole = spec;
+  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
+  return context.module->add_spec(whole);
+}
+
+template <TensorOperand X>
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
+                         const PartitionSpec* cotangent, Source source) {
+  static_assert(!LocalOperand<X>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
+                "arguments or the results of the shard_map");
+  const Value context = trace_of(x).at(source);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
+  const Value value = lower(context, x);
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
+  if (cotangent != nullptr) {
+    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
+    if (own > 127 || says.spec > 127)
+      value.refuse(
+          errc::capacity,
+          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
+    says.cotangent_spec = static_cast<std::int8_t>(own);
+  }
+  says.write(made);
+  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
+constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
+                                 CotangentSharding cotangent) {
+  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only)}.write(made);
+  return value.make(made, {value.id});
+}
+/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
+  return constrained_over(value, axis, whole, CotangentSharding::free);
+}
+/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
+constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
+  PartitionSpec spec;
+  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
+  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
+  return constrained_over(value, axis, spec, CotangentSharding::alike);
+}
+
+}  // namespace detail
+
+/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
+/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+template <TensorOperand X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
+}
+/// with_sharding with a different spec for the cotangent.
+template <TensorOperand X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
+                             Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
+}
+
+/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
+template <TensorOperand X>
+  requires(!StoredOperand<X>)
+constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
+}
+
+/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
+/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
+/// they differ.
+///
+///     const auto [g, w] = ts::shard_as(gradient, weight);
+template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
+                "arguments or the results of the shard_map");
+  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
+  const Source source = Source::from(at);
+  Value context = trace_of(x);
+  if (context.module == nullptr) context = trace_of(y);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
+  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
+  if (!same_static_shape(a.node(), b.node()))
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
+  const auto alike = [&](const Value& of, const Value& other) {
+    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons},
+                   {of.id, other.id});
+  };
+  const Value first = alike(a, b), second = alike(b, first);
+  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/cumulative.hpp
 
 #ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
@@ -21008,15 +21128,19 @@ template <Element T = float> struct Experts {
   ShardedTensor<T, 3> down;      ///< [experts, hidden, features]
 
   static constexpr std::array field_names{"gate", "up", "down"};
-  /// The result of each expert for x [experts, tokens, features], or for the same x [tokens, features].
+  /// The result of each expert for x [groups, experts, tokens, features], or for the same x [tokens, features].
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     const auto of = [&](const auto& weight) {
-      if constexpr (X::rank == 3)
-        return einsum<"enf,efh->enh">(x, detail::as_met_by<X>(weight, at), at);
+      if constexpr (X::rank == 4)
+        return einsum<"gecf,efh->gech">(x, detail::as_met_by<X>(weight, at), at);
       else
         return einsum<"nf,efh->enh">(x, detail::as_met_by<X>(weight, at), at);
     };
-    return einsum<"enh,ehf->enf">(silu(of(gate), at) * of(up), detail::as_met_by<X>(down, at), at);
+    const auto inner = silu(of(gate), at) * of(up);
+    if constexpr (X::rank == 4)
+      return einsum<"gech,ehf->gecf">(inner, detail::as_met_by<X>(down, at), at);
+    else
+      return einsum<"enh,ehf->enf">(inner, detail::as_met_by<X>(down, at), at);
   }
 };
 
@@ -21024,6 +21148,9 @@ template <Element T = float> struct Experts {
 enum class Dispatch : std::uint8_t {
   dense,     ///< each expert computes all tokens; no token is dropped
   capacity,  ///< each expert computes at most `capacity` tokens, the first ones; for others it gives 0
+  /// The same for each sequence of the batch, so that devices with different sequences count apart: what is sent are
+  /// the tokens alone, to the devices of their experts and back (expert parallelism).
+  sequence_capacity,
 };
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
@@ -21033,18 +21160,20 @@ enum class Dispatch : std::uint8_t {
 ///     const auto loss = loss_of(y) + 0.01 * balance + 0.001 * z;
 /// `balance` is experts * sum over the experts of (chosen tokens / tokens) * mean probability, at its least `choices`
 /// where all experts are chosen equally often; its gradient is that of the probabilities. `z` is the mean of
-/// logsumexp(logits)^2. The router computes in f32. With Dispatch::capacity first choices come before second ones, and
-/// earlier tokens before later ones.
+/// logsumexp(logits)^2. The router computes in f32. With a capacity first choices come before second ones, and earlier
+/// tokens before later ones.
 ///
 /// Errors: shape_mismatch for more choices than experts. Communication: with split experts each device computes its
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
-/// over all devices. Sources: Shazeer et al., 1701.06538; capacity and balance: Switch, 2101.03961, with all choices
+/// over all devices. With Dispatch::sequence_capacity, and the batch and the experts split by one axis, 2 all_to_alls
+/// forward and 2 for the gradients, of batch x experts x capacity x features. Sources: Shazeer et al., 1701.06538;
+/// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices
 /// counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
   Linear<T, false> router;  ///< [features, experts]
   Experts<T> experts;
   Dim choices;   ///< of experts for each token
-  Dim capacity;  ///< tokens of an expert, for Dispatch::capacity; see expert_capacity
+  Dim capacity;  ///< tokens of an expert, for a Dispatch with a capacity; see expert_capacity
 
   static constexpr std::array field_names{"router", "experts", "choices", "capacity"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
@@ -21056,34 +21185,46 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     const auto count = extent<1>(logits, at);
     const auto chosen = one_hot<T>(best.indices, count, at);               // [N, K, E]
     const auto weights = best.values / sum<1>(best.values, keepdims, at);  // [N, K]
-    const auto flat = mixed(tokens, chosen, weights, at);                  // [N, F]
-    const auto share = mean<0>(sum<1>(chosen, at), at);                    // [E]
+    const auto y = [&] {
+      if constexpr (How == Dispatch::dense) {
+        return dense(tokens, chosen, weights, at);
+      } else if constexpr (How == Dispatch::capacity) {
+        const auto whole = [&](const auto& of) { return unsqueeze<0>(of, at); };
+        return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), at), at);
+      } else {
+        const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
+        return merge_dims<0, 1>(dispatched(x, by_sequence(chosen), by_sequence(weights), at), at);
+      }
+    }();                                                 // [N, F]
+    const auto share = mean<0>(sum<1>(chosen, at), at);  // [E]
     const auto balance = sum(share * mean<0>(probabilities, at), at) * count;
     const auto log_sum = logsumexp<1>(logits, at);
-    const auto y = cast<typename X::element>(split_dim<0>(flat, extent<1>(x, at), at), at);
-    return std::tuple(y, balance, mean(log_sum * log_sum, at));
+    return std::tuple(cast<typename X::element>(split_dim<0>(y, extent<1>(x, at), at), at), balance,
+                      mean(log_sum * log_sum, at));
   }
 
  private:
-  constexpr auto mixed(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
-    using X = std::remove_cvref_t<decltype(tokens)>;
-    using Element = typename X::element;
-    if constexpr (How == Dispatch::dense) {
-      const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
-      return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
-    } else {
-      // How many tokens chose the expert before, where first choices come before second ones.
-      const auto in_order = merge_dims<0, 1>(transpose<1, 0, 2>(chosen, at), at);  // [K N, E]
-      const auto before = cumsum<0, CumulativeOptions{.exclusive = true}>(in_order, at);
-      const auto place = split_dim<0>(sum<1>(before * in_order, at), extent<0>(tokens, at), at);  // [K, N]
-      // A place beyond the capacity is no class of one_hot, which gives zeros.
-      const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);  // [K, N, C]
-      const auto slots = transpose<1, 0, 2>(slot, at);                            // [N, K, C]
-      const auto dispatch = einsum<"nke,nkc->nec">(chosen, slots, at);
-      const auto combine = einsum<"nke,nkc->nec">(chosen * unsqueeze<2>(weights, at), slots, at);
-      const auto own = einsum<"nec,nf->ecf">(cast<Element>(dispatch, at), tokens, at);
-      return einsum<"nec,ecf->nf">(cast<Element>(combine, at), experts(own, at), at);
-    }
+  constexpr auto dense(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
+    using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
+    const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
+    return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
+  }
+  /// Tokens [G, N, F] in groups, each of which has the capacity; chosen [G, N, K, E], weights [G, N, K].
+  constexpr auto dispatched(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
+    using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
+    // How many tokens chose the expert before, where first choices come before second ones.
+    const auto in_order = merge_dims<1, 2>(transpose<0, 2, 1, 3>(chosen, at), at);  // [G, K N, E]
+    const auto before = cumsum<1, CumulativeOptions{.exclusive = true}>(in_order, at);
+    const auto place = split_dim<1>(sum<2>(before * in_order, at), extent<1>(tokens, at), at);  // [G, K, N]
+    // A place beyond the capacity is no class of one_hot, which gives zeros.
+    const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);  // [G, K, N, C]
+    const auto slots = transpose<0, 2, 1, 3>(slot, at);                         // [G, N, K, C]
+    const auto dispatch = einsum<"gnke,gnkc->gnec">(chosen, slots, at);
+    const auto combine = einsum<"gnke,gnkc->gnec">(chosen * unsqueeze<3>(weights, at), slots, at);
+    const auto own = einsum<"gnec,gnf->gecf">(cast<Element>(dispatch, at), tokens, at);
+    // Results go back to the devices of their tokens before they are combined.
+    const auto made = std::get<1>(shard_as(own, experts(own, at), at));
+    return einsum<"gnec,gecf->gnf">(cast<Element>(combine, at), made, at);
   }
 };
 
@@ -21095,13 +21236,13 @@ inline std::int64_t expert_capacity(std::int64_t tokens, std::int64_t experts, s
 }
 
 /// A mixture of experts. `expert_axis`, if the mesh has it, splits the experts; the hidden features are split like
-/// those of an MLP. `capacity` is for Dispatch::capacity. Errors: `option` unless 1 <= choices <= experts.
+/// those of an MLP. `capacity` is for dispatches with a capacity. Errors: `option` unless 1 <= choices <= experts.
 template <Element T = float, Dispatch How = Dispatch::dense>
 MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim choices, const ShardingStrategy& strategy,
                 Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02) {
   if (choices.value() < 1 || choices.value() > experts.value)
     fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts");
-  if (How == Dispatch::capacity && capacity.value() < 1)
+  if (How != Dispatch::dense && capacity.value() < 1)
     fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity");
   const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
   const auto spec = [&](Role role) {
@@ -23459,19 +23600,32 @@ constexpr Value sharded_as(const Value& next, const Value& parameter) {
   return next.make(made, {next.id, parameter.id});
 }
 
-/// The pattern of every optimizer: for each parameter p with gradient g, `update(x, p, g, states...)` returns a tuple
-/// of the next parameter and its next states, all as Values; x is its Updated. Returns a tuple of models. A parameter
-/// keeps its sharding, whatever that of its state is.
+/// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.
+/// Returns a tuple of models.
 template <class F, class Model, class... States>
-constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
-                                 const States&... states) {
+constexpr auto map_parameters(Here at, const F& f, const Model& model, const Model& gradients,
+                              const States&... states) {
   return tree_map(
       [&](auto p, auto g, auto... s) {
         using S = decltype(p);
         const Value from = p.value.at(Source::from(at));
+        return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
+                          f(Updated{from, S::rank}, from, g.value, s.value...));
+      },
+      model, gradients, states...);
+}
+
+/// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
+/// parameter keeps its sharding, whatever that of its state is.
+template <class F, class Model, class... States>
+constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
+                                 const States&... states) {
+  return map_parameters(
+      at,
+      [&](const Updated& x, const Value& p, const auto&... rest) {
         return std::apply(
-            [&](const Value& next, const auto&... state) { return std::tuple(S(sharded_as(next, from)), S(state)...); },
-            update(Updated{from, S::rank}, from, g.value, s.value...));
+            [&](const Value& next, const auto&... state) { return std::tuple(sharded_as(next, p), state...); },
+            update(x, p, rest...));
       },
       model, gradients, states...);
 }
@@ -23878,7 +24032,7 @@ struct Adam {
 template <class Model>
 constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                     const optim::Adam& config = {}, Here at = Here::current()) {
-  const Model coupled = std::get<0>(optim::detail::update_parameters(
+  const Model coupled = std::get<0>(optim::detail::map_parameters(
       at, [&](const auto& x, Value p, Value g) { return std::tuple(x(config.weight_decay) * p + g); }, model,
       gradients));
   const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
@@ -23981,126 +24135,6 @@ constexpr Model mean_of_models(const Model& average, const Model& model, const S
 }
 
 }  // namespace optim
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/constraint.hpp
-
-#ifndef TESSERA_OPS_CONSTRAINT_HPP
-#define TESSERA_OPS_CONSTRAINT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
-constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
-  if (static_cast<int>(spec.entries.size()) > rank)
-    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
-  PartitionSpec whole = spec;
-  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  return context.module->add_spec(whole);
-}
-
-template <TensorOperand X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
-                         const PartitionSpec* cotangent, Source source) {
-  static_assert(!LocalOperand<X>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
-                "arguments or the results of the shard_map");
-  const Value context = trace_of(x).at(source);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
-  const Value value = lower(context, x);
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
-  if (cotangent != nullptr) {
-    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || says.spec > 127)
-      value.refuse(
-          errc::capacity,
-          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
-    says.cotangent_spec = static_cast<std::int8_t>(own);
-  }
-  says.write(made);
-  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
-}
-
-/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
-constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent) {
-  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
-  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only)}.write(made);
-  return value.make(made, {value.id});
-}
-/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
-constexpr Value gathered_over(const Value& value, std::string_view axis) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
-  return constrained_over(value, axis, whole, CotangentSharding::free);
-}
-/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
-constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
-  PartitionSpec spec;
-  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
-  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
-  return constrained_over(value, axis, spec, CotangentSharding::alike);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
-/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorOperand X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
-}
-/// with_sharding with a different spec for the cotangent.
-template <TensorOperand X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
-                             Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
-}
-
-/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorOperand X>
-  requires(!StoredOperand<X>)
-constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
-}
-
-/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
-/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
-/// they differ.
-///
-///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
-                "arguments or the results of the shard_map");
-  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
-  const Source source = Source::from(at);
-  Value context = trace_of(x);
-  if (context.module == nullptr) context = trace_of(y);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
-  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!same_static_shape(a.node(), b.node()))
-    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const auto alike = [&](const Value& of, const Value& other) {
-    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons},
-                   {of.id, other.id});
-  };
-  const Value first = alike(a, b), second = alike(b, first);
-  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
-}
 
 }  // namespace tessera
 
@@ -45207,7 +45241,10 @@ struct BlockAxis {
   constexpr std::int64_t block_size() const { return chunk_ * inner_; }
   constexpr Range range(std::int64_t block) const {
     if (dims.empty()) return {0, 1};
-    const std::int64_t extent = dims[level_].extent, first = block % chunk_count_ * chunk_;
+    const std::int64_t extent = dims[level_].extent;
+    // Small products are all one block: divisions would be a tenth of their time.
+    if (block == 0) return {0, std::min(chunk_, extent) * inner_};
+    const std::int64_t first = block % chunk_count_ * chunk_;
     return {(block / chunk_count_ * extent + first) * inner_, std::min(chunk_, extent - first) * inner_};
   }
 
@@ -45683,6 +45720,7 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
 }
 
 inline ContractionPlan::Item ContractionPlan::ranges_of(std::int64_t item) const {
+  if (item == 0) return {loop_.range(0), row_.range(0), col_.range(0)};
   // Consecutive items have the same columns, so that the packed panel stays in the cache.
   const std::int64_t cols = col_.blocks(), rows = row_.blocks();
   return {loop_.range(item / rows / cols), row_.range(item % rows), col_.range(item / rows % cols)};

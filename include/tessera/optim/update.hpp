@@ -35,19 +35,32 @@ constexpr Value sharded_as(const Value& next, const Value& parameter) {
   return next.make(made, {next.id, parameter.id});
 }
 
-/// The pattern of every optimizer: for each parameter p with gradient g, `update(x, p, g, states...)` returns a tuple
-/// of the next parameter and its next states, all as Values; x is its Updated. Returns a tuple of models. A parameter
-/// keeps its sharding, whatever that of its state is.
+/// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.
+/// Returns a tuple of models.
 template <class F, class Model, class... States>
-constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
-                                 const States&... states) {
+constexpr auto map_parameters(Here at, const F& f, const Model& model, const Model& gradients,
+                              const States&... states) {
   return tree_map(
       [&](auto p, auto g, auto... s) {
         using S = decltype(p);
         const Value from = p.value.at(Source::from(at));
+        return std::apply([](const auto&... made) { return std::tuple(S(made)...); },
+                          f(Updated{from, S::rank}, from, g.value, s.value...));
+      },
+      model, gradients, states...);
+}
+
+/// The pattern of every optimizer: `update` of map_parameters returns the next parameter and its next states. A
+/// parameter keeps its sharding, whatever that of its state is.
+template <class F, class Model, class... States>
+constexpr auto update_parameters(Here at, const F& update, const Model& model, const Model& gradients,
+                                 const States&... states) {
+  return map_parameters(
+      at,
+      [&](const Updated& x, const Value& p, const auto&... rest) {
         return std::apply(
-            [&](const Value& next, const auto&... state) { return std::tuple(S(sharded_as(next, from)), S(state)...); },
-            update(Updated{from, S::rank}, from, g.value, s.value...));
+            [&](const Value& next, const auto&... state) { return std::tuple(sharded_as(next, p), state...); },
+            update(x, p, rest...));
       },
       model, gradients, states...);
 }

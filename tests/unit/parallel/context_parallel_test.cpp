@@ -1,15 +1,19 @@
 // Attention whose times are split: by all-to-alls and along a ring, against attention on one device, with gradients.
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/nn/nn.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/ring_attention.hpp>
 #include <tessera/ops/attention/ulysses_attention.hpp>
@@ -213,6 +217,78 @@ TEST(UlyssesAttention, ExchangesTimesForHeads) {
   EXPECT_EQ(times_of(forward_plan<Ulysses<Causal>>(), ts::Collective::all_gather), 0);
   EXPECT_EQ(times_of(training_plan<Ulysses<Causal>>(), ts::Collective::all_to_all), 8);
   EXPECT_EQ(times_of(training_plan<Ulysses<Causal>>(), ts::Collective::all_gather), 0);
+}
+
+// ---- docs/parallelism.md
+
+// clang-format off
+namespace page {
+    struct Ring {
+      constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
+        return ts::causal_ring_attention<"context">(q, k, v);
+      }
+    };
+struct Model {
+    ts::Stack<ts::nn::Block<float, Ring>> blocks;                         // a kernel of ts::nn::Attention
+  static constexpr std::array field_names{"blocks"};
+  constexpr auto operator()(const auto& embedded) const {
+    const auto x = ts::zigzag_order<"context", 1>(embedded);             // [batch, time, features], once
+    const auto y = ts::natural_order<"context", 1>(blocks(x));
+    return y;
+  }
+};
+}  // namespace page
+// clang-format on
+struct WholeModel {
+  ts::Stack<ts::nn::Block<>> blocks;
+  static constexpr std::array field_names{"blocks"};
+  constexpr auto operator()(const auto& x) const { return blocks(x); }
+};
+
+/// The output of a model of two layers, and the gradients of its first weights.
+template <class Model, class Kernel>
+std::vector<float> trained(const ts::nn::ShardingStrategy& strategy, const ts::PartitionSpec& spec) {
+  static constexpr auto program = ts::compile([](auto model, auto x) {
+    const auto loss = [](const auto& m, const auto& in) {
+      const auto y = m(in);
+      return std::tuple(ts::mean(y * y), y);
+    };
+    const auto [value, gradient] = ts::value_and_grad(loss)(model, x);
+    return std::tuple(std::get<1>(value), gradient);
+  });
+  const Model model{{2, [&](int i) {
+                       const ts::Key key(static_cast<std::uint64_t>(i) + 5);
+                       return ts::nn::block<float, Kernel>(key, 8, 2, 16, strategy, 1, 0.5);
+                     }}};
+  const auto [y, gradient] = program(model, ts::normal<float>(ts::Key(1), {2, 16, 8}, strategy.mesh, spec));
+  std::vector<float> all = ts::to_host(y);
+  for (const float v : ts::to_host(gradient.blocks[0].attention.qkv.weight)) all.push_back(v);
+  return all;
+}
+
+TEST(ParallelismDoc, TimeAndExpertsAreSplit) {
+  const std::vector<float> want =
+      trained<WholeModel, ts::nn::CausalAttention>(ts::nn::single(ts::Mesh{}), ts::PartitionSpec{});
+  const auto expect_equal = [&](const std::vector<float>& got) {
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5 + 1e-4f * std::abs(want[i])) << i;
+  };
+  const ts::Mesh mesh({{"model", 2}, {"context", 4}});
+  // clang-format off
+    auto strategy = ts::nn::sequence_parallel(mesh);                    // with tensor parallelism, over "model"
+    auto by_time = ts::nn::context_parallel(mesh);                      // over "context"
+    const ts::Mesh devices({{"expert", 4}});
+    const auto by_sequence = ts::nn::data_parallel(devices, "expert");     // the axis splits the batch ...
+    auto moe = ts::nn::moe<float, ts::nn::Dispatch::sequence_capacity>(    // ... and the experts
+        ts::Key(1), 64, 128, 8, 2, by_sequence, ts::nn::expert_capacity(32, 8, 2));
+  // clang-format on
+  expect_equal(trained<WholeModel, ts::nn::CausalAttention>(strategy, strategy.batch));
+  expect_equal(trained<WholeModel, ts::nn::CausalAttention>(by_time, by_time.batch));
+  expect_equal(trained<page::Model, page::Ring>(by_time, by_time.batch));
+  EXPECT_EQ(ts::sharded_type_text(moe.experts.up), "f32[8,64,128]{expert,-,-}");
+  for (const char* section :
+       {"Splitting time (sequence and context parallelism)", "Splitting experts (expert parallelism)"})
+    tessera_test::expect_lines({.name = "parallelism.md", .section = section, .lines = 4}, __FILE__);
 }
 
 }  // namespace

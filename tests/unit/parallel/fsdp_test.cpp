@@ -17,7 +17,7 @@
 #include <tessera/parallel/fsdp.hpp>
 #include <tessera/parallel/parallelize_module.hpp>
 #include <tessera/parallel/state_dict.hpp>
-#include <tessera/tensor/compare.hpp>
+#include <tessera/tensor/compare_models.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/random.hpp>
 
@@ -112,6 +112,29 @@ std::vector<Case> cases() {
           {ts::Mesh({{"fsdp", 8}}), {"fsdp"}},
           {ts::Mesh({{"data", 2}, {"fsdp", 2}}), {{"data", "fsdp"}}},
           {ts::Mesh({{"data", 3}, {"fsdp", 2}}), {"data"}}};
+}
+
+TEST(Fsdp, WrappedModelsAreComparedAndPrinted) {
+  const ts::Mesh mesh({{"fsdp", 3}});
+  const auto whole = ts::fsdp(deep(), ts::Mesh({{"fsdp", 1}}));
+  const auto wrapped = ts::fsdp(deep(), mesh), again = ts::fsdp(deep(), mesh);
+  EXPECT_TRUE(ts::all_equal(wrapped, again));
+  EXPECT_TRUE(ts::all_equal(wrapped, whole)) << "shardings may differ";
+  EXPECT_TRUE(ts::same_sharded_type(wrapped, again));
+  EXPECT_FALSE(ts::same_sharded_type(wrapped, whole));
+  EXPECT_EQ(ts::sharded_type_hash(wrapped), ts::sharded_type_hash(again));
+  EXPECT_NE(ts::sharded_type_hash(wrapped), ts::sharded_type_hash(whole));
+  auto other = wrapped;
+  other.module.half = 0.25;
+  EXPECT_FALSE(ts::all_equal(wrapped, other));
+  other = wrapped;
+  other.module.blocks[2].module.up.bias = ts::reshard(ts::ones<float>({20}, ts::Mesh{}), mesh, {"fsdp"});
+  EXPECT_FALSE(ts::all_equal(wrapped, other));
+  other.module.blocks.layers().pop_back();
+  EXPECT_FALSE(ts::all_equal(wrapped, other)) << "one layer less";
+  const std::string table = ts::summary(wrapped);
+  EXPECT_NE(table.find("blocks.*.up.weight"), std::string::npos) << table;
+  EXPECT_NE(table.find("mix.weight"), std::string::npos) << table;
 }
 
 TEST(Fsdp, TrainsAsTheModelOnOneDevice) {
@@ -427,10 +450,12 @@ TEST(ParallelismDoc, CodeOnThePageIsInThisFile) {
   EXPECT_EQ(types(of_half)[0], "up.weight f32[6,20]{-,shards*}");
   EXPECT_EQ(types(two), types(wrapped));
   EXPECT_NO_THROW(ts::load_state_dict(model, full));
-  tessera_test::expect_lines({.name = "parallelism.md",
-                              .lines = 15,
-                              .left_out = [](std::string_view line) { return line.find("#include") != line.npos; }},
-                             __FILE__);
+  for (const char* section : {"Wrapping a model (FSDP)", "Splitting layers (tensor parallelism)", "State dicts"})
+    tessera_test::expect_lines({.name = "parallelism.md",
+                                .section = section,
+                                .lines = 2,
+                                .left_out = [](std::string_view line) { return line.find("#include") != line.npos; }},
+                               __FILE__);
 }
 
 }  // namespace

@@ -112,10 +112,10 @@ constexpr auto attention_cotangents(const auto& q, const auto& k, const auto& v,
 
 /// The two halves of the times of a device: in zigzag order an early and a late chunk.
 constexpr auto time_halves(const auto& x, Here at) {
-  return unbind<2, 0>(rearrange<"b (c t) h e -> c b t h e">(x, len<"c">(2), at), at);
+  return unbind<2, 1>(rearrange<"b (c t) h e -> b c t h e">(x, len<"c">(2), at), at);
 }
 constexpr auto joined_halves(const auto& early, const auto& late, Here at) {
-  return rearrange<"c b t h e -> b (c t) h e">(stack<0>(early, late, at), at);
+  return rearrange<"b c t h e -> b (c t) h e">(stack<1>(early, late, at), at);
 }
 
 /// Ring attention in each of its parts, as functions of the shards of one device. In hop `hop` a device has the keys

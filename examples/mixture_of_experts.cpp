@@ -1,0 +1,146 @@
+// A mixture of experts that learns to tell the arms of a spiral apart. One axis of four devices splits the points and the
+// experts: points travel to the devices of their experts and back, by all-to-alls.
+//
+//     mixture_of_experts [PICTURE.svg]
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <exception>
+#include <numbers>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "picture.hpp"
+
+#include <tessera/tessera.hpp>
+
+namespace ts = tessera;
+namespace nn = tessera::nn;
+
+constexpr ts::Mesh mesh({{"expert", 4}});
+constexpr int arms = 3, experts = 4, sequences = 16, points = 64, features = 32;
+constexpr double goal = 0.97;
+
+struct Mixture {
+  nn::Linear<> in;                                                // [2, features]
+  nn::MoE<float, nn::Dispatch::sequence_capacity> experts;
+  nn::Linear<> head;                                              // [features, arms]
+  static constexpr std::array field_names{"in", "experts", "head"};
+
+  constexpr auto embedded(const auto& x) const { return ts::gelu(in(x)); }
+  /// Logits of x [sequences, points, 2], and the loss that keeps the experts in equal use.
+  constexpr auto operator()(const auto& x) const {
+    const auto h = embedded(x);
+    const auto [y, balance, z] = experts(h);
+    return std::tuple(head(h + y), balance);
+  }
+};
+
+constexpr auto train_step = ts::compile([](auto model, auto state, auto x, auto classes, auto config) {
+  const auto loss_of = [](const auto& m, const auto& in, const auto& wanted) {
+    const auto [logits, balance] = m(in);
+    return ts::cross_entropy(logits, wanted) + 0.01 * balance;
+  };
+  const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, x, classes);
+  const auto [next, next_state] = ts::adamw(model, gradient, state, config);
+  return std::tuple(next, next_state, loss);
+});
+
+/// The class of each point, and the first of its experts.
+constexpr auto classify = ts::compile([](auto model, auto x) {
+  const auto logits = ts::matmul(model.embedded(x), model.experts.router.weight);
+  return std::tuple(ts::argmax<2>(std::get<0>(model(x))), ts::argmax<2>(logits));
+});
+
+/// Points of the unit disc, x and y of each, and the arms that they are on.
+struct Sample {
+  std::vector<float> x;
+  std::vector<std::int32_t> classes;
+
+  explicit Sample(std::uint32_t seed) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<double> in_square(-1, 1);
+    while (classes.size() < sequences * points) {
+      const double a = in_square(random), b = in_square(random), radius = std::hypot(a, b);
+      if (radius > 1) continue;
+      const double turns = std::atan2(b, a) / (2 * std::numbers::pi) + 1.2 * radius + 1;
+      x.push_back(static_cast<float>(a));
+      x.push_back(static_cast<float>(b));
+      classes.push_back(static_cast<std::int32_t>(turns * arms) % arms);
+    }
+  }
+};
+
+int run(int argc, char** argv) {
+  const nn::ShardingStrategy strategy = nn::data_parallel(mesh, "expert");
+  const auto [first, second, third] = ts::split<3>(ts::Key(1));
+  Mixture model{.in = nn::linear(first, 2, features, strategy, nn::Role::column, 2.0),
+                .experts = nn::moe<float, nn::Dispatch::sequence_capacity>(
+                    second, features, 2 * features, experts, 2, strategy, nn::expert_capacity(points, experts, 2, 1.5),
+                    "expert", 0.2),
+                .head = nn::linear(third, features, arms, strategy, nn::Role::head, 0.2)};
+  ts::optim::AdamW config{.learning_rate = 5e-3};
+  auto state = ts::optim::init_state(config, model);
+  const auto x_of = [](const Sample& s) { return ts::shard(s.x, {sequences, points, 2}, mesh, {"expert"}); };
+  const auto classes_of = [](const Sample& s) {
+    return ts::shard(s.classes, {sequences, points}, mesh, {"expert"});
+  };
+
+  const Sample test(0);
+  const auto accuracy = [&] {
+    const std::vector<std::int32_t> found = ts::to_host(std::get<0>(classify(model, x_of(test))));
+    int right = 0;
+    for (std::size_t i = 0; i < found.size(); ++i) right += found[i] == test.classes[i] ? 1 : 0;
+    return static_cast<double>(right) / static_cast<double>(found.size());
+  };
+  const ts::Plan plan = train_step.plan(model, state, x_of(test), classes_of(test), config);
+  plan.for_each_collective([](const ts::CollectiveInfo& c, std::int64_t) {
+    if (c.kind == ts::all_to_all) std::printf("all_to_all: a device sends %d bytes\n", static_cast<int>(c.wire_bytes));
+  });
+
+  constexpr int steps = 1200;
+  double reached = 0;
+  for (int step = 1; step <= steps; ++step) {
+    const Sample batch(static_cast<std::uint32_t>(step));
+    config.learning_rate = ts::optim::warmup_cosine(step - 1, 50, steps, 1e-2, 1e-4);
+    auto [next, next_state, loss] = train_step(std::move(model), std::move(state), x_of(batch), classes_of(batch), config);
+    model = std::move(next);
+    state = std::move(next_state);
+    if (step % 200 != 0) continue;
+    reached = accuracy();
+    std::printf("step %4d  loss %.3f  accuracy %.3f\n", step, ts::item(loss), reached);
+  }
+
+  if (argc > 1) {
+    examples::Picture picture(2);
+    const Sample shown[] = {Sample(1), Sample(2), Sample(3)};
+    for (const bool of_experts : {false, true}) {
+      picture.panel(of_experts ? "the first expert of each point" : "the arm that is found");
+      for (const Sample& s : shown) {
+        const auto [found, expert] = classify(model, x_of(s));
+        const std::vector<std::int32_t> kinds = ts::to_host(of_experts ? expert : found);
+        for (std::size_t i = 0; i < kinds.size(); ++i)
+          picture.point(static_cast<double>(s.x[2 * i]), static_cast<double>(s.x[2 * i + 1]), kinds[i], 2.4);
+      }
+    }
+    picture.write(argv[1]);
+  }
+  if (reached >= goal) return 0;
+  std::fprintf(stderr, "the accuracy is below %.2f\n", goal);
+  return 1;
+}
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "mixture_of_experts: %s\n", e.what());
+    return 1;
+  }
+}
