@@ -1,6 +1,5 @@
 // Attention whose times are split: by all-to-alls and along a ring, against attention on one device, with gradients.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -230,7 +229,6 @@ namespace page {
     };
 struct Model {
     ts::Stack<ts::nn::Block<float, Ring>> blocks;                         // a kernel of ts::nn::Attention
-  static constexpr std::array field_names{"blocks"};
   constexpr auto operator()(const auto& embedded) const {
     const auto x = ts::zigzag_order<"context", 1>(embedded);             // [batch, time, features], once
     const auto y = ts::natural_order<"context", 1>(blocks(x));
@@ -241,7 +239,6 @@ struct Model {
 // clang-format on
 struct WholeModel {
   ts::Stack<ts::nn::Block<>> blocks;
-  static constexpr std::array field_names{"blocks"};
   constexpr auto operator()(const auto& x) const { return blocks(x); }
 };
 
