@@ -1,5 +1,5 @@
-// A mixture of experts that learns to tell the arms of a spiral apart. One axis of four devices splits the points and the
-// experts: points travel to the devices of their experts and back, by all-to-alls.
+// A mixture of experts that learns to tell the arms of a spiral apart. One axis of four devices splits the points and
+// the experts: points travel to the devices of their experts and back, by all-to-alls.
 //
 //     mixture_of_experts [PICTURE.svg]
 
@@ -28,9 +28,9 @@ constexpr int arms = 3, experts = 4, sequences = 16, points = 64, features = 32;
 constexpr double goal = 0.97;
 
 struct Mixture {
-  nn::Linear<> in;                                                // [2, features]
+  nn::Linear<> in;  // [2, features]
   nn::MoE<float, nn::Dispatch::sequence_capacity> experts;
-  nn::Linear<> head;                                              // [features, arms]
+  nn::Linear<> head;  // [features, arms]
   static constexpr std::array field_names{"in", "experts", "head"};
 
   constexpr auto embedded(const auto& x) const { return ts::gelu(in(x)); }
@@ -88,9 +88,7 @@ int run(int argc, char** argv) {
   ts::optim::AdamW config{.learning_rate = 5e-3};
   auto state = ts::optim::init_state(config, model);
   const auto x_of = [](const Sample& s) { return ts::shard(s.x, {sequences, points, 2}, mesh, {"expert"}); };
-  const auto classes_of = [](const Sample& s) {
-    return ts::shard(s.classes, {sequences, points}, mesh, {"expert"});
-  };
+  const auto classes_of = [](const Sample& s) { return ts::shard(s.classes, {sequences, points}, mesh, {"expert"}); };
 
   const Sample test(0);
   const auto accuracy = [&] {
@@ -109,7 +107,8 @@ int run(int argc, char** argv) {
   for (int step = 1; step <= steps; ++step) {
     const Sample batch(static_cast<std::uint32_t>(step));
     config.learning_rate = ts::optim::warmup_cosine(step - 1, 50, steps, 1e-2, 1e-4);
-    auto [next, next_state, loss] = train_step(std::move(model), std::move(state), x_of(batch), classes_of(batch), config);
+    auto [next, next_state, loss] =
+        train_step(std::move(model), std::move(state), x_of(batch), classes_of(batch), config);
     model = std::move(next);
     state = std::move(next_state);
     if (step % 200 != 0) continue;
