@@ -11,7 +11,9 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/mesh/box.hpp>
+#include <tessera/ops/elementwise/special_functions.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/extent.hpp>
 #include <tessera/tensor/random.hpp>
@@ -75,13 +77,35 @@ auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Pa
   return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
 }
 
+/// mean + stddev z within [a, b] for normal z, from uniform values in [0, 1). Not inlined: see scale_values.
+template <class T>
+__attribute__((noinline)) void to_truncated_normal(T* data, std::int64_t count, double mean, double stddev, double a,
+                                                   double b) {
+  const double root = std::sqrt(2.0), low = std::erf((a - mean) / stddev / root),
+               high = std::erf((b - mean) / stddev / root);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double z = root * ops::erfinv(low + (high - low) * static_cast<double>(data[i]));
+    data[i] = static_cast<T>(std::clamp(mean + stddev * z, a, b));
+  }
+}
+template <Element T, std::size_t Rank>
+auto truncated(const char* op, Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec,
+               double mean, double stddev, double a, double b, Here at) {
+  tessera::detail::check_random_element<T>();
+  const Shape all = tessera::detail::shape_from(shape);
+  const auto write = [=](T* data, const Box& box) {
+    tessera::detail::fill_random(dtype_v<T>, Distribution::uniform, key, all, box, data);
+    to_truncated_normal(data, volume(extents(box)), mean, stddev, a, b);
+  };
+  return tensor_of<T, static_cast<int>(Rank)>(
+      tessera::detail::created<T>(op, all, static_cast<int>(Rank), mesh, spec, at, Cost{20}, write));
+}
+
 /// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
 template <Element T, std::size_t Rank, class F>
 auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, Here at,
                 const F& is_one) {
-  const StoragePtr storage = tessera::detail::allocate(op, dtype_v<T>, tessera::detail::shape_from(shape),
-                                                       static_cast<int>(Rank), mesh, spec, at);
-  tessera::detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [&](T* data, const Box& box) {
+  const auto write = [is_one](T* data, const Box& box) {
     const Shape own = extents(box);
     Shape index = box.begin;
     for (std::int64_t n = volume(own); n > 0; --n) {
@@ -91,8 +115,9 @@ auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, c
         index[d] = box.begin[d];
       }
     }
-  });
-  return tensor_of<T, static_cast<int>(Rank)>(storage);
+  };
+  return tensor_of<T, static_cast<int>(Rank)>(tessera::detail::created<T>(
+      op, tessera::detail::shape_from(shape), static_cast<int>(Rank), mesh, spec, at, Cost::bytes(sizeof(T)), write));
 }
 
 }  // namespace detail
@@ -114,7 +139,7 @@ template <Element T, std::size_t Rank>
 auto dirac(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   static_assert(Rank >= 3, "tessera: init::dirac is for the weights of convolutions: [taps..., in, out]");
   const Shape all = tessera::detail::shape_from(shape);
-  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [&](const Shape& i) {
+  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [all](const Shape& i) {
     for (std::size_t d = 0; d + 2 < Rank; ++d)
       if (i[d] != all[d] / 2) return false;
     return i[Rank - 2] == i[Rank - 1];
@@ -179,6 +204,44 @@ template <Element T, std::size_t Rank>
 auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
                     Here at = Here::current()) {
   return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
+}
+
+/// Normal values with the given mean and deviation, within [a, b] only, as torch.nn.init.trunc_normal_: the quantiles of
+/// uniform draws between those of a and b. Errors: `option` unless stddev > 0 and a < b.
+template <Element T, std::size_t Rank>
+auto trunc_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                  double mean = 0, double stddev = 1, double a = -2, double b = 2, Here at = Here::current()) {
+  if (!(stddev > 0 && a < b))
+    fail(errc::option, "[trunc_normal] bounds: a normal of deviation ", stddev, " between ", a, " and ", b,
+         Source::from(at));
+  return detail::truncated<T>("trunc_normal", key, shape, mesh, spec, mean, stddev, a, b, at);
+}
+
+/// Normal values within two deviations, with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode,
+/// "truncated_normal"). Errors: `option` unless scale > 0.
+template <Element T, std::size_t Rank>
+auto variance_scaling(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                      double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
+  constexpr double kept = 0.87962566103423978;  // the deviation of a standard normal within [-2, 2]
+  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
+  const double stddev = std::sqrt(scale / detail::fan(shape, mode)) / kept;
+  return detail::truncated<T>("variance_scaling", key, shape, mesh, spec, 0, stddev, -2 * stddev, 2 * stddev, at);
+}
+/// jax.nn.initializers.lecun_normal, he_normal and glorot_normal: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
+template <Element T, std::size_t Rank>
+auto lecun_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                  Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto he_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+               Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto glorot_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
 }
 
 }  // namespace tessera::init

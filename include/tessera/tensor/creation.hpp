@@ -66,6 +66,13 @@ TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kern
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const kernels::Strides& strides,
                                      const Mesh& mesh, const PartitionSpec& spec, Here at) {
+  if (deferring()) {
+    const StoragePtr whole = allocate("shard", dtype_v<T>, shape, Rank, Mesh{}, {}, at);
+    copy_from_host(*whole, data, strides);
+    return tensor_of<T, Rank>(allocate("shard", dtype_v<T>, shape, Rank, mesh, spec, at, [whole](TensorStorage& to) {
+      copy_from_host(to, whole->data(0), kernels::contiguous_strides(to.shape()));
+    }));
+  }
   const StoragePtr storage = allocate("shard", dtype_v<T>, shape, Rank, mesh, spec, at);
   copy_from_host(*storage, data, strides);
   return tensor_of<T, Rank>(storage);
@@ -139,10 +146,9 @@ namespace detail {
 template <class T, int Rank>
 ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, const Mesh& mesh,
                               const PartitionSpec& spec, Here at) {
-  const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
-  for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
-                   [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
-  return tensor_of<T, Rank>(storage);
+  return tensor_of<T, Rank>(
+      created<T>(op, shape, Rank, mesh, spec, at, Cost::bytes(sizeof(T)),
+                 [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); }));
 }
 
 }  // namespace detail
@@ -192,12 +198,12 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
                 "tessera: arange makes no bool tensors; use an integer or floating element type");
   // Unsigned arithmetic wraps where a signed integer T would overflow.
   using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;
-  const StoragePtr storage = detail::allocate("arange", dtype_v<T>, {count.value}, 1, mesh, spec, at);
-  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [start, step](T* data, const Box& box) {
+  const auto write = [start, step](T* data, const Box& box) {
     for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i)
       *data++ = static_cast<T>(static_cast<Wide>(start) + static_cast<Wide>(i) * static_cast<Wide>(step));
-  });
-  return tensor_of<T, 1>(storage);
+  };
+  return tensor_of<T, 1>(
+      detail::created<T>("arange", {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
 }
 
 }  // namespace tessera

@@ -60,14 +60,13 @@ template <class T, int Rank>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
                                      const Mesh& mesh, const PartitionSpec& spec, T factor, T offset, T largest,
                                      Here at) {
-  const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
-  for_each_slab<T>(*storage, Cost{2}, [&](T* data, const Box& box) {
+  const auto write = [=](T* data, const Box& box) {
     fill_random(dtype_v<T>, distribution, key, shape, box, data);
     const std::int64_t count = volume(extents(box));
     if (factor != T(1)) scale_values(data, count, factor);
     if (offset != T(0) || (factor != T(1) && std::isfinite(largest))) shift_values(data, count, offset, largest);
-  });
-  return tensor_of<T, Rank>(storage);
+  };
+  return tensor_of<T, Rank>(created<T>(op, shape, Rank, mesh, spec, at, Cost{2}, write));
 }
 
 }  // namespace detail

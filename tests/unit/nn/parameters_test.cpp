@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -342,6 +343,27 @@ TEST(Initialisers, HaveThePublishedDeviations) {
         init::variance_scaling_uniform<float>(key, {2, 2}, ts::Mesh{}, {}, 0);
       },
       "scale");
+
+  // Within [-2, 2] a standard normal has the deviation .8796.
+  const auto truncated = drawn([&](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    return init::trunc_normal<float>(key, {64, 256}, mesh, spec, 0, 0.5, -1, 1);
+  });
+  EXPECT_NEAR(deviation(truncated), 0.5 * 0.87962566, 4e-3);
+  EXPECT_LE(largest(truncated), 1);
+  EXPECT_GT(largest(truncated), 0.99);
+  const std::vector<float> shifted =
+      ts::to_host(init::trunc_normal<float>(key, {64, 256}, ts::Mesh{}, {}, 1, 2, 1, 100));
+  EXPECT_GE(*std::min_element(shifted.begin(), shifted.end()), 1) << "half of a normal";
+  EXPECT_NEAR(std::accumulate(shifted.begin(), shifted.end(), 0.0) / 16384, 1 + 2 * std::sqrt(2 / std::acos(-1.0)), 0.04);
+  const auto jax = [&](const std::vector<float>& values, double variance) {
+    EXPECT_NEAR(deviation(values), std::sqrt(variance), 0.02 * std::sqrt(variance));
+    EXPECT_LE(largest(values), 2 * std::sqrt(variance) / 0.8796256);
+  };
+  jax(ts::to_host(init::lecun_normal<float>(key, {64, 256}, ts::Mesh{})), 1.0 / 64);
+  jax(ts::to_host(init::he_normal<float>(key, {3, 3, 16, 64}, ts::Mesh{})), 2.0 / 144);
+  jax(ts::to_host(init::glorot_normal<float>(key, {64, 256}, ts::Mesh{})), 1.0 / 160);
+  expect_error(
+      ts::errc::option, [&] { init::trunc_normal<float>(key, {2}, ts::Mesh{}, {}, 0, 1, 2, 1); }, "between 2 and 1");
 
   EXPECT_EQ(drawn([](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
               return init::eye<float>({2, 3}, mesh, spec);

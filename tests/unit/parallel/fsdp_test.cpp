@@ -19,6 +19,7 @@
 #include <tessera/parallel/state_dict.hpp>
 #include <tessera/tensor/compare_models.hpp>
 #include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/deferred_init.hpp>
 #include <tessera/tensor/random.hpp>
 
 namespace ts = tessera;
@@ -112,6 +113,59 @@ std::vector<Case> cases() {
           {ts::Mesh({{"fsdp", 8}}), {"fsdp"}},
           {ts::Mesh({{"data", 2}, {"fsdp", 2}}), {{"data", "fsdp"}}},
           {ts::Mesh({{"data", 3}, {"fsdp", 2}}), {"data"}}};
+}
+
+TEST(DeferredInit, ModelsAreDrawnStraightIntoShards) {
+  const ts::Mesh mesh({{"fsdp", 4}});
+  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
+  const auto make = [&] {
+    return Mlp{nn::linear(ts::Key(1), 6, 20'000, one), nn::linear(ts::Key(2), 20'000, 6, one)};
+  };
+  const std::int64_t before = ts::memory_use().in_use;
+  const Mlp model = ts::deferred_init(make);
+  auto wrapped = ts::fsdp(model, mesh);
+  auto state = ts::deferred_init([&] { return ts::optim::init_state(config, wrapped); });
+  const auto x = data(1, mesh, {"fsdp"}), y = data(2, mesh, {"fsdp"});
+  const std::int64_t batches = ts::memory_use().in_use - before;
+  EXPECT_LT(batches, 8192) << "of 2 MB of parameters and state nothing";
+  EXPECT_EQ(nn::parameter_bytes_per_device(wrapped), 4 * (2 * 6 * 5000 + 5000 + 2));
+  EXPECT_GT(train_step.plan(wrapped, state, config, x, y).main().arena_bytes, 0);
+  EXPECT_TRUE(ts::is_deferred(model) && ts::is_deferred(wrapped) && ts::is_deferred(state));
+  EXPECT_LT(ts::memory_use().in_use - before, 8192);
+
+  const auto expected = ts::fsdp(make(), mesh);
+  EXPECT_FALSE(ts::is_deferred(expected));
+  EXPECT_TRUE(ts::all_equal(wrapped, expected));
+  EXPECT_FALSE(ts::is_deferred(wrapped));
+  EXPECT_TRUE(ts::is_deferred(model)) << "the model itself was never drawn";
+  auto expected_state = ts::optim::init_state(config, expected);
+  const auto next = train_step(wrapped, state, config, x, y);
+  const auto wanted = train_step(expected, expected_state, config, x, y);
+  EXPECT_TRUE(ts::all_equal(std::get<0>(next), std::get<0>(wanted)));
+}
+
+TEST(DeferredInit, IsOverAfterTheFunction) {
+  const ts::Mesh mesh({{"fsdp", 3}});
+  std::vector<float> values(35);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  auto given = ts::deferred_init([&] { return ts::shard(values, {5, 7}, mesh); });
+  values.assign(35, 0);  // a copy was kept
+  given = ts::reshard(given, {"fsdp"});
+  const auto moved = given;
+  EXPECT_TRUE(ts::is_deferred(given));
+  EXPECT_EQ(ts::to_host(given)[34], 34);
+  EXPECT_FALSE(ts::is_deferred(moved)) << "copies share their elements";
+  EXPECT_FALSE(ts::is_deferred(ts::zeros<float>({3}, mesh)));
+  EXPECT_THROW(ts::deferred_init([]() -> int { throw 1; }), int);
+  EXPECT_FALSE(ts::is_deferred(ts::zeros<float>({3}, mesh)));
+  expect_error(
+      ts::errc::spec_axis,
+      [&] { ts::deferred_init([&] { return ts::zeros<float>({3}, mesh, {"data"}); }); }, "data");
+  const auto big = ts::deferred_init([&] { return ts::zeros<float>({1 << 20, 1 << 20, 1 << 10}, mesh); });
+  expect_error(
+      ts::errc::capacity, [&] { ts::all_equal(big, big); }, "bytes");
+  EXPECT_EQ(ts::to_host(ts::deferred_init([&] { return ts::arange<int>(4, mesh, {"fsdp"}, 2, 3); })),
+            (std::vector<int>{2, 5, 8, 11}));
 }
 
 TEST(Fsdp, WrappedModelsAreComparedAndPrinted) {
@@ -441,6 +495,8 @@ TEST(ParallelismDoc, CodeOnThePageIsInThisFile) {
     constexpr ts::FsdpPolicy half{.axis = "shards", .compute_dtype = ts::DType::bf16};
     auto two = ts::fsdp<stage2>(model, mesh);
     auto of_half = ts::fsdp<half>(model, ts::Mesh({{"shards", 4}}));
+    const auto make_model = [&] { return model; };
+    auto large = ts::fsdp(ts::deferred_init(make_model), mesh);         // laid out, not drawn
     const ts::StateDict full = ts::full_state_dict(wrapped);            // name, dtype, shape, bytes of each tensor
     const ts::StateDict parts = ts::sharded_state_dict(wrapped);        // the parts that are stored, with their boxes
     const ts::StateDict joined = ts::consolidate(parts);                // equal to full

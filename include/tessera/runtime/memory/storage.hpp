@@ -2,6 +2,9 @@
 #define TESSERA_RUNTIME_MEMORY_STORAGE_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <functional>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include <tessera/base/shape.hpp>
@@ -14,10 +17,16 @@ namespace tessera {
 /// Immutable while it is shared: only the owner of the sole reference (`unique()`) may write.
 class TensorStorage final : public RefCounted {
  public:
+  /// Writes all elements, in whichever shards they are stored.
+  using Write = std::function<void(TensorStorage&)>;
+
   /// Allocates all shards in one uninitialised block.
   explicit TensorStorage(TensorLayoutPtr layout) : layout_(std::move(layout)), block_(layout_->bytes()) {}
   TensorStorage(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
       : TensorStorage(TensorLayout::of(mesh, dtype, shape, sharding)) {}
+  /// Without memory: elements are allocated and written when they are first read.
+  TensorStorage(TensorLayoutPtr layout, Write write)
+      : layout_(std::move(layout)), block_(0), deferred_(std::make_unique<Deferred>(std::move(write))) {}
 
   const TensorLayoutPtr& layout() const { return layout_; }
   const Mesh& mesh() const { return layout_->mesh(); }
@@ -28,12 +37,42 @@ class TensorStorage final : public RefCounted {
   ShardGrid grid() const { return ShardGrid(mesh(), sharding()); }
   int shard_count() const { return layout_->shard_count(); }
   const Box& box(int shard) const { return layout_->shard(shard).box; }
-  void* data(int shard) { return static_cast<char*>(block_.data()) + layout_->shard(shard).offset; }
-  const void* data(int shard) const { return static_cast<const char*>(block_.data()) + layout_->shard(shard).offset; }
+  void* data(int shard) { return first() + layout_->shard(shard).offset; }
+  const void* data(int shard) const { return first() + layout_->shard(shard).offset; }
+
+  /// What will write the elements; empty if they are written.
+  Write deferred() const {
+    if (!deferred_) return {};
+    const std::lock_guard lock(deferred_->mutex);
+    return deferred_->write;
+  }
 
  private:
+  struct Deferred {
+    explicit Deferred(Write of) : write(std::move(of)) {}
+    std::once_flag once;
+    std::mutex mutex;  // of `write`, which is empty when the elements are written
+    Write write;
+    IntrusivePtr<TensorStorage> elements;
+  };
   TensorLayoutPtr layout_;
   runtime::Block block_;
+  std::unique_ptr<Deferred> deferred_;
+
+  char* first() const {
+    const TensorStorage& storage = deferred_ ? written() : *this;
+    return static_cast<char*>(const_cast<void*>(storage.block_.data()));
+  }
+  const TensorStorage& written() const {
+    std::call_once(deferred_->once, [this] {
+      const IntrusivePtr<TensorStorage> made(new TensorStorage(layout_));
+      deferred()(*made);
+      deferred_->elements = made;
+      const std::lock_guard lock(deferred_->mutex);
+      deferred_->write = nullptr;
+    });
+    return *deferred_->elements;
+  }
 };
 
 using StoragePtr = IntrusivePtr<TensorStorage>;

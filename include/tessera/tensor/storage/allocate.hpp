@@ -60,16 +60,17 @@ TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec,
 }
 #endif
 
-/// Allocates a tensor and leaves its elements uninitialized.
+/// Allocates a tensor and leaves its elements uninitialized; with a `write` leaves allocation and elements for later.
 /// Errors: `capacity` when memory runs out; those of check_shape and resolve_at.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                                 const PartitionSpec& spec, Here at);
+                                 const PartitionSpec& spec, Here at, const TensorStorage::Write& write = {});
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                                 const PartitionSpec& spec, Here at) {
+                                 const PartitionSpec& spec, Here at, const TensorStorage::Write& write) {
   check_shape(op, dtype, shape, rank, at);
   const Sharding sharding = resolve_at(op, spec, mesh, rank, at);
   try {
+    if (write) return StoragePtr(new TensorStorage(TensorLayout::of(mesh, dtype, shape, sharding), write));
     return StoragePtr(new TensorStorage(mesh, dtype, shape, sharding));
   } catch (const error& e) {
     fail(e.id(), e.what(), ", in ", op, " of ", shape_text(dtype, shape), Source::from(at));
@@ -115,6 +116,24 @@ template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost 
     const Slab& slab = slabs[static_cast<std::size_t>(i)];
     write(static_cast<T*>(storage.data(slab.shard)) + slab.offset, slab.box);
   });
+}
+
+/// Whether creation functions of this thread leave elements for later: inside of ts::deferred_init.
+inline bool& deferring() {
+  thread_local bool now = false;
+  return now;
+}
+
+/// A tensor whose elements `write(pointer to the first element, box)` gives, box by box, now or when they are first
+/// read.
+template <class T, class Write>
+StoragePtr created(std::string_view op, const Shape& shape, int rank, const Mesh& mesh, const PartitionSpec& spec,
+                   Here at, Cost each_element, const Write& write) {
+  const auto write_all = [each_element, write](TensorStorage& to) { for_each_slab<T>(to, each_element, write); };
+  if (deferring()) return allocate(op, dtype_v<T>, shape, rank, mesh, spec, at, write_all);
+  const StoragePtr storage = allocate(op, dtype_v<T>, shape, rank, mesh, spec, at);
+  write_all(*storage);
+  return storage;
 }
 
 }  // namespace detail
