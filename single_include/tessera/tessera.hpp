@@ -75,6 +75,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <iterator>
@@ -13788,10 +13789,16 @@ namespace tessera {
 /// Immutable while it is shared: only the owner of the sole reference (`unique()`) may write.
 class TensorStorage final : public RefCounted {
  public:
+  /// Writes all elements, in whichever shards they are stored.
+  using Write = std::function<void(TensorStorage&)>;
+
   /// Allocates all shards in one uninitialised block.
   explicit TensorStorage(TensorLayoutPtr layout) : layout_(std::move(layout)), block_(layout_->bytes()) {}
   TensorStorage(const Mesh& mesh, DType dtype, const Shape& shape, const Sharding& sharding)
       : TensorStorage(TensorLayout::of(mesh, dtype, shape, sharding)) {}
+  /// Without memory: elements are allocated and written when they are first read.
+  TensorStorage(TensorLayoutPtr layout, Write write)
+      : layout_(std::move(layout)), block_(0), deferred_(std::make_unique<Deferred>(std::move(write))) {}
 
   const TensorLayoutPtr& layout() const { return layout_; }
   const Mesh& mesh() const { return layout_->mesh(); }
@@ -13802,12 +13809,42 @@ class TensorStorage final : public RefCounted {
   ShardGrid grid() const { return ShardGrid(mesh(), sharding()); }
   int shard_count() const { return layout_->shard_count(); }
   const Box& box(int shard) const { return layout_->shard(shard).box; }
-  void* data(int shard) { return static_cast<char*>(block_.data()) + layout_->shard(shard).offset; }
-  const void* data(int shard) const { return static_cast<const char*>(block_.data()) + layout_->shard(shard).offset; }
+  void* data(int shard) { return first() + layout_->shard(shard).offset; }
+  const void* data(int shard) const { return first() + layout_->shard(shard).offset; }
+
+  /// What will write the elements; empty if they are written.
+  Write deferred() const {
+    if (!deferred_) return {};
+    const std::lock_guard lock(deferred_->mutex);
+    return deferred_->write;
+  }
 
  private:
+  struct Deferred {
+    explicit Deferred(Write of) : write(std::move(of)) {}
+    std::once_flag once;
+    std::mutex mutex;  // of `write`, which is empty when the elements are written
+    Write write;
+    IntrusivePtr<TensorStorage> elements;
+  };
   TensorLayoutPtr layout_;
   runtime::Block block_;
+  std::unique_ptr<Deferred> deferred_;
+
+  char* first() const {
+    const TensorStorage& storage = deferred_ ? written() : *this;
+    return static_cast<char*>(const_cast<void*>(storage.block_.data()));
+  }
+  const TensorStorage& written() const {
+    std::call_once(deferred_->once, [this] {
+      const IntrusivePtr<TensorStorage> made(new TensorStorage(layout_));
+      deferred()(*made);
+      deferred_->elements = made;
+      const std::lock_guard lock(deferred_->mutex);
+      deferred_->write = nullptr;
+    });
+    return *deferred_->elements;
+  }
 };
 
 using StoragePtr = IntrusivePtr<TensorStorage>;
@@ -14712,16 +14749,17 @@ TESSERA_ONCE Sharding resolve_at(std::string_view op, const PartitionSpec& spec,
 }
 #endif
 
-/// Allocates a tensor and leaves its elements uninitialized.
+/// Allocates a tensor and leaves its elements uninitialized; with a `write` leaves allocation and elements for later.
 /// Errors: `capacity` when memory runs out; those of check_shape and resolve_at.
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                                 const PartitionSpec& spec, Here at);
+                                 const PartitionSpec& spec, Here at, const TensorStorage::Write& write = {});
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE StoragePtr allocate(std::string_view op, DType dtype, const Shape& shape, int rank, const Mesh& mesh,
-                                 const PartitionSpec& spec, Here at) {
+                                 const PartitionSpec& spec, Here at, const TensorStorage::Write& write) {
   check_shape(op, dtype, shape, rank, at);
   const Sharding sharding = resolve_at(op, spec, mesh, rank, at);
   try {
+    if (write) return StoragePtr(new TensorStorage(TensorLayout::of(mesh, dtype, shape, sharding), write));
     return StoragePtr(new TensorStorage(mesh, dtype, shape, sharding));
   } catch (const error& e) {
     fail(e.id(), e.what(), ", in ", op, " of ", shape_text(dtype, shape), Source::from(at));
@@ -14767,6 +14805,24 @@ template <class T, class Write> void for_each_slab(TensorStorage& storage, Cost 
     const Slab& slab = slabs[static_cast<std::size_t>(i)];
     write(static_cast<T*>(storage.data(slab.shard)) + slab.offset, slab.box);
   });
+}
+
+/// Whether creation functions of this thread leave elements for later: inside of ts::deferred_init.
+inline bool& deferring() {
+  thread_local bool now = false;
+  return now;
+}
+
+/// A tensor whose elements `write(pointer to the first element, box)` gives, box by box, now or when they are first
+/// read.
+template <class T, class Write>
+StoragePtr created(std::string_view op, const Shape& shape, int rank, const Mesh& mesh, const PartitionSpec& spec,
+                   Here at, Cost each_element, const Write& write) {
+  const auto write_all = [each_element, write](TensorStorage& to) { for_each_slab<T>(to, each_element, write); };
+  if (deferring()) return allocate(op, dtype_v<T>, shape, rank, mesh, spec, at, write_all);
+  const StoragePtr storage = allocate(op, dtype_v<T>, shape, rank, mesh, spec, at);
+  write_all(*storage);
+  return storage;
 }
 
 }  // namespace detail
@@ -16245,6 +16301,13 @@ TESSERA_ONCE void copy_from_host(TensorStorage& to, const void* data, const kern
 template <class T, int Rank>
 ShardedTensor<T, Rank> shard_strided(const T* data, const Shape& shape, const kernels::Strides& strides,
                                      const Mesh& mesh, const PartitionSpec& spec, Here at) {
+  if (deferring()) {
+    const StoragePtr whole = allocate("shard", dtype_v<T>, shape, Rank, Mesh{}, {}, at);
+    copy_from_host(*whole, data, strides);
+    return tensor_of<T, Rank>(allocate("shard", dtype_v<T>, shape, Rank, mesh, spec, at, [whole](TensorStorage& to) {
+      copy_from_host(to, whole->data(0), kernels::contiguous_strides(to.shape()));
+    }));
+  }
   const StoragePtr storage = allocate("shard", dtype_v<T>, shape, Rank, mesh, spec, at);
   copy_from_host(*storage, data, strides);
   return tensor_of<T, Rank>(storage);
@@ -16318,10 +16381,9 @@ namespace detail {
 template <class T, int Rank>
 ShardedTensor<T, Rank> filled(std::string_view op, const Shape& shape, T value, const Mesh& mesh,
                               const PartitionSpec& spec, Here at) {
-  const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
-  for_each_slab<T>(*storage, Cost::bytes(sizeof(T)),
-                   [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); });
-  return tensor_of<T, Rank>(storage);
+  return tensor_of<T, Rank>(
+      created<T>(op, shape, Rank, mesh, spec, at, Cost::bytes(sizeof(T)),
+                 [value](T* data, const Box& box) { std::fill_n(data, volume(extents(box)), value); }));
 }
 
 }  // namespace detail
@@ -16371,12 +16433,11 @@ ShardedTensor<T, 1> arange(Extent count, const Mesh& mesh, const PartitionSpec& 
                 "tessera: arange makes no bool tensors; use an integer or floating element type");
   // Unsigned arithmetic wraps where a signed integer T would overflow.
   using Wide = std::conditional_t<is_floating_v<T>, double, std::uint64_t>;
-  const StoragePtr storage = detail::allocate("arange", dtype_v<T>, {count.value}, 1, mesh, spec, at);
-  detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [start, step](T* data, const Box& box) {
+  const auto write = [start, step](T* data, const Box& box) {
     for (std::int64_t i = box.begin[0]; i < box.end[0]; ++i)
       *data++ = static_cast<T>(static_cast<Wide>(start) + static_cast<Wide>(i) * static_cast<Wide>(step));
-  });
-  return tensor_of<T, 1>(storage);
+  };
+  return tensor_of<T, 1>(detail::created<T>("arange", {count.value}, 1, mesh, spec, at, Cost::bytes(sizeof(T)), write));
 }
 
 }  // namespace tessera
@@ -16712,14 +16773,13 @@ template <class T, int Rank>
 ShardedTensor<T, Rank> random_tensor(const char* op, Distribution distribution, Key key, const Shape& shape,
                                      const Mesh& mesh, const PartitionSpec& spec, T factor, T offset, T largest,
                                      Here at) {
-  const StoragePtr storage = allocate(op, dtype_v<T>, shape, Rank, mesh, spec, at);
-  for_each_slab<T>(*storage, Cost{2}, [&](T* data, const Box& box) {
+  const auto write = [=](T* data, const Box& box) {
     fill_random(dtype_v<T>, distribution, key, shape, box, data);
     const std::int64_t count = volume(extents(box));
     if (factor != T(1)) scale_values(data, count, factor);
     if (offset != T(0) || (factor != T(1) && std::isfinite(largest))) shift_values(data, count, offset, largest);
-  });
-  return tensor_of<T, Rank>(storage);
+  };
+  return tensor_of<T, Rank>(created<T>(op, shape, Rank, mesh, spec, at, Cost{2}, write));
 }
 
 }  // namespace detail
@@ -18731,13 +18791,35 @@ auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const Pa
   return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
 }
 
+/// mean + stddev z within [a, b] for normal z, from uniform values in [0, 1). Not inlined: see scale_values.
+template <class T>
+__attribute__((noinline)) void to_truncated_normal(T* data, std::int64_t count, double mean, double stddev, double a,
+                                                   double b) {
+  const double root = std::sqrt(2.0), low = std::erf((a - mean) / stddev / root),
+               high = std::erf((b - mean) / stddev / root);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double z = root * ops::erfinv(low + (high - low) * static_cast<double>(data[i]));
+    data[i] = static_cast<T>(std::clamp(mean + stddev * z, a, b));
+  }
+}
+template <Element T, std::size_t Rank>
+auto truncated(const char* op, Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec,
+               double mean, double stddev, double a, double b, Here at) {
+  tessera::detail::check_random_element<T>();
+  const Shape all = tessera::detail::shape_from(shape);
+  const auto write = [=](T* data, const Box& box) {
+    tessera::detail::fill_random(dtype_v<T>, Distribution::uniform, key, all, box, data);
+    to_truncated_normal(data, volume(extents(box)), mean, stddev, a, b);
+  };
+  return tensor_of<T, static_cast<int>(Rank)>(
+      tessera::detail::created<T>(op, all, static_cast<int>(Rank), mesh, spec, at, Cost{20}, write));
+}
+
 /// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
 template <Element T, std::size_t Rank, class F>
 auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, Here at,
                 const F& is_one) {
-  const StoragePtr storage = tessera::detail::allocate(op, dtype_v<T>, tessera::detail::shape_from(shape),
-                                                       static_cast<int>(Rank), mesh, spec, at);
-  tessera::detail::for_each_slab<T>(*storage, Cost::bytes(sizeof(T)), [&](T* data, const Box& box) {
+  const auto write = [is_one](T* data, const Box& box) {
     const Shape own = extents(box);
     Shape index = box.begin;
     for (std::int64_t n = volume(own); n > 0; --n) {
@@ -18747,8 +18829,9 @@ auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, c
         index[d] = box.begin[d];
       }
     }
-  });
-  return tensor_of<T, static_cast<int>(Rank)>(storage);
+  };
+  return tensor_of<T, static_cast<int>(Rank)>(tessera::detail::created<T>(
+      op, tessera::detail::shape_from(shape), static_cast<int>(Rank), mesh, spec, at, Cost::bytes(sizeof(T)), write));
 }
 
 }  // namespace detail
@@ -18770,7 +18853,7 @@ template <Element T, std::size_t Rank>
 auto dirac(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
   static_assert(Rank >= 3, "tessera: init::dirac is for the weights of convolutions: [taps..., in, out]");
   const Shape all = tessera::detail::shape_from(shape);
-  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [&](const Shape& i) {
+  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [all](const Shape& i) {
     for (std::size_t d = 0; d + 2 < Rank; ++d)
       if (i[d] != all[d] / 2) return false;
     return i[Rank - 2] == i[Rank - 1];
@@ -18835,6 +18918,44 @@ template <Element T, std::size_t Rank>
 auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
                     Here at = Here::current()) {
   return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
+}
+
+/// Normal values with the given mean and deviation, within [a, b] only, as torch.nn.init.trunc_normal_: the quantiles
+/// of uniform draws between those of a and b. Errors: `option` unless stddev > 0 and a < b.
+template <Element T, std::size_t Rank>
+auto trunc_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                  double mean = 0, double stddev = 1, double a = -2, double b = 2, Here at = Here::current()) {
+  if (!(stddev > 0 && a < b))
+    fail(errc::option, "[trunc_normal] bounds: a normal of deviation ", stddev, " between ", a, " and ", b,
+         Source::from(at));
+  return detail::truncated<T>("trunc_normal", key, shape, mesh, spec, mean, stddev, a, b, at);
+}
+
+/// Normal values within two deviations, with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode,
+/// "truncated_normal"). Errors: `option` unless scale > 0.
+template <Element T, std::size_t Rank>
+auto variance_scaling(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                      double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
+  constexpr double kept = 0.87962566103423978;  // the deviation of a standard normal within [-2, 2]
+  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
+  const double stddev = std::sqrt(scale / detail::fan(shape, mode)) / kept;
+  return detail::truncated<T>("variance_scaling", key, shape, mesh, spec, 0, stddev, -2 * stddev, 2 * stddev, at);
+}
+/// jax.nn.initializers.lecun_normal, he_normal and glorot_normal: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
+template <Element T, std::size_t Rank>
+auto lecun_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                  Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto he_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+               Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto glorot_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
 }
 
 }  // namespace tessera::init
@@ -37928,6 +38049,9 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
   const TensorStorage& from = storage_of(x);
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
+  if (TensorStorage::Write write = from.deferred())
+    return tensor_of<T, Rank>(
+        StoragePtr(new TensorStorage(TensorLayout::of(mesh, from.dtype(), from.shape(), sharding), std::move(write))));
   if (from.mesh() == mesh) {
     // Without common sub-axes, gather x first; the second reshard only slices.
     if (!detail::have_common_cuts(mesh, from.sharding(), sharding))

@@ -206,8 +206,8 @@ auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, cons
   return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
 }
 
-/// Normal values with the given mean and deviation, within [a, b] only, as torch.nn.init.trunc_normal_: the quantiles of
-/// uniform draws between those of a and b. Errors: `option` unless stddev > 0 and a < b.
+/// Normal values with the given mean and deviation, within [a, b] only, as torch.nn.init.trunc_normal_: the quantiles
+/// of uniform draws between those of a and b. Errors: `option` unless stddev > 0 and a < b.
 template <Element T, std::size_t Rank>
 auto trunc_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
                   double mean = 0, double stddev = 1, double a = -2, double b = 2, Here at = Here::current()) {

@@ -82,8 +82,8 @@ ShardedTensor<T, Rank> reshard(const ShardedTensor<T, Rank>& x, const Mesh& mesh
   const Sharding sharding = detail::resolve_at("reshard", spec, mesh, Rank, at);
   if (from.mesh() == mesh && from.sharding() == sharding) return x;
   if (TensorStorage::Write write = from.deferred())
-    return tensor_of<T, Rank>(StoragePtr(
-        new TensorStorage(TensorLayout::of(mesh, from.dtype(), from.shape(), sharding), std::move(write))));
+    return tensor_of<T, Rank>(
+        StoragePtr(new TensorStorage(TensorLayout::of(mesh, from.dtype(), from.shape(), sharding), std::move(write))));
   if (from.mesh() == mesh) {
     // Without common sub-axes, gather x first; the second reshard only slices.
     if (!detail::have_common_cuts(mesh, from.sharding(), sharding))

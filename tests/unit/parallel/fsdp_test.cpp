@@ -118,9 +118,7 @@ std::vector<Case> cases() {
 TEST(DeferredInit, ModelsAreDrawnStraightIntoShards) {
   const ts::Mesh mesh({{"fsdp", 4}});
   const nn::ShardingStrategy one = nn::single(ts::Mesh{});
-  const auto make = [&] {
-    return Mlp{nn::linear(ts::Key(1), 6, 20'000, one), nn::linear(ts::Key(2), 20'000, 6, one)};
-  };
+  const auto make = [&] { return Mlp{nn::linear(ts::Key(1), 6, 20'000, one), nn::linear(ts::Key(2), 20'000, 6, one)}; };
   const std::int64_t before = ts::memory_use().in_use;
   const Mlp model = ts::deferred_init(make);
   auto wrapped = ts::fsdp(model, mesh);
@@ -159,8 +157,7 @@ TEST(DeferredInit, IsOverAfterTheFunction) {
   EXPECT_THROW(ts::deferred_init([]() -> int { throw 1; }), int);
   EXPECT_FALSE(ts::is_deferred(ts::zeros<float>({3}, mesh)));
   expect_error(
-      ts::errc::spec_axis,
-      [&] { ts::deferred_init([&] { return ts::zeros<float>({3}, mesh, {"data"}); }); }, "data");
+      ts::errc::spec_axis, [&] { ts::deferred_init([&] { return ts::zeros<float>({3}, mesh, {"data"}); }); }, "data");
   const auto big = ts::deferred_init([&] { return ts::zeros<float>({1 << 20, 1 << 20, 1 << 10}, mesh); });
   expect_error(
       ts::errc::capacity, [&] { ts::all_equal(big, big); }, "bytes");
