@@ -24,8 +24,8 @@ template <FixedString Axis, int D, class X> constexpr auto split_along(const X& 
 ///     const auto y = ts::ulysses_attention<"context">(
 ///         [](const auto& q, const auto& k, const auto& v) { return ts::causal_attention(q, k, v); }, q, k, v);
 ///
-/// Errors: spec_axis for an axis that the mesh lacks. Communication: 4 all_to_alls, and 4 for the gradients. Source:
-/// Jacobs et al., 2309.14509.
+/// Errors: spec_axis for an axis that the mesh lacks. Communication: 4 all_to_alls, and 4 for the gradients; where q, k
+/// and v are products of one value, the planner may gather that value instead. Source: Jacobs et al., 2309.14509.
 template <FixedString Axis, class Attention, TensorOperand Q, TensorOperand K, TensorOperand V>
 constexpr auto ulysses_attention(const Attention& attention, const Q& q, const K& k, const V& v,
                                  Here at = Here::current()) {
