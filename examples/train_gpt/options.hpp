@@ -250,6 +250,9 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   else if (strategy.empty())
     o.strategy = detail::strategy_for(o.mesh);
   for (const std::string& layout : compare) o.compare.push_back(detail::layout_from(layout));
+  for (const char* single : {"--strategy", "--mesh", "--csv", "--svg", "--explain"})
+    if (!compare.empty() && app.count(single) > 0)
+      ts::fail(ts::errc::option, single, ": is of one run, and can't be combined with --compare");
   detail::check(o);
   return o;
 }

@@ -13822,10 +13822,10 @@ class TensorStorage final : public RefCounted {
  private:
   struct Deferred {
     explicit Deferred(Write of) : write(std::move(of)) {}
-    std::once_flag once;
-    std::mutex mutex;  // of `write`, which is empty when the elements are written
+    std::mutex mutex;  // of `write`, which is empty when the elements are written, and of `elements`
     Write write;
     IntrusivePtr<TensorStorage> elements;
+    std::atomic<const TensorStorage*> written{nullptr};
   };
   TensorLayoutPtr layout_;
   runtime::Block block_;
@@ -13836,13 +13836,15 @@ class TensorStorage final : public RefCounted {
     return static_cast<char*>(const_cast<void*>(storage.block_.data()));
   }
   const TensorStorage& written() const {
-    std::call_once(deferred_->once, [this] {
+    if (const TensorStorage* const elements = deferred_->written.load(std::memory_order_acquire)) return *elements;
+    const std::lock_guard lock(deferred_->mutex);
+    if (!deferred_->elements) {
       const IntrusivePtr<TensorStorage> made(new TensorStorage(layout_));
-      deferred()(*made);
+      deferred_->write(*made);  // may throw; the next reader tries again
       deferred_->elements = made;
-      const std::lock_guard lock(deferred_->mutex);
       deferred_->write = nullptr;
-    });
+      deferred_->written.store(made.get(), std::memory_order_release);
+    }
     return *deferred_->elements;
   }
 };

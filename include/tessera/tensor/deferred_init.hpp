@@ -26,11 +26,12 @@ class Deferring {
 };
 }  // namespace detail
 
-/// The result of f(), a model or a tensor, made of shapes and shardings alone: ts::normal, ts::zeros, ts::shard and all
-/// other creation functions that f calls on this thread allocate nothing. A tensor gets its memory and its elements
-/// when they are first read, in the shards that it has then: ts::reshard, ts::fsdp and ts::parallelize_module only
-/// change its layout, and ts::load_state_dict replaces it. Elements are those of the model without deferred_init, bit
-/// for bit; ts::shard keeps a copy of its values until then. Plans, ts::summary and memory by device need no elements.
+/// The result of f(), a model or a tensor, made of shapes and shardings alone: ts::normal, ts::zeros, ts::shard,
+/// ts::init and the factories of ts::nn that f calls on this thread allocate nothing. A tensor gets its memory and its
+/// elements when they are first read, in the shards that it has then: ts::reshard, ts::fsdp and ts::parallelize_module
+/// only change its layout, and ts::load_state_dict replaces it. Elements are those of the model without deferred_init,
+/// bit for bit; ts::shard keeps a copy of its values until then. Plans, ts::summary and memory by device need no
+/// elements.
 ///
 ///     auto model = ts::deferred_init([&] { return make_gpt(key, options); });   // larger than one device
 ///     auto wrapped = ts::fsdp(model, mesh);                                     // laid out

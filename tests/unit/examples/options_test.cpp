@@ -91,6 +91,10 @@ TEST(Options, SeveralLayoutsAreCompared) {
   expect_words({"--compare", "tp:model"}, {"--compare", "'model'"});
   expect_words({"--compare", "ring:context=3", "--context", "32"}, {"--context", "32", "3 devices"});
   expect_words({"--compare"}, {"--compare"});
+  for (const char* option : {"--strategy", "--mesh", "--csv", "--svg"})
+    expect_words({option, "dp", "--compare", "dp"}, {option});
+  expect_words({"--compare", "dp", "--explain"}, {"--explain", "--compare"});
+  expect_words({"--csv", "x.csv", "--compare", "dp"}, {"--csv", "--compare"});
 }
 
 TEST(Options, UnevenDivisionsAreNoErrors) {

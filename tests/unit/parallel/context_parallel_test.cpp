@@ -64,6 +64,11 @@ struct Ring {
     return ts::ring_attention<"context">(q, k, v);
   }
 };
+struct CausalRing {
+  constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
+    return ts::causal_ring_attention<"context">(q, k, v);
+  }
+};
 struct Zigzag {
   constexpr auto operator()(const auto& q, const auto& k, const auto& v) const {
     const auto in_order = [](const auto& x) { return ts::zigzag_order<"context", 1>(x); };
@@ -144,6 +149,19 @@ TEST(CausalRingAttention, EqualsCausalAttentionInZigzagOrder) {
   const ts::Mesh grid({{"data", 2}, {"context", 3}});
   EXPECT_LT(largest_difference(results<double, Zigzag>(grid, both_split, self, self), causal), 1e-13);
   EXPECT_LT(largest_difference(results<ts::bf16, Zigzag>(grid, both_split, self, self), causal), 3e-2);
+}
+
+// Chunks of 24 keys are not those of 12 queries.
+TEST(CausalRingAttention, KeysOfAnotherTimeAreAnError) {
+  static constexpr auto program = ts::compile(CausalRing{});
+  const ts::Mesh mesh({{"context", 2}});
+  const auto of = [&](std::int64_t time) { return ts::zeros<float>({2, time, 3, 4}, mesh, time_split); };
+  EXPECT_EQ(ts::to_host(program(of(12), of(12), of(12))).size(), 2u * 12 * 3 * 4);
+  EXPECT_EQ(ts::to_host(program(of(0), of(0), of(0))).size(), 0u);
+  expect_error(
+      ts::errc::shape_mismatch, [&] { program(of(12), of(24), of(24)); }, "f32[2,24,3,4]");
+  expect_error(
+      ts::errc::shape_mismatch, [&] { program(of(6), of(6), of(6)); }, "divisible");
 }
 
 TEST(ZigzagOrder, GivesEachDeviceAnEarlyAndALateChunk) {

@@ -142,29 +142,6 @@ TEST(DeferredInit, ModelsAreDrawnStraightIntoShards) {
   EXPECT_TRUE(ts::all_equal(std::get<0>(next), std::get<0>(wanted)));
 }
 
-TEST(DeferredInit, IsOverAfterTheFunction) {
-  const ts::Mesh mesh({{"fsdp", 3}});
-  std::vector<float> values(35);
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
-  auto given = ts::deferred_init([&] { return ts::shard(values, {5, 7}, mesh); });
-  values.assign(35, 0);  // a copy was kept
-  given = ts::reshard(given, {"fsdp"});
-  const auto moved = given;
-  EXPECT_TRUE(ts::is_deferred(given));
-  EXPECT_EQ(ts::to_host(given)[34], 34);
-  EXPECT_FALSE(ts::is_deferred(moved)) << "copies share their elements";
-  EXPECT_FALSE(ts::is_deferred(ts::zeros<float>({3}, mesh)));
-  EXPECT_THROW(ts::deferred_init([]() -> int { throw 1; }), int);
-  EXPECT_FALSE(ts::is_deferred(ts::zeros<float>({3}, mesh)));
-  expect_error(
-      ts::errc::spec_axis, [&] { ts::deferred_init([&] { return ts::zeros<float>({3}, mesh, {"data"}); }); }, "data");
-  const auto big = ts::deferred_init([&] { return ts::zeros<float>({1 << 20, 1 << 20, 1 << 10}, mesh); });
-  expect_error(
-      ts::errc::capacity, [&] { ts::all_equal(big, big); }, "bytes");
-  EXPECT_EQ(ts::to_host(ts::deferred_init([&] { return ts::arange<int>(4, mesh, {"fsdp"}, 2, 3); })),
-            (std::vector<int>{2, 5, 8, 11}));
-}
-
 TEST(Fsdp, WrappedModelsAreComparedAndPrinted) {
   const ts::Mesh mesh({{"fsdp", 3}});
   const auto whole = ts::fsdp(deep(), ts::Mesh({{"fsdp", 1}}));

@@ -1,4 +1,5 @@
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <random>
 #include <span>
@@ -9,8 +10,11 @@
 #include "random_tensor.hpp"
 #include <gtest/gtest.h>
 
+#include <tessera/tensor/compare.hpp>
 #include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/deferred_init.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/reshard.hpp>
 
 namespace ts = tessera;
 using tessera_test::expect_error;
@@ -49,6 +53,29 @@ TEST(creation, a_tensor_has_a_bounded_number_of_distinct_shards) {
                "stored tensor has at most 1048576; only a plan may have more");
   EXPECT_EQ(ts::to_host(ts::ones<float>({2}, most)), (std::vector<float>{1, 1}));
   EXPECT_EQ(ts::to_host(ts::ones<float>({2}, most, {"data"})), (std::vector<float>{1, 1}));
+}
+
+TEST(DeferredInit, IsOverAfterTheFunction) {
+  const ts::Mesh mesh({{"fsdp", 3}});
+  std::vector<float> values(35);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i);
+  auto given = ts::deferred_init([&] { return ts::shard(values, {5, 7}, mesh); });
+  values.assign(35, 0);  // a copy was kept
+  given = ts::reshard(given, {"fsdp"});
+  const auto moved = given;
+  EXPECT_TRUE(ts::is_deferred(given));
+  EXPECT_EQ(ts::to_host(given)[34], 34);
+  EXPECT_FALSE(ts::is_deferred(moved)) << "copies share their elements";
+  EXPECT_FALSE(ts::is_deferred(ts::zeros<float>({3}, mesh)));
+  EXPECT_THROW(ts::deferred_init([]() -> int { throw 1; }), int);
+  EXPECT_FALSE(ts::is_deferred(ts::zeros<float>({3}, mesh)));
+  expect_error(
+      ts::errc::spec_axis, [&] { ts::deferred_init([&] { return ts::zeros<float>({3}, mesh, {"data"}); }); }, "data");
+  const auto big = ts::deferred_init([&] { return ts::zeros<float>({1 << 20, 1 << 20, 1 << 10}, mesh); });
+  expect_error(
+      ts::errc::capacity, [&] { ts::all_equal(big, big); }, "bytes");
+  EXPECT_EQ(ts::to_host(ts::deferred_init([&] { return ts::arange<int>(4, mesh, {"fsdp"}, 2, 3); })),
+            (std::vector<int>{2, 5, 8, 11}));
 }
 
 }  // namespace

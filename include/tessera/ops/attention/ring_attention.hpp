@@ -11,6 +11,7 @@
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/attention_rows.hpp>
+#include <tessera/ops/constraint.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/custom_gradient.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
@@ -269,11 +270,13 @@ constexpr auto ring_attention(const Q& q, const K& k, const V& v, Here at = Here
   return detail::ring_attention<Axis, false>(q, k, v, at);
 }
 /// ts::causal_attention along a ring, for times in zigzag order (ts::zigzag_order), in which all devices have equal
-/// work. Keys and queries have equal times. Errors: shape_mismatch unless a device has an even number of times; all
+/// work. Errors: shape_mismatch unless keys and queries have one shape, and a device an even number of times; all
 /// else as ring_attention. Source of the order: Megatron-LM, PyTorch.
 template <FixedString Axis, TensorOperand Q, TensorOperand K, TensorOperand V>
 constexpr auto causal_ring_attention(const Q& q, const K& k, const V& v, Here at = Here::current()) {
-  return detail::ring_attention<Axis, true>(q, k, v, at);
+  // Of one shape: with other times the chunks of queries and keys would not be those of one order.
+  const auto alike = shard_as(q, k, at);
+  return detail::ring_attention<Axis, true>(std::get<0>(alike), std::get<1>(alike), v, at);
 }
 
 }  // namespace tessera
