@@ -76,6 +76,10 @@ inline ts::nn::ShardingStrategy strategy_of(Strategy strategy, const ts::Mesh& m
     case Strategy::ulysses:
     case Strategy::ring:
       return ts::nn::context_parallel(mesh);
+    case Strategy::pp:
+      if (mesh.has_axis("model")) return ts::nn::tensor_parallel(mesh);
+      if (mesh.has_axis("data")) return ts::nn::data_parallel(mesh);
+      break;
   }
   return ts::nn::single(mesh);
 }
@@ -103,7 +107,12 @@ struct TrainConfig {
 /// One training step: returns (model, state, loss) for a batch of inputs and targets, [B, T] each. Parameters, their
 /// gradients, the loss and the optimizer state are f32.
 inline constexpr auto train_step = ts::compile([](auto model, auto state, auto inputs, auto targets, auto config) {
-  const auto loss_of = [](const auto& m, const auto& x, const auto& t) { return ts::cross_entropy(m(x), t); };
+  const auto loss_of = [](const auto& m, const auto& x, const auto& t) {
+    if constexpr (requires { m.loss(x, t); })
+      return m.loss(x, t);
+    else
+      return ts::cross_entropy(m(x), t);
+  };
   const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, inputs, targets);
   const auto [clipped, norm] = ts::clip_by_global_norm(gradient, config.clip);
   const auto [next, next_state] = ts::adamw(model, clipped, state, config.adamw);

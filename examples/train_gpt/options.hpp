@@ -22,7 +22,7 @@ namespace train_gpt {
 namespace ts = tessera;
 
 /// How the model is sharded.
-enum class Strategy { single, dp, zero1, zero2, fsdp, hsdp, tp, sp, fsdp_tp, cp, ulysses, ring };
+enum class Strategy { single, dp, zero1, zero2, fsdp, hsdp, tp, sp, fsdp_tp, cp, ulysses, ring, pp };
 
 struct StrategyInfo {
   Strategy strategy;
@@ -43,6 +43,7 @@ inline const std::vector<StrategyInfo> strategies{
     {Strategy::cp, "cp", {"context"}, "context=2"},
     {Strategy::ulysses, "ulysses", {"context"}, "context=2"},
     {Strategy::ring, "ring", {"context"}, "context=2"},
+    {Strategy::pp, "pp", {"pipe"}, "pipe=2"},
 };
 
 /// A strategy on a mesh, as --compare names it: "tp" or "tp:model=4".
@@ -54,7 +55,7 @@ struct Layout {
 struct Options {
   std::vector<std::string> text;  ///< files; empty: the sources and documents of this project
   int layers = 2, dim = 64, heads = 4, context = 64;
-  int batch = 16, steps = 200, warmup = 20;
+  int batch = 16, microbatches = 4, steps = 200, warmup = 20;
   double lr = 5e-3, clip = 1;
   std::uint64_t seed = 1;
   StrategyInfo strategy = strategies[0];
@@ -111,6 +112,7 @@ inline StrategyInfo strategy_for(const ts::Mesh& mesh) {
   const bool data = mesh.has_axis("data"), model = mesh.has_axis("model");
   if (data && mesh.has_axis("fsdp")) return strategy_named("hsdp");
   if (mesh.has_axis("context")) return strategy_named("cp");
+  if (mesh.has_axis("pipe")) return strategy_named("pp");
   return strategy_named(data && model ? "fsdp+tp" : data ? "fsdp" : model ? "tp" : "single");
 }
 
@@ -129,22 +131,30 @@ inline ts::Mesh mesh_from(std::string_view text, std::string_view option = "--me
 }
 
 /// Checks that a mesh has what a strategy needs.
-inline void check(const StrategyInfo& strategy, const ts::Mesh& mesh, int context, std::string_view option) {
+inline void check(const StrategyInfo& strategy, const ts::Mesh& mesh, const Options& o, std::string_view option) {
   for (const std::string_view axis : strategy.axes)
     if (!mesh.has_axis(axis))
       ts::fail(ts::errc::option, option, ": strategy '", strategy.name, "' shards over an axis '", axis, "', which ",
                mesh.text(), " lacks; try ", option, " ", option == "--mesh" ? "" : strategy.name,
                option == "--mesh" ? "" : ":", strategy.default_mesh);
-  if (strategy.strategy == Strategy::ring && context % (2 * mesh.axis_size(mesh.axis_index("context"))) != 0)
-    ts::fail(ts::errc::option, "--context: strategy 'ring' cuts ", context, " positions into two chunks for each of ",
+  if (strategy.strategy == Strategy::ring && o.context % (2 * mesh.axis_size(mesh.axis_index("context"))) != 0)
+    ts::fail(ts::errc::option, "--context: strategy 'ring' cuts ", o.context, " positions into two chunks for each of ",
              mesh.axis_size(mesh.axis_index("context")), " devices, evenly");
+  if (strategy.strategy == Strategy::pp) {
+    const int stages = mesh.axis_size(mesh.axis_index("pipe"));
+    if (o.layers % stages != 0)
+      ts::fail(ts::errc::option, "--layers: strategy 'pp' can't share out ", o.layers, " layers among ", stages,
+               " stages evenly");
+    if (o.batch % o.microbatches != 0)
+      ts::fail(ts::errc::option, "--microbatches: ", o.microbatches, " don't divide --batch ", o.batch, " evenly");
+  }
 }
 /// Checks options that depend on each other.
 inline void check(const Options& o) {
   if (o.dim % o.heads != 0)
     ts::fail(ts::errc::option, "--heads: ", o.heads, " heads don't divide --dim ", o.dim, " evenly");
-  check(o.strategy, o.mesh, o.context, "--mesh");
-  for (const Layout& layout : o.compare) check(layout.strategy, layout.mesh, o.context, "--compare");
+  check(o.strategy, o.mesh, o, "--mesh");
+  for (const Layout& layout : o.compare) check(layout.strategy, layout.mesh, o, "--compare");
   if (!o.csv.empty() && o.csv == o.svg) ts::fail(ts::errc::option, "--svg: '", o.svg, "' is the file of --csv too");
 }
 
@@ -201,6 +211,7 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
 
   section("Training");
   count("--batch", o.batch, whole(1, large), "Windows of text in a training step");
+  count("--microbatches", o.microbatches, whole(1, large), "Parts of a batch that go through a pipeline one by one");
   count("--steps", o.steps, whole(1, huge), "Training steps, with AdamW");
   count("--warmup", o.warmup, whole(0, huge), "Steps until the full learning rate");
   number("--lr", o.lr, between(1e-12, 100, "a number above 0, at most 100"), "Highest learning rate");
@@ -210,7 +221,7 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
 
   section("Layout");
   word("--strategy", strategy, "NAME",
-       "single; dp, zero1, zero2, fsdp, hsdp; tp, sp, fsdp+tp; cp, ulysses or ring; default: all axes of the mesh");
+       "single; dp, zero1, zero2, fsdp, hsdp; tp, sp, fsdp+tp; cp, ulysses, ring; pp; default: all axes of the mesh");
   word("--mesh", mesh, "MESH", "Devices by axis, like data=2,model=2; default: the strategy's");
   app.add_option("--threads", o.threads, "Threads that run the devices; default: all processors")
       ->type_name("N")

@@ -48,6 +48,7 @@ std::unique_ptr<Trainer> make_plain_trainer(ts::Key key, int classes, const Opti
 std::unique_ptr<Trainer> make_zero2_trainer(ts::Key key, int classes, const Options& options);
 std::unique_ptr<Trainer> make_ulysses_trainer(ts::Key key, int classes, const Options& options);
 std::unique_ptr<Trainer> make_ring_trainer(ts::Key key, int classes, const Options& options);
+std::unique_ptr<Trainer> make_pipeline_trainer(ts::Key key, int classes, const Options& options);
 
 /// A trainer for the strategy of the options, with parameters that depend only on the key.
 inline std::unique_ptr<Trainer> make_trainer(ts::Key key, int classes, const Options& options) {
@@ -58,6 +59,8 @@ inline std::unique_ptr<Trainer> make_trainer(ts::Key key, int classes, const Opt
       return make_ulysses_trainer(key, classes, options);
     case Strategy::ring:
       return make_ring_trainer(key, classes, options);
+    case Strategy::pp:
+      return make_pipeline_trainer(key, classes, options);
     default:
       return make_plain_trainer(key, classes, options);
   }

@@ -67,6 +67,26 @@ constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Oth
   return last;
 }
 
+/// f(carry) where the condition holds, else the carry. It may hold Stacks.
+template <class Condition, class F, class Carry>
+constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Here at) {
+  const Value context = trace_in(carry).at(Source::from(at));
+  const Value runs = build::cast(lower(context, condition), DType::i32);
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  Carry carried = carry;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const Carry result = as_carry(inside, f(std::as_const(carried)));
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  Carry last = carry;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
 /// A rank-0 tensor, a Scalar or a Dim.
 template <class X> constexpr bool is_number() {
   if constexpr (TensorOperand<X>)

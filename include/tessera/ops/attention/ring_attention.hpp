@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 #include <tuple>
 #include <type_traits>
 
@@ -16,6 +15,7 @@
 #include <tessera/ops/custom_gradient.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
+#include <tessera/ops/shard_map/axis_text.hpp>
 #include <tessera/ops/shard_map/local_collectives.hpp>
 #include <tessera/ops/shard_map/shard_map.hpp>
 
@@ -25,25 +25,6 @@ namespace detail {
 
 /// The element type of sums: that of logarithms and gradients of attention.
 template <class T> using sum_of_t = std::conditional_t<std::is_same_v<T, double>, double, float>;
-
-/// A text in which each @ is replaced by the name of an axis.
-template <FixedString Text, FixedString Axis> consteval auto with_axis() {
-  constexpr std::size_t size = [] {
-    std::size_t n = 1;
-    for (char c : Text.view()) n += c == '@' ? Axis.view().size() : 1;
-    return n;
-  }();
-  char made[size]{};
-  std::size_t at = 0;
-  for (char c : Text.view()) {
-    if (c != '@') {
-      made[at++] = c;
-      continue;
-    }
-    for (char letter : Axis.view()) made[at++] = letter;
-  }
-  return FixedString<size>(made);
-}
 
 /// The logarithms of attention as [batch, time, heads, 1], and back.
 constexpr Value swapped_time_and_heads(const Value& x, bool from_three_dims) {

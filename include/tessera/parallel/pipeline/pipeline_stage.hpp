@@ -1,0 +1,263 @@
+#ifndef TESSERA_PARALLEL_PIPELINE_PIPELINE_STAGE_HPP
+#define TESSERA_PARALLEL_PIPELINE_PIPELINE_STAGE_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <tessera/base/checked.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/base/shape.hpp>
+#include <tessera/base/source.hpp>
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/graph/trace/tree.hpp>
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/mesh/partition_spec.hpp>
+#include <tessera/mesh/sharding.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/shape.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/reduction.hpp>
+#include <tessera/ops/shard_map/axis_text.hpp>
+#include <tessera/ops/shard_map/shard_map.hpp>
+#include <tessera/runtime/memory/storage.hpp>
+#include <tessera/runtime/transport/communication.hpp>
+#include <tessera/runtime/transport/reshard.hpp>
+#include <tessera/tensor/storage/allocate.hpp>
+#include <tessera/tensor/storage/shard_refs.hpp>
+#include <tessera/tensor/storage/storage_of.hpp>
+
+namespace tessera {
+
+namespace detail {
+
+/// Replaces the tensors of a block by those of another one where a local condition holds.
+template <class Condition> struct ReplaceWhere {
+  const Condition& condition;
+  const Growable<Value>& others;
+  std::size_t next = 0;
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>)
+      leaf = Leaf(select(condition, local_of(Leaf(others[next++]), condition), local_of(leaf, condition)));
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+struct CollectTensors {
+  Growable<Value> values;
+  template <class Leaf> constexpr void leaf(const Leaf& leaf) {
+    if constexpr (StoredOperand<Leaf>) values.push_back(leaf.placeholder());
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+}  // namespace detail
+
+/// A layer of each stage of a pipeline whose stages are the devices of a mesh axis, or one of each chunk of layers that
+/// a stage has. The tensors of the block are those of the stages' layers, one behind the other along dim 0, which is
+/// split over the axis: each device has the tensors of its own layer. ts::pipeline_stages() makes a Stack of them from
+/// the layers of a model; ts::pipeline_gpipe and ts::pipeline_1f1b run it.
+template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
+  static_assert(Chunks >= 1, "tessera: a stage of a pipeline has at least one chunk of layers");
+  using Blocks = std::conditional_t<Chunks == 1, Block, std::array<Block, static_cast<std::size_t>(Chunks)>>;
+  Blocks blocks;
+
+  static constexpr std::array field_names{""};  // the paths of parameters are those of the block
+
+  struct Own {
+    constexpr auto operator()(const auto& block, const auto& x) const {
+      return unsqueeze<0>(block(merge_dims<0, 1>(x)));
+    }
+  };
+  struct OwnOfChunk {
+    constexpr auto operator()(const PipelineStage& stage, const auto& x, const auto& chunks) const {
+      Block own = stage.blocks[0];
+      for (std::size_t i = 1; i < stage.blocks.size(); ++i) {
+        detail::CollectTensors others;
+        for_each_leaf(stage.blocks[i], others);
+        const auto chosen = equal(sum<0>(chunks), static_cast<int>(i));
+        detail::ReplaceWhere<decltype(chosen)> replace{chosen, others.values};
+        for_each_leaf(own, replace);
+      }
+      return Own{}(own, x);
+    }
+  };
+  /// Each stage applies its layer to its entry of dim 0 of x: that of the chunk which `chunks`, a vector, has for it.
+  constexpr auto operator()(const auto& x) const {
+    static_assert(Chunks == 1, "tessera: the stages of a pipeline are run by ts::pipeline_gpipe or ts::pipeline_1f1b");
+    return shard_map<detail::with_axis<"{@}, {@} -> {@}", Axis>()>(Own{})(blocks, x);
+  }
+  constexpr auto operator()(const auto& x, const auto& chunks) const {
+    if constexpr (Chunks == 1)
+      return (*this)(x);
+    else
+      return shard_map<detail::with_axis<"{@}, {@}, {@} -> {@}", Axis>()>(OwnOfChunk{})(*this, x, chunks);
+  }
+};
+
+namespace detail {
+
+/// The parts one behind the other along dim 0, which is split over `axis`, and below that as it was in the parts.
+inline StoragePtr joined_along_axis(const std::vector<StoragePtr>& parts, const Mesh& mesh, const Name& axis, Here at) {
+  const TensorStorage& first = *parts[0];
+  bool deferred = false;
+  for (const StoragePtr& part : parts) {
+    deferred = deferred || part->deferred();
+    if (part->shape() != first.shape())
+      fail(errc::shape_mismatch, "[pipeline_stages] layers: a tensor is ", shape_text(first.dtype(), first.shape()),
+           " in one layer and ", shape_text(part->dtype(), part->shape()), " in another", Source::from(at));
+  }
+  PartitionSpec spec = first.mesh() == mesh ? spec_of(first.sharding(), mesh) : PartitionSpec{};
+  if (spec.entries.empty()) spec.entries.push_back(none);
+  if (spec.entries[0].priority > 0)
+    fail(errc::unsupported, "[pipeline_stages] layers: dim 0 of ", sharded_type_text(first),
+         " is gathered on use; make the stages first, and call ts::fsdp with them", Source::from(at));
+  SpecEntry split(axis);
+  for (const Name& own : spec.entries[0].axes) split.axes.push_back(own);
+  spec.entries[0] = split;
+
+  const std::int64_t rows = first.shape()[0];
+  Shape shape = first.shape();
+  shape[0] = checked_product(rows, static_cast<std::int64_t>(parts.size()), "[pipeline_stages] dim 0");
+  const auto write = [parts, rows](TensorStorage& to) {
+    const Uncounted uncounted;  // as for every tensor that is made
+    std::vector<runtime::ShardRef> sources;
+    for (std::size_t i = 0; i < parts.size(); ++i)
+      for (runtime::ShardRef source : shard_refs(*parts[i])) {
+        source.box.begin[0] += static_cast<std::int64_t>(i) * rows;
+        source.box.end[0] += static_cast<std::int64_t>(i) * rows;
+        sources.push_back(source);
+      }
+    runtime::reshard(to.dtype(), Reduction::sum, shard_refs(to), sources);
+  };
+  const int rank = static_cast<int>(shape.size());
+  if (deferred) return allocate("pipeline_stages", first.dtype(), shape, rank, mesh, spec, at, write);
+  const StoragePtr joined = allocate("pipeline_stages", first.dtype(), shape, rank, mesh, spec, at);
+  write(*joined);
+  return joined;
+}
+
+/// The rows of one part of such a tensor, split as that dim was in the parts.
+inline StoragePtr part_along_axis(const TensorStorage& joined, std::int64_t part, std::int64_t parts, Here at) {
+  PartitionSpec spec = spec_of(joined.sharding(), joined.mesh());
+  SpecEntry own;
+  for (std::size_t i = 1; i < spec.entries[0].axes.size(); ++i) own.axes.push_back(spec.entries[0].axes[i]);
+  spec.entries[0] = own;
+  Shape shape = joined.shape();
+  const std::int64_t rows = shape[0] / parts;
+  shape[0] = rows;
+  const StoragePtr made =
+      allocate("unwrap", joined.dtype(), shape, static_cast<int>(shape.size()), joined.mesh(), spec, at);
+  const Uncounted uncounted;
+  std::vector<runtime::ShardRef> sources = shard_refs(joined);
+  for (runtime::ShardRef& source : sources) {
+    source.box.begin[0] -= part * rows;
+    source.box.end[0] -= part * rows;
+  }
+  runtime::reshard(made->dtype(), Reduction::sum, shard_refs(*made), sources);
+  return made;
+}
+
+/// Visits the tensors of a block; `visit(position, tensor)`.
+template <class Visit> struct VisitTensors {
+  Visit& visit;
+  std::size_t next = 0;
+  template <class Leaf> void leaf(Leaf& leaf) {
+    if constexpr (StoredOperand<std::remove_const_t<Leaf>>) visit(next++, leaf);
+  }
+  void enter_stack(const auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+template <class Block, class Visit> void for_each_tensor_of(Block& block, Visit&& visit) {
+  VisitTensors<Visit> visitor{visit};
+  for_each_leaf(block, visitor);
+}
+
+}  // namespace detail
+
+/// The layers of a model as the stages of a pipeline over a mesh axis, each with as many of them, in order: of 8 layers
+/// on 4 devices, the first device has layers 0 and 1. With chunks each stage has several groups of layers in a row, and
+/// an example passes all stages as often, which leaves stages less time without work (interleaved stages): with 2
+/// chunks the first device has layers 0 and 4. Dims other than 0 stay split as they are; layers of another mesh are
+/// moved to `mesh`. The layers may be deferred (ts::deferred_init).
+///
+///     auto stages = ts::pipeline_stages<"pipe">(blocks, mesh);   // ts::Stack<ts::PipelineStage<"pipe", Block>>
+///     auto interleaved = ts::pipeline_stages<"pipe", 2>(blocks, mesh);
+///
+/// Errors: `mesh_axis` for an axis that the mesh lacks; `not_divisible` unless the layers are shared out evenly;
+/// `shape_mismatch` for layers of different shapes; `unsupported` for a dim 0 that is gathered on use. A Dim or a
+/// Scalar of the layers is that of the first one.
+template <FixedString Axis, int Chunks = 1, class Block>
+Stack<PipelineStage<Axis, Block, Chunks>> pipeline_stages(const Stack<Block>& layers, const Mesh& mesh,
+                                                          Here at = Here::current()) {
+  const int stages = mesh.axis_size(mesh.axis_index(Axis.view())), groups = stages * Chunks;
+  if (layers.size() == 0 || layers.size() % groups != 0)
+    fail(errc::not_divisible, "[pipeline_stages] number of layers: ", layers.size(), " layers for ", stages,
+         " stages, the devices of the axis '", Axis.view(), "', with ", Chunks, " chunk(s) each", Source::from(at));
+  const int each = layers.size() / groups;
+  const auto joined = [&](int chunk, int layer) {
+    Block block = layers[layer];
+    detail::for_each_tensor_of(block, [&]<class T, int Rank>(std::size_t position, ShardedTensor<T, Rank>& tensor) {
+      static_assert(Rank > 0,
+                    "tessera: the layers of a pipeline have no tensors of rank 0; use vectors of one element");
+      std::vector<StoragePtr> parts;
+      for (int stage = 0; stage < stages; ++stage)
+        detail::for_each_tensor_of(layers[(chunk * stages + stage) * each + layer],
+                                   [&](std::size_t own, const auto& part) {
+                                     if (own == position)
+                                       parts.push_back(StoragePtr(const_cast<TensorStorage*>(&storage_of(part))));
+                                   });
+      tensor = tensor_of<T, Rank>(detail::joined_along_axis(parts, mesh, Name(Axis.view()), at));
+    });
+    return block;
+  };
+  return Stack<PipelineStage<Axis, Block, Chunks>>(each, [&](int layer) {
+    PipelineStage<Axis, Block, Chunks> made;
+    if constexpr (Chunks == 1)
+      made.blocks = joined(0, layer);
+    else
+      for (int chunk = 0; chunk < Chunks; ++chunk) made.blocks[static_cast<std::size_t>(chunk)] = joined(chunk, layer);
+    return made;
+  });
+}
+
+/// The layers of which pipeline_stages() made stages, in the model's order, on the mesh of the stages.
+template <FixedString Axis, class Block, int Chunks>
+Stack<Block> unwrap(const Stack<PipelineStage<Axis, Block, Chunks>>& stages, Here at = Here::current()) {
+  std::vector<Block> layers;
+  int count = 1;
+  for (int chunk = 0; chunk < Chunks; ++chunk)
+    for (int stage = 0; stage < count; ++stage)
+      for (const auto& layer : stages.layers()) {
+        const Block* joined = nullptr;
+        if constexpr (Chunks == 1)
+          joined = &layer.blocks;
+        else
+          joined = &layer.blocks[static_cast<std::size_t>(chunk)];
+        Block block = *joined;
+        detail::for_each_tensor_of(block, [&]<class T, int Rank>(std::size_t, ShardedTensor<T, Rank>& tensor) {
+          const TensorStorage& of_stages = storage_of(tensor);
+          count = of_stages.mesh().axis_size(of_stages.mesh().axis_index(Axis.view()));
+          tensor = tensor_of<T, Rank>(detail::part_along_axis(of_stages, stage, count, at));
+        });
+        layers.push_back(std::move(block));
+      }
+  return Stack<Block>(std::move(layers));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
