@@ -33,16 +33,17 @@ namespace detail {
 class GraphPlanner {
  public:
   constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                         const Growable<GraphShapes>& found, const ShardingSolver& solver, const PlanOptions& options,
-                         int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
-      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
-        requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
-        values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)],
+                         const Growable<GraphShapes>& found, const ShardingSolver& solver, Growable<PartialSums>& sums,
+                         const PlanOptions& options, int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
+      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), sums_(sums),
+        options_(options), requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]),
+        found_(found[size(g)]), values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
+        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)], sums, g,
               options.deterministic),
         g_(g) {}
 
   constexpr GraphPlan plan() {
+    flow_.reduce_unread_results();
     versions_.assign(size(graph_.size), {});
     made_.values.reserve(size(graph_.size));
     made_.steps.reserve(size(2 * units_.count));
@@ -78,6 +79,7 @@ class GraphPlanner {
   const Mesh& mesh_;
   const Growable<GraphShapes>& all_found_;
   const ShardingSolver& solver_;
+  Growable<PartialSums>& sums_;
   const PlanOptions& options_;
   const OutputRequest* requests_;
   Growable<GraphPlan>& plans_;
@@ -138,6 +140,11 @@ class GraphPlanner {
     if (k < 0 || requests_ == nullptr || !requests_[k].given) return false;
     sharding = requests_[k].sharding;
     return true;
+  }
+  /// Whether the graph, a body, returns the node as it is made, to be reduced after the loop.
+  constexpr bool returned_partial(int node) const {
+    Sharding wanted;
+    return requested(node, wanted) && wanted.unreduced != 0;
   }
   /// The role of a value that a step makes: `output` where the graph returns it in exactly this sharding.
   constexpr ValueRole role_of(int node, const Sharding& sharding) const {
@@ -364,7 +371,7 @@ class GraphPlanner {
   constexpr void finish_output(int node) {
     const Sharding made = flow_.produced[size(node)];
     const Source source = graph_[node].source;
-    if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.is_read(node))
+    if (made.unreduced != 0 && !returned_partial(node) && flow_.deferred[size(node)] == 0 && flow_.is_read(node))
       version(node, reduced_target(node), source, "partial sum", true);
     if (steered(node)) version(node, values_.of[size(node)], source, "explicit axis", true);
     Sharding wanted;
@@ -400,12 +407,17 @@ class GraphPlanner {
         request.sharding = without_layers(values_.of[size(outside)]);
       else
         request.sharding = inner.of[size(body_graph.outputs[k])];
+      if (outside >= 0)
+        leave_partial(request.sharding, flow_.produced[size(outside)].unreduced);
+      else if (k < repeat.carried)
+        leave_partial(request.sharding, carried_partial(body, k));
       // A slice of a result is in one block; a carried value is stored as the next step takes it.
       request.stored = true;
       if (k < repeat.carried) request.storage = carried_storage(body, k, outside);
     }
     plans_[size(body)] =
-        GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, options_, body, requests.data(), plans_).plan();
+        GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, sums_, options_, body, requests.data(), plans_)
+            .plan();
 
     PlanStep step;
     step.kind = StepKind::repeat;
@@ -425,8 +437,10 @@ class GraphPlanner {
       else if (inside >= 0)
         wanted = i < stacked_end ? with_layers(inner.of[size(inside)]) : inner.of[size(inside)];
       const bool sliced = repeat.is_stacked(i);
-      int v = version(node, wanted.without_unreduced(), step.source,
-                      i < repeat.carried ? "carried value" : "operand of the layers", is_constraint(node));
+      wanted = wanted.without_unreduced();
+      if (i < repeat.carried) leave_partial(wanted, carried_partial(body, i));
+      int v = version(node, wanted, step.source, i < repeat.carried ? "carried value" : "operand of the layers",
+                      is_constraint(node));
       if (!sliced && inside >= 0) v = stored(v, storage_of(body_graph[inside]), step.source);
       step.inputs.push_back(contiguous(v, sliced, step.source));
     }
@@ -439,6 +453,7 @@ class GraphPlanner {
       const Sharding& made = requests[size(k)].sharding;
       Sharding& produced = flow_.produced[size(node)];
       produced = k < repeat.carried ? made : with_layers(made);
+      leave_partial(produced, made.unreduced);
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), is_in_layers(graph_[node])));
     }
     for (const PlanStep& inside : plans_[size(body)].steps) {
@@ -450,6 +465,15 @@ class GraphPlanner {
       if (units_.output(u, k).node >= 0) finish_output(units_.output(u, k).node);
   }
 
+  /// The axes over which a body takes and returns carried value k partial.
+  constexpr std::uint16_t carried_partial(int body, int k) const {
+    const bool known = !sums_.empty() && size(k) < sums_[size(body)].carried.size();
+    return known ? sums_[size(body)].carried[size(k)] : std::uint16_t{0};
+  }
+  static constexpr void leave_partial(Sharding& sharding, std::uint16_t axes) {
+    sharding.unreduced = axes;
+    if (axes != 0) sharding.reduction = Reduction::sum;
+  }
   /// How a body takes and returns carried value k: `outside` is its projection, -1 where there is none.
   constexpr Storage carried_storage(int body, int k, int outside) const {
     const int inside = solver_.argument_node(body, k);

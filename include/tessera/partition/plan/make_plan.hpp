@@ -13,6 +13,7 @@
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/planned_mesh.hpp>
 #include <tessera/partition/propagation/explicit_axes.hpp>
+#include <tessera/partition/propagation/loop_sums.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 #include <tessera/partition/propagation/solve.hpp>
 
@@ -110,8 +111,12 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     plan.given_mesh = mesh;
     plan.cuts = cuts;
     plan.graphs.resize(static_cast<std::size_t>(program.graph_count));
+    Growable<PartialSums> sums;
+    if (program.graph_count > 1 && !options.deterministic)
+      sums = detail::LoopSums(program, units, planned.refined, found, solver).take();
     GraphPlan main =
-        detail::GraphPlanner(program, units, planned.refined, found, solver, options, 0, outputs, plan.graphs).plan();
+        detail::GraphPlanner(program, units, planned.refined, found, solver, sums, options, 0, outputs, plan.graphs)
+            .plan();
     plan.graphs[0] = std::move(main);
     return plan;
   }

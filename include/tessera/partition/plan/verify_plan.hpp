@@ -52,7 +52,7 @@ class PlanVerifier {
     for (std::int32_t v : plan.outputs) {
       if (v < 0) continue;
       require(is_ready(plan, ready, v), "a step computes each result");
-      require(plan.values[size(v)].sharding.unreduced == 0, "results are not partial");
+      require(graph_ > 0 || plan.values[size(v)].sharding.unreduced == 0, "results of a program are not partial");
       require(plan.values[size(v)].role != ValueRole::intermediate && plan.values[size(v)].role != ValueRole::fused,
               "results are not stored in scratch memory");
     }
@@ -156,7 +156,7 @@ class PlanVerifier {
       if (out.role == ValueRole::host || in.role == ValueRole::host) return true;
       for (int d = 0; d < in.sharding.rank; ++d)
         if (!(out.sharding.dims[stacked ? d + 1 : d] == in.sharding.dims[d])) return false;
-      return out.sharding.unreduced == 0 && in.sharding.unreduced == 0;
+      return out.sharding.unreduced == in.sharding.unreduced;
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
       require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),

@@ -18,12 +18,23 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
+/// What the body of a repeat leaves partial, so that it is reduced after the last step instead of in each.
+struct PartialSums {
+  Growable<std::uint16_t> carried;  ///< by carried value: the axes over which it is partial from step to step
+  /// By result, from the first that is not carried: the sharding in which the body makes it, partial axes included.
+  Growable<Sharding> results;
+};
+
 /// Decides how each unit of a graph computes (the axes of its factors), and which values stay partial from one unit to
 /// the next.
 ///
 /// A partial value is not reduced before its reader when that reader is its only one, is linear in it, is not split
 /// along the same axes, and has results no larger than the value. Example: `a @ b + c @ d` with both products partial
 /// over "model" becomes one all_reduce of the sum.
+///
+/// A value that a loop carries only to add to it, from zeros on, stays partial in the same way: the gradient of a
+/// weight over the steps of a scan whose batch is split is reduced once, after the loop. So does a stacked result of a
+/// loop whose reader takes it partial.
 class Flow {
  public:
   Growable<FactorAxes> factors;  ///< by unit
@@ -35,11 +46,14 @@ class Flow {
   /// by unit: whether it gathers a split dim because a halo exchange would send more
   Growable<std::uint8_t> avoids_halo;
 
-  /// `deterministic`: units that reduce gather their operands and compute replicated.
+  /// `sums`: by graph, what the bodies of repeats could leave partial; what this graph needs reduced is dropped. Empty
+  /// where all is reduced in each step. `deterministic`: units that reduce gather their operands and compute
+  /// replicated.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
-                 const Mesh& mesh, const ValueShardings& values, bool deterministic = false)
+                 const Mesh& mesh, const ValueShardings& values, Growable<PartialSums>& sums, int g,
+                 bool deterministic = false)
       : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values),
-        readers_(units, graph.size) {
+        readers_(units, graph.size), sums_(sums) {
     produced = values.of;
     deferred.assign(static_cast<std::size_t>(graph.size), 0);
     parts.assign(static_cast<std::size_t>(graph.size), {});
@@ -51,7 +65,9 @@ class Flow {
     is_result_.assign(static_cast<std::size_t>(graph.size), 0);
     for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
+    if (!sums.empty()) take_carried(sums[at(g)]);
     for (int u = 0; u < units.count; ++u) {
+      if (units[u].kind == UnitKind::repeat && !sums.empty()) leave_partial(u);
       if (links.of_unit[at(u)] < 0) continue;
       if (deterministic && reduces(u))
         factors[at(u)] = FactorAxes(static_cast<std::size_t>(link(u).factor_count));
@@ -61,6 +77,17 @@ class Flow {
       if (units[u].kind == UnitKind::data_movement) choose_halo(u);
       if (takes_row(u)) choose_row(u, deterministic);
       if (units[u].kind != UnitKind::constraint) run(u);
+    }
+  }
+
+  /// Stacked results of loops that no reader takes partial are reduced in each step, a layer at a time. Before this
+  /// call they are shown as partial.
+  constexpr void reduce_unread_results() {
+    for (int u = 0; u < units_.count && !sums_.empty(); ++u) {
+      if (units_[u].kind != UnitKind::repeat) continue;
+      for (int k = static_cast<int>(sums_of(u).carried.size()); k < units_[u].output_count; ++k)
+        if (const int result = units_.output(u, k).node; result >= 0 && deferred[at(result)] == 0)
+          produced[at(result)].unreduced = 0;
     }
   }
 
@@ -107,8 +134,66 @@ class Flow {
   Growable<std::int32_t> made_by_;    // by node: the unit that makes it
   Growable<std::uint8_t> partial_;
   Growable<Dependence> dependence_;
+  Growable<PartialSums>& sums_;
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  // ---- sums of loops
+
+  /// The graph is the body of a repeat, and takes these carried values partial.
+  constexpr void take_carried(const PartialSums& own) {
+    for (int id = 0; id < graph_.size; ++id)
+      if (graph_[id].is_argument() && at(graph_[id].index()) < own.carried.size())
+        if (const std::uint16_t axes = own.carried[at(graph_[id].index())]; axes != 0) {
+          add_unreduced(id, axes);
+          produced[at(id)].reduction = Reduction::sum;
+        }
+  }
+  constexpr PartialSums& sums_of(int u) { return sums_[at(graph_[units_[u].root].index())]; }
+
+  /// Makes the results of a repeat partial where it can begin with a partial value, or a reader may take them.
+  constexpr void leave_partial(int u) {
+    PartialSums& own = sums_of(u);
+    for (int k = 0; k < units_[u].output_count; ++k) {
+      const int result = units_.output(u, k).node;
+      if (at(k) < own.carried.size()) {
+        const std::uint16_t axes = own.carried[at(k)];
+        if (axes != 0 && !begins_partial(units_.input(u, k).node, axes)) own.carried[at(k)] = 0;
+        if (axes == 0 || own.carried[at(k)] == 0 || result < 0) continue;
+        add_unreduced(result, axes);
+        produced[at(result)].reduction = Reduction::sum;
+      } else if (result >= 0 && at(k) < own.results.size()) {
+        const Sharding& made = own.results[at(k)];
+        if (made.unreduced == 0 || made.reduction != Reduction::sum || readers_.count(result) != 1 ||
+            !lies_alike(made.without_unreduced(), without_layers(values_.of[at(result)])) ||
+            (made.unreduced & made.without_unreduced().used_axes()) != 0)
+          continue;
+        add_unreduced(result, made.unreduced);
+        produced[at(result)].reduction = Reduction::sum;
+      }
+    }
+  }
+  /// Whether the first value of a sum can be made partial over these axes: a carried value of the graph itself, a value
+  /// that is partial anyway, or zeros.
+  constexpr bool begins_partial(int node, std::uint16_t axes) {
+    if (produced[at(node)].unreduced != 0) {
+      const bool alike = produced[at(node)].unreduced == axes && produced[at(node)].reduction == Reduction::sum &&
+                         parts[at(node)].entries.empty() && is_result_[at(node)] == 0 && readers_.count(node) == 1;
+      if (alike) deferred[at(node)] = axes;
+      return alike;
+    }
+    if (!is_zeros(node) || is_result_[at(node)] != 0 || readers_.count(node) != 1) return false;
+    add_unreduced(node, axes);
+    produced[at(node)].reduction = Reduction::sum;
+    deferred[at(node)] = axes;
+    return true;
+  }
+  constexpr bool is_zeros(int node) const {
+    const Node& made = graph_[node];
+    if (made.op != Op::broadcast) return false;
+    const Node& from = graph_.operand_node(node, 0);
+    return from.is_constant() && from.value == 0;
+  }
 
   constexpr std::int64_t device_bytes(int node) const {
     return local_bytes(found_.shapes[at(node)], produced[at(node)], mesh_, graph_[node].dtype);
