@@ -278,9 +278,10 @@ class GraphPlanner {
 
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
-    const Sharding target = values_.of[size(node)];
+    Sharding target = values_.of[size(node)];
+    leave_partial(target, flow_.deferred[size(from)]);
     const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
-    const int v = version(from, target.without_priority(), graph_[node].source, why, true);
+    const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
     finish_output(node);

@@ -76,7 +76,10 @@ class Flow {
       if (deterministic && units[u].kind == UnitKind::cumulative) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::data_movement) choose_halo(u);
       if (takes_row(u)) choose_row(u, deterministic);
-      if (units[u].kind != UnitKind::constraint) run(u);
+      if (units[u].kind == UnitKind::constraint)
+        pass_constraint(u);
+      else
+        run(u);
     }
   }
 
@@ -97,8 +100,9 @@ class Flow {
   /// The sharding in which unit u (not a repeat) reads its input i, with the axes over which the input may be partial.
   constexpr Sharding needed(int u, int i) const {
     const int node = units_.input(u, i).node;
-    if (units_[u].kind == UnitKind::constraint) return values_.of[at(units_[u].root)].without_priority();
-    Sharding sharding = sharding_of(links_, link(u), i, factors[at(u)], graph_[node].rank, mesh_);
+    Sharding sharding = units_[u].kind == UnitKind::constraint
+                            ? values_.of[at(units_[u].root)].without_priority()
+                            : sharding_of(links_, link(u), i, factors[at(u)], graph_[node].rank, mesh_);
     sharding.unreduced = deferred[at(node)];
     return sharding;
   }
@@ -303,6 +307,21 @@ class Flow {
       pass_single(u, used);
     else if (!pass_numbers(u, used))
       pass_fused(u, used);
+  }
+
+  /// A constraint of shard_map is about some axes only: a value that is partial over others stays so.
+  constexpr void pass_constraint(int u) {
+    const int from = units_.input(u, 0).node, to = units_[u].root;
+    const Sharding& made = produced[at(from)];
+    if (made.unreduced == 0 || !facts_of(made.reduction).linear || is_result_[at(from)] != 0 ||
+        readers_.count(from) != 1 || values_.closed[at(to)] == 0 || (values_.closed[at(to)] & made.unreduced) != 0 ||
+        !lies_alike(made.without_unreduced(), values_.of[at(to)]))
+      return;
+    deferred[at(from)] = made.unreduced;
+    made_by_[at(to)] = u;
+    parts[at(to)] = parts[at(from)];
+    produced[at(to)].unreduced = made.unreduced;
+    produced[at(to)].reduction = made.reduction;
   }
 
   constexpr bool reduces(int u) const {

@@ -16,8 +16,8 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera::detail {
 
-/// Finds for each body of a repeat the sums that can stay partial from step to step, as if all of them began with zeros;
-/// Flow drops those that begin with something else.
+/// Finds for each body of a repeat the sums that can stay partial from step to step, as if all of them began with
+/// zeros; Flow drops those that begin with something else.
 class LoopSums {
  public:
   constexpr LoopSums(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
@@ -48,9 +48,10 @@ class LoopSums {
     }
   }
 
-  constexpr Flow flow_of(int body) {
+  /// `sums`: a copy, from which the Flow drops what this trial does not leave partial.
+  constexpr Flow flow_of(int body, Growable<PartialSums>& sums) const {
     return Flow(program_.graphs[body], units_[body], solver_.links[size(body)], found_[size(body)], mesh_,
-                solver_.values[size(body)], sums_, body);
+                solver_.values[size(body)], sums, body);
   }
 
   constexpr void find(int body, int carried) {
@@ -78,13 +79,15 @@ class LoopSums {
     }
     own.carried.assign(size(carried), 0);
     if (any) {
-      const Flow flow = flow_of(body);
+      Growable<PartialSums> trial = sums_;
+      const Flow flow = flow_of(body, trial);
       for (int k = 0; k < carried; ++k)
         if (adders[size(k)] >= 0) own.carried[size(k)] = summed_over(flow, body, k, adders[size(k)]);
     }
     // A sum that turns out to need its terms reduced may be what another one was linear with.
     for (bool valid = !any; !valid;) {
-      const Flow flow = flow_of(body);
+      Growable<PartialSums> trial = sums_;
+      const Flow flow = flow_of(body, trial);
       valid = true;
       for (int k = 0; k < carried; ++k) {
         if (own.carried[size(k)] == 0) continue;
@@ -102,7 +105,8 @@ class LoopSums {
     bool stacked = false;
     for (int k = carried; k < graph.output_count; ++k) stacked = stacked || only_returned(k);
     if (!stacked) return;
-    const Flow flow = flow_of(body);
+    Growable<PartialSums> trial = sums_;
+    const Flow flow = flow_of(body, trial);
     for (int k = carried; k < graph.output_count; ++k)
       if (const int node = graph.outputs[k]; only_returned(k) && flow.parts[size(node)].entries.empty() &&
                                              units[maker[size(node)]].kind != UnitKind::repeat)
