@@ -6,6 +6,7 @@
 
 #include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/optim/tree_map.hpp>

@@ -52,7 +52,7 @@ TEST(VerifyPlan, FindsWhatIsBroken) {
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.arena_bytes = 64; }),
             "[plan] values in scratch memory end within the arena: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.outputs[0] = g.steps[2].outputs[0]; }),
-            "[plan] results are not partial: graph 0");
+            "[plan] results of a program are not partial: graph 0");
   EXPECT_EQ(broken([](ts::GraphPlan& g) { g.values[5].sharding.unreduced = 0; }),
             "[plan] a reshard lists the collectives between its shardings: graph 0");
 }

@@ -97,7 +97,9 @@ class OracleComparer final : public StepObserver {
     ++state.visit;
     const auto nodes = static_cast<std::size_t>(graph(layout).size);
     state.allowed.assign(nodes, {});
-    state.slack.assign(nodes, 0);
+    state.most.resize(nodes, 0);
+    const std::vector<double> before = std::exchange(state.slack, std::vector<double>(nodes, 0));
+    carry_slack(layout, frame, before);
     for_each_view(layout.plan(), -1, [&](int v) {
       if (layout.value(v).role == ValueRole::view) compare(layout, frame, v, {}, nullptr);
     });
@@ -129,6 +131,7 @@ class OracleComparer final : public StepObserver {
     int visit = -1;
     std::vector<Allowed> allowed;  // by node: the tolerance of the unit that computes it
     std::vector<double> slack;     // by node: the error bound of a partial value, which is not overwritten
+    std::vector<double> most;      // by node: the largest of them in all steps of a loop
   };
   const CompiledProgram& compiled_;
   const Plan& plan_;
@@ -145,16 +148,54 @@ class OracleComparer final : public StepObserver {
     return found == nullptr || !found->known ? nullptr : found;
   }
 
+  /// A value that a loop carries partial has the error of the steps before.
+  void carry_slack(const FrameLayout& layout, const Frame& frame, const std::vector<double>& before) {
+    const int body = graph_of(layout);
+    State& state = state_of(layout);
+    for (std::size_t g = 0; g < plan_.graphs.size(); ++g)
+      for (const PlanStep& step : plan_.graphs[g].steps) {
+        if (step.kind != StepKind::repeat || step.body != body) continue;
+        const Repeat repeat = Repeat::of(compiled_.program.graphs[g][compiled_.units[g][step.unit].root]);
+        const bool first = before.empty() || frame.layer == (repeat.reverse ? step.layers - 1 : 0);
+        if (first) state.most.assign(state.most.size(), 0);
+        for (int k = 0; k < repeat.carried; ++k) {
+          const auto at = static_cast<std::size_t>(k);
+          const int argument = at < layout.plan().arguments.size() ? layout.plan().arguments[at] : -1;
+          if (argument < 0 || layout.value(argument).sharding.unreduced == 0) continue;
+          const int from = plan_.graphs[g].values[static_cast<std::size_t>(step.inputs[at])].node;
+          state.slack[static_cast<std::size_t>(layout.value(argument).node)] =
+              first ? state_[g].slack[static_cast<std::size_t>(from)]
+                    : before[static_cast<std::size_t>(graph(layout).outputs[k])];
+        }
+      }
+  }
+
   /// The tolerance of a node after a step; after a reshard, that of the unit that computed the node.
   Allowed allowed_of(const FrameLayout& layout, const PlanStep& step, int node) {
     State& state = state_of(layout);
     if (step.kind == StepKind::compute) return state.allowed[static_cast<std::size_t>(node)];
-    if (step.kind == StepKind::repeat || layout.value(step.inputs[0]).sharding.unreduced == 0) return {};
+    if (step.kind == StepKind::repeat) return allowed_of_loop(layout, step, node);
+    if (layout.value(step.inputs[0]).sharding.unreduced == 0) return {};
     Allowed allowed = state.allowed[static_cast<std::size_t>(node)];
     const double slack = state.slack[static_cast<std::size_t>(node)];
     const WholeValue* const whole = known(layout, node);
     if (allowed.empty() && whole != nullptr) allowed.assign(static_cast<std::size_t>(whole->size()), slack);
     for (double& own : allowed) own = std::max(own, slack);
+    return allowed;
+  }
+
+  /// That of a result which the body of a loop leaves partial.
+  Allowed allowed_of_loop(const FrameLayout& layout, const PlanStep& step, int node) {
+    const WholeValue* const whole = known(layout, node);
+    Allowed allowed;
+    for (std::size_t k = 0; whole != nullptr && k < step.outputs.size(); ++k)
+      if (const int v = step.outputs[k];
+          v >= 0 && layout.value(v).node == node && layout.value(v).sharding.unreduced != 0) {
+        const int made = compiled_.program.graphs[step.body].outputs[k];
+        const State& body = state_[static_cast<std::size_t>(step.body)];
+        const auto at = static_cast<std::size_t>(made);
+        allowed.assign(static_cast<std::size_t>(whole->size()), at < body.most.size() ? body.most[at] : 0);
+      }
     return allowed;
   }
 
@@ -318,6 +359,8 @@ class OracleComparer final : public StepObserver {
           slack = std::max(slack, allowed[i]);
         }
       }
+      double& most = state.most[static_cast<std::size_t>(value.node)];
+      most = std::max(most, slack);
       for (std::size_t i = 0; i < sum.size(); ++i) note(static_cast<std::int64_t>(i), sum[i], allowed[i], -1);
     } else {
       const kernels::Strides strides = kernels::contiguous_strides(value.shape);
