@@ -14,7 +14,7 @@ fail() {
 }
 
 # run ARGUMENT...   a small model on a text that does not change
-run() { "$train_gpt" --text "$root/LICENSE" --layers 2 --dim 32 --heads 4 --context 32 --batch 6 --seed 3 "$@"; }
+run() { "$train_gpt" --text "$root/LICENSE" --layers 2 --dim 32 --heads 4 --context 32 --batch 6 --microbatches 3 --seed 3 "$@"; }
 
 # agree ONE OTHER [BOUND]   losses of two runs, relative to each other
 agree() {
@@ -29,7 +29,7 @@ run --steps 50 --sample 0 --strategy single --csv single.csv >single.txt || fail
 awk -F, 'NR == 2 { first = $2 } END { exit !($2 < first - 0.5) }' single.csv || fail "the loss does not fall"
 grep -q $'\r' single.txt && fail "a bar is drawn where there is no terminal"
 i=0
-for layout in "dp" "fsdp" "tp" "fsdp+tp" "zero1" "zero2 data=3" "hsdp" "sp" "cp" "ulysses context=3" "ring" "dp data=3" "fsdp data=4" "tp model=3" "fsdp+tp model=2,data=3" "fsdp+tp data=8,model=2" \
+for layout in "dp" "fsdp" "tp" "fsdp+tp" "zero1" "zero2 data=3" "hsdp" "sp" "cp" "ulysses context=3" "ring" "pp" "pp data=2,model=2,pipe=2" "dp data=3" "fsdp data=4" "tp model=3" "fsdp+tp model=2,data=3" "fsdp+tp data=8,model=2" \
   "single data=2"; do
   read -r strategy mesh <<<"$layout"
   i=$((i + 1))

@@ -75,6 +75,7 @@ TEST(Options, AMeshAloneChoosesTheStrategy) {
   EXPECT_EQ(parsed({"--mesh", "model=2,data=3"})->strategy.strategy, Strategy::fsdp_tp);
   EXPECT_EQ(parsed({"--mesh", "data=2,fsdp=3"})->strategy.strategy, Strategy::hsdp);
   EXPECT_EQ(parsed({"--mesh", "context=2"})->strategy.strategy, Strategy::cp);
+  EXPECT_EQ(parsed({"--mesh", "data=2,model=2,pipe=2"})->strategy.strategy, Strategy::pp);
   EXPECT_EQ(parsed({"--mesh", "other=2"})->strategy.strategy, Strategy::single);
 }
 
@@ -90,6 +91,8 @@ TEST(Options, SeveralLayoutsAreCompared) {
   expect_words({"--compare", "tp:data=2"}, {"--compare", "'model'", "tp:model=2"});
   expect_words({"--compare", "tp:model"}, {"--compare", "'model'"});
   expect_words({"--compare", "ring:context=3", "--context", "32"}, {"--context", "32", "3 devices"});
+  expect_words({"--compare", "pp:pipe=3", "--layers", "4"}, {"--layers", "4 layers", "3 stages"});
+  expect_words({"--strategy", "pp", "--microbatches", "3", "--batch", "16"}, {"--microbatches", "3", "16"});
   expect_words({"--compare"}, {"--compare"});
   for (const char* option : {"--strategy", "--mesh", "--csv", "--svg"})
     expect_words({option, "dp", "--compare", "dp"}, {option});
