@@ -23685,8 +23685,9 @@ template <int Microbatches, class Loss> struct Accumulate {
 ///
 ///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
 /// Inside a traced function. The tensors behind the model are split along their first dim. Errors: shape_mismatch
-/// unless Microbatches divides the batch. Communication: the gradient of each part is reduced, Microbatches times that
-/// of value_and_grad; a split batch is not moved where each device's share is divisible.
+/// unless Microbatches divides the batch. Communication: that of value_and_grad for replicated parameters, whose
+/// gradients are reduced once, after the last part (no_sync of PyTorch); a split batch is not moved where each device's
+/// share is divisible.
 template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss) {
   static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
   return detail::Accumulate<Microbatches, Loss>{loss};
@@ -25766,6 +25767,26 @@ constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Oth
   for_each_leaf(result, give);
   const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
   Other last = other;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+/// f(carry) where the condition holds, else the carry. It may hold Stacks.
+template <class Condition, class F, class Carry>
+constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Here at) {
+  const Value context = trace_in(carry).at(Source::from(at));
+  const Value runs = build::cast(lower(context, condition), DType::i32);
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  Carry carried = carry;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const Carry result = as_carry(inside, f(std::as_const(carried)));
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  Carry last = carry;
   ProjectLeaves project{made, body};
   for_each_leaf(last, project);
   return last;
@@ -35430,12 +35451,23 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
+/// What the body of a repeat leaves partial, so that it is reduced after the last step instead of in each.
+struct PartialSums {
+  Growable<std::uint16_t> carried;  ///< by carried value: the axes over which it is partial from step to step
+  /// By result, from the first that is not carried: the sharding in which the body makes it, partial axes included.
+  Growable<Sharding> results;
+};
+
 /// Decides how each unit of a graph computes (the axes of its factors), and which values stay partial from one unit to
 /// the next.
 ///
 /// A partial value is not reduced before its reader when that reader is its only one, is linear in it, is not split
 /// along the same axes, and has results no larger than the value. Example: `a @ b + c @ d` with both products partial
 /// over "model" becomes one all_reduce of the sum.
+///
+/// A value that a loop carries only to add to it, from zeros on, stays partial in the same way: the gradient of a
+/// weight over the steps of a scan whose batch is split is reduced once, after the loop. So does a stacked result of a
+/// loop whose reader takes it partial.
 class Flow {
  public:
   Growable<FactorAxes> factors;  ///< by unit
@@ -35447,11 +35479,14 @@ class Flow {
   /// by unit: whether it gathers a split dim because a halo exchange would send more
   Growable<std::uint8_t> avoids_halo;
 
-  /// `deterministic`: units that reduce gather their operands and compute replicated.
+  /// `sums`: by graph, what the bodies of repeats could leave partial; what this graph needs reduced is dropped. Empty
+  /// where all is reduced in each step. `deterministic`: units that reduce gather their operands and compute
+  /// replicated.
   constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
-                 const Mesh& mesh, const ValueShardings& values, bool deterministic = false)
+                 const Mesh& mesh, const ValueShardings& values, Growable<PartialSums>& sums, int g,
+                 bool deterministic = false)
       : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values),
-        readers_(units, graph.size) {
+        readers_(units, graph.size), sums_(sums) {
     produced = values.of;
     deferred.assign(static_cast<std::size_t>(graph.size), 0);
     parts.assign(static_cast<std::size_t>(graph.size), {});
@@ -35463,7 +35498,9 @@ class Flow {
     is_result_.assign(static_cast<std::size_t>(graph.size), 0);
     for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
+    if (!sums.empty()) take_carried(sums[at(g)]);
     for (int u = 0; u < units.count; ++u) {
+      if (units[u].kind == UnitKind::repeat && !sums.empty()) leave_partial(u);
       if (links.of_unit[at(u)] < 0) continue;
       if (deterministic && reduces(u))
         factors[at(u)] = FactorAxes(static_cast<std::size_t>(link(u).factor_count));
@@ -35472,7 +35509,21 @@ class Flow {
       if (deterministic && units[u].kind == UnitKind::cumulative) keep_whole(u, dim_of(graph[units[u].root]));
       if (units[u].kind == UnitKind::data_movement) choose_halo(u);
       if (takes_row(u)) choose_row(u, deterministic);
-      if (units[u].kind != UnitKind::constraint) run(u);
+      if (units[u].kind == UnitKind::constraint)
+        pass_constraint(u);
+      else
+        run(u);
+    }
+  }
+
+  /// Stacked results of loops that no reader takes partial are reduced in each step, a layer at a time. Before this
+  /// call they are shown as partial.
+  constexpr void reduce_unread_results() {
+    for (int u = 0; u < units_.count && !sums_.empty(); ++u) {
+      if (units_[u].kind != UnitKind::repeat) continue;
+      for (int k = static_cast<int>(sums_of(u).carried.size()); k < units_[u].output_count; ++k)
+        if (const int result = units_.output(u, k).node; result >= 0 && deferred[at(result)] == 0)
+          produced[at(result)].unreduced = 0;
     }
   }
 
@@ -35482,8 +35533,9 @@ class Flow {
   /// The sharding in which unit u (not a repeat) reads its input i, with the axes over which the input may be partial.
   constexpr Sharding needed(int u, int i) const {
     const int node = units_.input(u, i).node;
-    if (units_[u].kind == UnitKind::constraint) return values_.of[at(units_[u].root)].without_priority();
-    Sharding sharding = sharding_of(links_, link(u), i, factors[at(u)], graph_[node].rank, mesh_);
+    Sharding sharding = units_[u].kind == UnitKind::constraint
+                            ? values_.of[at(units_[u].root)].without_priority()
+                            : sharding_of(links_, link(u), i, factors[at(u)], graph_[node].rank, mesh_);
     sharding.unreduced = deferred[at(node)];
     return sharding;
   }
@@ -35519,8 +35571,66 @@ class Flow {
   Growable<std::int32_t> made_by_;    // by node: the unit that makes it
   Growable<std::uint8_t> partial_;
   Growable<Dependence> dependence_;
+  Growable<PartialSums>& sums_;
 
   static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  // ---- sums of loops
+
+  /// The graph is the body of a repeat, and takes these carried values partial.
+  constexpr void take_carried(const PartialSums& own) {
+    for (int id = 0; id < graph_.size; ++id)
+      if (graph_[id].is_argument() && at(graph_[id].index()) < own.carried.size())
+        if (const std::uint16_t axes = own.carried[at(graph_[id].index())]; axes != 0) {
+          add_unreduced(id, axes);
+          produced[at(id)].reduction = Reduction::sum;
+        }
+  }
+  constexpr PartialSums& sums_of(int u) { return sums_[at(graph_[units_[u].root].index())]; }
+
+  /// Makes the results of a repeat partial where it can begin with a partial value, or a reader may take them.
+  constexpr void leave_partial(int u) {
+    PartialSums& own = sums_of(u);
+    for (int k = 0; k < units_[u].output_count; ++k) {
+      const int result = units_.output(u, k).node;
+      if (at(k) < own.carried.size()) {
+        const std::uint16_t axes = own.carried[at(k)];
+        if (axes != 0 && !begins_partial(units_.input(u, k).node, axes)) own.carried[at(k)] = 0;
+        if (axes == 0 || own.carried[at(k)] == 0 || result < 0) continue;
+        add_unreduced(result, axes);
+        produced[at(result)].reduction = Reduction::sum;
+      } else if (result >= 0 && at(k) < own.results.size()) {
+        const Sharding& made = own.results[at(k)];
+        if (made.unreduced == 0 || made.reduction != Reduction::sum || readers_.count(result) != 1 ||
+            !lies_alike(made.without_unreduced(), without_layers(values_.of[at(result)])) ||
+            (made.unreduced & made.without_unreduced().used_axes()) != 0)
+          continue;
+        add_unreduced(result, made.unreduced);
+        produced[at(result)].reduction = Reduction::sum;
+      }
+    }
+  }
+  /// Whether the first value of a sum can be made partial over these axes: a carried value of the graph itself, a value
+  /// that is partial anyway, or zeros.
+  constexpr bool begins_partial(int node, std::uint16_t axes) {
+    if (produced[at(node)].unreduced != 0) {
+      const bool alike = produced[at(node)].unreduced == axes && produced[at(node)].reduction == Reduction::sum &&
+                         parts[at(node)].entries.empty() && is_result_[at(node)] == 0 && readers_.count(node) == 1;
+      if (alike) deferred[at(node)] = axes;
+      return alike;
+    }
+    if (!is_zeros(node) || is_result_[at(node)] != 0 || readers_.count(node) != 1) return false;
+    add_unreduced(node, axes);
+    produced[at(node)].reduction = Reduction::sum;
+    deferred[at(node)] = axes;
+    return true;
+  }
+  constexpr bool is_zeros(int node) const {
+    const Node& made = graph_[node];
+    if (made.op != Op::broadcast) return false;
+    const Node& from = graph_.operand_node(node, 0);
+    return from.is_constant() && from.value == 0;
+  }
 
   constexpr std::int64_t device_bytes(int node) const {
     return local_bytes(found_.shapes[at(node)], produced[at(node)], mesh_, graph_[node].dtype);
@@ -35630,6 +35740,21 @@ class Flow {
       pass_single(u, used);
     else if (!pass_numbers(u, used))
       pass_fused(u, used);
+  }
+
+  /// A constraint of shard_map is about some axes only: a value that is partial over others stays so.
+  constexpr void pass_constraint(int u) {
+    const int from = units_.input(u, 0).node, to = units_[u].root;
+    const Sharding& made = produced[at(from)];
+    if (made.unreduced == 0 || !facts_of(made.reduction).linear || is_result_[at(from)] != 0 ||
+        readers_.count(from) != 1 || values_.closed[at(to)] == 0 || (values_.closed[at(to)] & made.unreduced) != 0 ||
+        !lies_alike(made.without_unreduced(), values_.of[at(to)]))
+      return;
+    deferred[at(from)] = made.unreduced;
+    made_by_[at(to)] = u;
+    parts[at(to)] = parts[at(from)];
+    produced[at(to)].unreduced = made.unreduced;
+    produced[at(to)].reduction = made.reduction;
   }
 
   constexpr bool reduces(int u) const {
@@ -36039,16 +36164,17 @@ namespace detail {
 class GraphPlanner {
  public:
   constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                         const Growable<GraphShapes>& found, const ShardingSolver& solver, const PlanOptions& options,
-                         int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
-      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), options_(options),
-        requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]), found_(found[size(g)]),
-        values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)],
+                         const Growable<GraphShapes>& found, const ShardingSolver& solver, Growable<PartialSums>& sums,
+                         const PlanOptions& options, int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
+      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), sums_(sums),
+        options_(options), requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]),
+        found_(found[size(g)]), values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
+        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)], sums, g,
               options.deterministic),
         g_(g) {}
 
   constexpr GraphPlan plan() {
+    flow_.reduce_unread_results();
     versions_.assign(size(graph_.size), {});
     made_.values.reserve(size(graph_.size));
     made_.steps.reserve(size(2 * units_.count));
@@ -36084,6 +36210,7 @@ class GraphPlanner {
   const Mesh& mesh_;
   const Growable<GraphShapes>& all_found_;
   const ShardingSolver& solver_;
+  Growable<PartialSums>& sums_;
   const PlanOptions& options_;
   const OutputRequest* requests_;
   Growable<GraphPlan>& plans_;
@@ -36144,6 +36271,11 @@ class GraphPlanner {
     if (k < 0 || requests_ == nullptr || !requests_[k].given) return false;
     sharding = requests_[k].sharding;
     return true;
+  }
+  /// Whether the graph, a body, returns the node as it is made, to be reduced after the loop.
+  constexpr bool returned_partial(int node) const {
+    Sharding wanted;
+    return requested(node, wanted) && wanted.unreduced != 0;
   }
   /// The role of a value that a step makes: `output` where the graph returns it in exactly this sharding.
   constexpr ValueRole role_of(int node, const Sharding& sharding) const {
@@ -36277,9 +36409,10 @@ class GraphPlanner {
 
   constexpr void add_constraint(int u) {
     const int node = units_[u].root, from = units_.input(u, 0).node;
-    const Sharding target = values_.of[size(node)];
+    Sharding target = values_.of[size(node)];
+    leave_partial(target, flow_.deferred[size(from)]);
     const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
-    const int v = version(from, target.without_priority(), graph_[node].source, why, true);
+    const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
     const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
     strides_[size(made)] = strides_[size(v)];
     finish_output(node);
@@ -36370,7 +36503,7 @@ class GraphPlanner {
   constexpr void finish_output(int node) {
     const Sharding made = flow_.produced[size(node)];
     const Source source = graph_[node].source;
-    if (made.unreduced != 0 && flow_.deferred[size(node)] == 0 && flow_.is_read(node))
+    if (made.unreduced != 0 && !returned_partial(node) && flow_.deferred[size(node)] == 0 && flow_.is_read(node))
       version(node, reduced_target(node), source, "partial sum", true);
     if (steered(node)) version(node, values_.of[size(node)], source, "explicit axis", true);
     Sharding wanted;
@@ -36406,12 +36539,17 @@ class GraphPlanner {
         request.sharding = without_layers(values_.of[size(outside)]);
       else
         request.sharding = inner.of[size(body_graph.outputs[k])];
+      if (outside >= 0)
+        leave_partial(request.sharding, flow_.produced[size(outside)].unreduced);
+      else if (k < repeat.carried)
+        leave_partial(request.sharding, carried_partial(body, k));
       // A slice of a result is in one block; a carried value is stored as the next step takes it.
       request.stored = true;
       if (k < repeat.carried) request.storage = carried_storage(body, k, outside);
     }
     plans_[size(body)] =
-        GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, options_, body, requests.data(), plans_).plan();
+        GraphPlanner(program_, all_units_, mesh_, all_found_, solver_, sums_, options_, body, requests.data(), plans_)
+            .plan();
 
     PlanStep step;
     step.kind = StepKind::repeat;
@@ -36431,8 +36569,10 @@ class GraphPlanner {
       else if (inside >= 0)
         wanted = i < stacked_end ? with_layers(inner.of[size(inside)]) : inner.of[size(inside)];
       const bool sliced = repeat.is_stacked(i);
-      int v = version(node, wanted.without_unreduced(), step.source,
-                      i < repeat.carried ? "carried value" : "operand of the layers", is_constraint(node));
+      wanted = wanted.without_unreduced();
+      if (i < repeat.carried) leave_partial(wanted, carried_partial(body, i));
+      int v = version(node, wanted, step.source, i < repeat.carried ? "carried value" : "operand of the layers",
+                      is_constraint(node));
       if (!sliced && inside >= 0) v = stored(v, storage_of(body_graph[inside]), step.source);
       step.inputs.push_back(contiguous(v, sliced, step.source));
     }
@@ -36445,6 +36585,7 @@ class GraphPlanner {
       const Sharding& made = requests[size(k)].sharding;
       Sharding& produced = flow_.produced[size(node)];
       produced = k < repeat.carried ? made : with_layers(made);
+      leave_partial(produced, made.unreduced);
       step.outputs.push_back(add_value(node, produced, role_of(node, produced), is_in_layers(graph_[node])));
     }
     for (const PlanStep& inside : plans_[size(body)].steps) {
@@ -36456,6 +36597,15 @@ class GraphPlanner {
       if (units_.output(u, k).node >= 0) finish_output(units_.output(u, k).node);
   }
 
+  /// The axes over which a body takes and returns carried value k partial.
+  constexpr std::uint16_t carried_partial(int body, int k) const {
+    const bool known = !sums_.empty() && size(k) < sums_[size(body)].carried.size();
+    return known ? sums_[size(body)].carried[size(k)] : std::uint16_t{0};
+  }
+  static constexpr void leave_partial(Sharding& sharding, std::uint16_t axes) {
+    sharding.unreduced = axes;
+    if (axes != 0) sharding.reduction = Reduction::sum;
+  }
   /// How a body takes and returns carried value k: `outside` is its projection, -1 where there is none.
   constexpr Storage carried_storage(int body, int k, int outside) const {
     const int inside = solver_.argument_node(body, k);
@@ -36821,6 +36971,138 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/partition/propagation/loop_sums.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_LOOP_SUMS_HPP
+#define TESSERA_PARTITION_PROPAGATION_LOOP_SUMS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// Finds for each body of a repeat the sums that can stay partial from step to step, as if all of them began with
+/// zeros; Flow drops those that begin with something else.
+class LoopSums {
+ public:
+  constexpr LoopSums(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
+                     const Growable<GraphShapes>& found, const ShardingSolver& solver)
+      : program_(program), units_(units), mesh_(mesh), found_(found), solver_(solver) {
+    sums_.resize(size(program.graph_count));
+    find_in(0);
+  }
+
+  constexpr Growable<PartialSums> take() { return std::move(sums_); }
+
+ private:
+  ProgramView program_;
+  const UnitsView* units_;
+  const Mesh& mesh_;
+  const Growable<GraphShapes>& found_;
+  const ShardingSolver& solver_;
+  Growable<PartialSums> sums_;
+
+  static constexpr std::size_t size(int i) { return static_cast<std::size_t>(i); }
+
+  constexpr void find_in(int g) {
+    for (int u = 0; u < units_[g].count; ++u) {
+      if (units_[g][u].kind != UnitKind::repeat) continue;
+      const Node& repeat = program_.graphs[g][units_[g][u].root];
+      find_in(repeat.index());
+      find(repeat.index(), Repeat::of(repeat).carried);
+    }
+  }
+
+  /// `sums`: a copy, from which the Flow drops what this trial does not leave partial.
+  constexpr Flow flow_of(int body, Growable<PartialSums>& sums) const {
+    return Flow(program_.graphs[body], units_[body], solver_.links[size(body)], found_[size(body)], mesh_,
+                solver_.values[size(body)], sums, body);
+  }
+
+  constexpr void find(int body, int carried) {
+    const GraphView& graph = program_.graphs[body];
+    const UnitsView& units = units_[body];
+    const UnitReaders readers(units, graph.size);
+    Growable<std::int32_t> maker(size(graph.size), -1), returned(size(graph.size), 0);
+    for (int u = 0; u < units.count; ++u)
+      for (int o = 0; o < units[u].output_count; ++o)
+        if (const int node = units.output(u, o).node; node >= 0) maker[size(node)] = u;
+    for (int k = 0; k < graph.output_count; ++k) ++returned[size(graph.outputs[k])];
+    const auto only_returned = [&](int k) {
+      const int node = graph.outputs[k];
+      return maker[size(node)] >= 0 && returned[size(node)] == 1 && readers.count(node) == 0;
+    };
+
+    PartialSums& own = sums_[size(body)];
+    Growable<std::int32_t> adders(size(carried), -1);
+    bool any = false;
+    for (int k = 0; k < carried; ++k) {
+      const int node = solver_.argument_node(body, k);
+      if (node < 0 || readers.count(node) != 1 || returned[size(node)] != 0 || !only_returned(k)) continue;
+      if (const int u = readers.unit(node, 0); u == maker[size(graph.outputs[k])]) adders[size(k)] = u;
+      any = any || adders[size(k)] >= 0;
+    }
+    own.carried.assign(size(carried), 0);
+    if (any) {
+      Growable<PartialSums> trial = sums_;
+      const Flow flow = flow_of(body, trial);
+      for (int k = 0; k < carried; ++k)
+        if (adders[size(k)] >= 0) own.carried[size(k)] = summed_over(flow, body, k, adders[size(k)]);
+    }
+    // A sum that turns out to need its terms reduced may be what another one was linear with.
+    for (bool valid = !any; !valid;) {
+      Growable<PartialSums> trial = sums_;
+      const Flow flow = flow_of(body, trial);
+      valid = true;
+      for (int k = 0; k < carried; ++k) {
+        if (own.carried[size(k)] == 0) continue;
+        const int node = solver_.argument_node(body, k);
+        const Sharding& made = flow.produced[size(graph.outputs[k])];
+        if (made.unreduced == own.carried[size(k)] && made.reduction == Reduction::sum &&
+            lies_alike(made.without_unreduced(), solver_.carried(body, k)) &&
+            (units[adders[size(k)]].kind == UnitKind::repeat || flow.deferred[size(node)] == made.unreduced))
+          continue;
+        own.carried[size(k)] = 0;
+        valid = false;
+      }
+    }
+    own.results.assign(size(graph.output_count), replicated(0));
+    bool stacked = false;
+    for (int k = carried; k < graph.output_count; ++k) stacked = stacked || only_returned(k);
+    if (!stacked) return;
+    Growable<PartialSums> trial = sums_;
+    const Flow flow = flow_of(body, trial);
+    for (int k = carried; k < graph.output_count; ++k)
+      if (const int node = graph.outputs[k]; only_returned(k) && flow.parts[size(node)].entries.empty() &&
+                                             units[maker[size(node)]].kind != UnitKind::repeat)
+        own.results[size(k)] = flow.produced[size(node)];
+  }
+
+  /// The axes over which the terms are partial that unit u adds to carried value k.
+  constexpr std::uint16_t summed_over(const Flow& flow, int body, int k, int u) const {
+    const UnitsView& units = units_[body];
+    const GraphView& graph = program_.graphs[body];
+    const int node = solver_.argument_node(body, k), result = graph.outputs[k];
+    std::uint16_t axes = 0;
+    if (units[u].kind == UnitKind::repeat) {
+      const int inner = graph[units[u].root].index();
+      for (int j = 0; size(j) < sums_[size(inner)].carried.size() && j < units[u].output_count; ++j)
+        if (units.input(u, j).node == node && units.output(u, j).node == result)
+          axes = sums_[size(inner)].carried[size(j)];
+    } else if (axes = flow.produced[size(result)].unreduced; axes == 0) {
+      for (int i = 0; i < units[u].input_count; ++i)
+        if (const Sharding& term = flow.produced[size(units.input(u, i).node)]; term.unreduced != 0)
+          axes = term.unreduced;
+    }
+    return (axes & solver_.carried(body, k).used_axes()) != 0 ? std::uint16_t{0} : axes;
+  }
+};
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/partition/plan/make_plan.hpp
 
 #ifndef TESSERA_PARTITION_PLAN_MAKE_PLAN_HPP
@@ -36920,8 +37202,12 @@ constexpr Plan make_plan(const ProgramView& program, const UnitsView* units, con
     plan.given_mesh = mesh;
     plan.cuts = cuts;
     plan.graphs.resize(static_cast<std::size_t>(program.graph_count));
+    Growable<PartialSums> sums;
+    if (program.graph_count > 1 && !options.deterministic)
+      sums = detail::LoopSums(program, units, planned.refined, found, solver).take();
     GraphPlan main =
-        detail::GraphPlanner(program, units, planned.refined, found, solver, options, 0, outputs, plan.graphs).plan();
+        detail::GraphPlanner(program, units, planned.refined, found, solver, sums, options, 0, outputs, plan.graphs)
+            .plan();
     plan.graphs[0] = std::move(main);
     return plan;
   }
@@ -37332,7 +37618,7 @@ class PlanVerifier {
     for (std::int32_t v : plan.outputs) {
       if (v < 0) continue;
       require(is_ready(plan, ready, v), "a step computes each result");
-      require(plan.values[size(v)].sharding.unreduced == 0, "results are not partial");
+      require(graph_ > 0 || plan.values[size(v)].sharding.unreduced == 0, "results of a program are not partial");
       require(plan.values[size(v)].role != ValueRole::intermediate && plan.values[size(v)].role != ValueRole::fused,
               "results are not stored in scratch memory");
     }
@@ -37436,7 +37722,7 @@ class PlanVerifier {
       if (out.role == ValueRole::host || in.role == ValueRole::host) return true;
       for (int d = 0; d < in.sharding.rank; ++d)
         if (!(out.sharding.dims[stacked ? d + 1 : d] == in.sharding.dims[d])) return false;
-      return out.sharding.unreduced == 0 && in.sharding.unreduced == 0;
+      return out.sharding.unreduced == in.sharding.unreduced;
     };
     for (std::size_t i = 0; i < step.inputs.size() && i < body.arguments.size(); ++i) {
       require(alike(step.inputs[i], body.arguments[i], repeat.is_stacked(static_cast<int>(i))),

@@ -38,8 +38,9 @@ template <int Microbatches, class Loss> struct Accumulate {
 ///
 ///     const auto [loss, gradient] = ts::optim::accumulate<4>(loss_of)(model, x, t);   // x, t: [batch, ...]
 /// Inside a traced function. The tensors behind the model are split along their first dim. Errors: shape_mismatch
-/// unless Microbatches divides the batch. Communication: the gradient of each part is reduced, Microbatches times that
-/// of value_and_grad; a split batch is not moved where each device's share is divisible.
+/// unless Microbatches divides the batch. Communication: that of value_and_grad for replicated parameters, whose
+/// gradients are reduced once, after the last part (no_sync of PyTorch); a split batch is not moved where each device's
+/// share is divisible.
 template <int Microbatches, class Loss> constexpr auto accumulate(Loss loss) {
   static_assert(Microbatches > 0, "tessera: accumulate needs at least one microbatch");
   return detail::Accumulate<Microbatches, Loss>{loss};

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
 #include <gtest/gtest.h>
 
@@ -15,6 +16,7 @@
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/parallel/pipeline/pipeline_1f1b.hpp>
 #include <tessera/parallel/pipeline/pipeline_gpipe.hpp>
@@ -254,6 +256,38 @@ TEST(PipelineStages, KeepOtherAxesAndMayBeDeferred) {
   const auto deferred = ts::pipeline_stages<"pipe">(ts::deferred_init(make), mesh);
   EXPECT_TRUE(ts::is_deferred(deferred[0].blocks.weight));
   EXPECT_EQ(ts::to_host(deferred[0].blocks.weight), ts::to_host(drawn[0].blocks.weight));
+}
+
+// ---- docs/parallelism.md
+
+struct Linear {
+  ts::ShardedTensor<double, 2> weight;
+  constexpr auto operator()(const auto& y) const { return ts::matmul(y, weight); }
+};
+struct Page {
+  constexpr auto operator()(const Stages<1>& stages, const auto& x, const Linear& head, const auto& target) const {
+    // clang-format off
+    const auto y = ts::pipeline_gpipe(stages, x, 8);                      // what blocks(x) is, in 8 microbatches
+    const auto loss = ts::pipeline_1f1b(
+        [](const auto& head, const auto& y, const auto& target) { return ts::mse_loss(head(y), target); },
+        stages, x, 8, head, target);
+    // clang-format on
+    return std::tuple(y, loss, ts::mse_loss(head(y), target));
+  }
+};
+TEST(ParallelismDoc, PipelinesAreTheLayers) {
+  const Layers blocks = layers_of(8, ts::Mesh{});
+  // clang-format off
+    const ts::Mesh pipeline({{"pipe", 4}});
+    auto stages = ts::pipeline_stages<"pipe">(blocks, pipeline);           // of 8 blocks, each device has 2
+  // clang-format on
+  static constexpr auto program = ts::compile(Page{});
+  const auto x = ts::normal<double>(ts::Key(1), {16, width}, pipeline);
+  const Linear head{ts::normal<double>(ts::Key(2), {width, width}, pipeline)};
+  const auto [y, loss, want] = program(stages, x, head, x);
+  EXPECT_NEAR(ts::to_host(loss)[0], ts::to_host(want)[0], 1e-13);
+  tessera_test::expect_lines(
+      {.name = "parallelism.md", .section = "Splitting layers among devices (pipelines)", .lines = 9}, __FILE__);
 }
 
 TEST(PipelineStages, RefuseWhatCannotBeSharedOut) {
