@@ -16,7 +16,7 @@
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/losses/losses.hpp>
+#include <tessera/ops/functional.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/parallel/pipeline/pipeline_1f1b.hpp>
 #include <tessera/parallel/pipeline/pipeline_gpipe.hpp>
@@ -269,10 +269,10 @@ struct Page {
     // clang-format off
     const auto y = ts::pipeline_gpipe(stages, x, 8);                      // what blocks(x) is, in 8 microbatches
     const auto loss = ts::pipeline_1f1b(
-        [](const auto& head, const auto& y, const auto& target) { return ts::mse_loss(head(y), target); },
+        [](const auto& head, const auto& y, const auto& target) { return ts::mse(head(y), target); },
         stages, x, 8, head, target);
     // clang-format on
-    return std::tuple(y, loss, ts::mse_loss(head(y), target));
+    return std::tuple(y, loss, ts::mse(head(y), target));
   }
 };
 TEST(ParallelismDoc, PipelinesAreTheLayers) {
