@@ -5,10 +5,10 @@
 #include <array>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/nn/attention.hpp>
-#include <tessera/nn/layer_norm.hpp>
+#include <tessera/nn/attention/attention.hpp>
 #include <tessera/nn/mlp.hpp>
-#include <tessera/nn/rms_norm.hpp>
+#include <tessera/nn/normalization/layer_norm.hpp>
+#include <tessera/nn/normalization/rms_norm.hpp>
 
 namespace tessera::nn {
 

@@ -12,7 +12,7 @@
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/nn/mlp.hpp>
-#include <tessera/nn/rms_norm.hpp>
+#include <tessera/nn/normalization/rms_norm.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>

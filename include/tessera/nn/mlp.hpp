@@ -5,7 +5,7 @@
 #include <array>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/nn/attention.hpp>
+#include <tessera/nn/attention/attention.hpp>
 #include <tessera/nn/linear.hpp>
 #include <tessera/ops/elementwise.hpp>
 

@@ -7,9 +7,9 @@
 #include <cstdint>
 
 #include <tessera/base/dtype.hpp>
-#include <tessera/nn/layer_norm.hpp>
+#include <tessera/nn/attention/multi_head_attention.hpp>
 #include <tessera/nn/linear.hpp>
-#include <tessera/nn/multi_head_attention.hpp>
+#include <tessera/nn/normalization/layer_norm.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 // The layers of the first transformer, which encode one sequence and decode another.

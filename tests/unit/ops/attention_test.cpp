@@ -2,7 +2,7 @@
 
 #include <tessera/graph/fuse/group.hpp>
 #include <tessera/graph/ir/print.hpp>
-#include <tessera/nn/alibi.hpp>
+#include <tessera/nn/attention/alibi.hpp>
 #include <tessera/ops/attention/attention.hpp>
 #include <tessera/ops/attention/band_attention.hpp>
 #include <tessera/ops/attention/positions.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_RECURRENT_HPP
-#define TESSERA_NN_RECURRENT_HPP
+#ifndef TESSERA_NN_RECURRENT_RECURRENT_HPP
+#define TESSERA_NN_RECURRENT_RECURRENT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include <tessera/nn/recurrent_cells.hpp>
+#include <tessera/nn/recurrent/recurrent_cells.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_RECURRENT_CELLS_HPP
-#define TESSERA_NN_RECURRENT_CELLS_HPP
+#ifndef TESSERA_NN_RECURRENT_RECURRENT_CELLS_HPP
+#define TESSERA_NN_RECURRENT_RECURRENT_CELLS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_ATTENTION_HPP
-#define TESSERA_NN_ATTENTION_HPP
+#ifndef TESSERA_NN_ATTENTION_ATTENTION_HPP
+#define TESSERA_NN_ATTENTION_ATTENTION_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

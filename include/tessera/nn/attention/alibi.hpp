@@ -1,5 +1,5 @@
-#ifndef TESSERA_NN_ALIBI_HPP
-#define TESSERA_NN_ALIBI_HPP
+#ifndef TESSERA_NN_ATTENTION_ALIBI_HPP
+#define TESSERA_NN_ATTENTION_ALIBI_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cmath>
