@@ -31,6 +31,7 @@
 #include <tessera/ops/indexing/embedding_bag.hpp>
 #include <tessera/ops/indexing/gather.hpp>
 #include <tessera/ops/indexing/index_put.hpp>
+#include <tessera/ops/indexing/logcumsumexp.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/scatter.hpp>

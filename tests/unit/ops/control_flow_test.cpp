@@ -7,6 +7,7 @@
 
 #include "../../support/gradients.hpp"
 
+#include <tessera/ops/indexing/logcumsumexp.hpp>
 #include <tessera/partition/propagation/shapes.hpp>
 
 namespace ts = tessera;
@@ -45,6 +46,26 @@ const std::vector<Array> rnn_arguments{random_array({2, 4}, 1), random_array({3,
 
 TEST(Scan, IsItsStepsWrittenOut) {
   expect_equal<Float<2>, Float<3>, Float<2>, Float<2>>(rnn, rnn_by_hand, rnn_arguments);
+}
+// torch.logcumsumexp: in each element's own range, and of infinities.
+TEST(Scan, Logcumsumexp) {
+  const auto f = [](const auto& x) { return ts::logcumsumexp<1>(x); };
+  const Array x({3, 4}, {-1000, 0, 1, 1000, 1, 2, 3, 4, -INFINITY, -INFINITY, 2, INFINITY});
+  const Array got = run(trace<decltype(f), Float<2>>().view(), {x}).at(0);
+  double sum = 0;
+  for (std::int64_t j = 0; j < 4; ++j) {
+    sum += std::exp(x.at({1, j}));
+    EXPECT_NEAR(got.at({1, j}), std::log(sum), 1e-14);
+  }
+  EXPECT_EQ(got.at({0, 0}), -1000);
+  EXPECT_EQ(got.at({0, 1}), 0);
+  EXPECT_NEAR(got.at({0, 2}), std::log(1 + std::exp(1.0)), 1e-14);
+  EXPECT_EQ(got.at({0, 3}), 1000);
+  EXPECT_EQ(got.at({2, 1}), -INFINITY);
+  EXPECT_EQ(got.at({2, 2}), 2);
+  EXPECT_EQ(got.at({2, 3}), INFINITY);
+  check_gradient<Float<2>>(f, {random_array({2, 4}, 3)});
+  check_gradient<Float<2>>([](const auto& v) { return ts::logcumsumexp<0>(v); }, {random_array({3, 2}, 3)});
 }
 TEST(Scan, HasFirstAndSecondDerivatives) { check_gradient<Float<2>, Float<3>, Float<2>, Float<2>>(rnn, rnn_arguments); }
 

@@ -223,6 +223,15 @@ TEST(Elementwise, Activations) {
   expect_composed([](const auto& x) { return ts::relu6(x); }, six);
   expect_composed([](const auto& x) { return ts::hardsigmoid(x); }, [&](double x) { return six(x + 3) / 6; });
   expect_composed([](const auto& x) { return ts::hardswish(x); }, [&](double x) { return x * six(x + 3) / 6; });
+  expect_composed([](const auto& x) { return ts::hardtanh(x); },
+                  [](double x) { return std::fmin(std::fmax(x, -1), 1); });
+  expect_composed([](const auto& x) { return ts::hardtanh(x, -2, 3); },
+                  [](double x) { return std::fmin(std::fmax(x, -2), 3); });
+  expect_composed([](const auto& x) { return ts::threshold(x, 0.5, 20); }, [](double x) { return x > 0.5 ? x : 20; });
+  expect_composed([](const auto& x) { return ts::hardshrink(x); }, [](double x) { return std::fabs(x) > 0.5 ? x : 0; });
+  expect_composed([](const auto& x) { return ts::softshrink(x, 1.0); },
+                  [](double x) { return std::copysign(std::fmax(std::fabs(x) - 1, 0), x); });
+  expect_composed([](const auto& x) { return ts::tanhshrink(x); }, [](double x) { return x - std::tanh(x); });
 }
 
 // Gradients of torch 2 where a function has a kink.
@@ -235,6 +244,25 @@ TEST(Elementwise, SlopesAtKinks) {
   expect_alike(with_slope([](const auto& x) { return ts::softplus(x); }, kinks).second,
                {0.5, 1 / (1 + std::exp(-6.0)), 1 / (1 + std::exp(3.0)), 1 / (1 + std::exp(-3.0))});
   expect_alike(with_slope([](const auto& x) { return ts::clamp(x, -3, 3); }, kinks).second, {1, 0, 1, 1});
+  expect_alike(with_slope([](const auto& x) { return ts::hardtanh(x, -3, 3); }, kinks).second, {1, 0, 0, 0});
+  expect_alike(with_slope([](const auto& x) { return ts::threshold(x, 3, 0); }, kinks).second, {0, 1, 0, 0});
+  expect_alike(with_slope([](const auto& x) { return ts::softshrink(x, 3); }, kinks).second, {0, 1, 0, 0});
+  expect_alike(with_slope([](const auto& x) { return ts::hardshrink(x, 3); }, kinks).second, {0, 1, 0, 0});
+}
+
+TEST(Elementwise, LogitAndIsclose) {
+  const auto logit = [](const auto& x) { return ts::logit(x); };
+  expect_alike(run(trace<decltype(logit), Float<1>>().view(), {Array({4}, {0, 1, 0.5, 0.25})}).at(0).data,
+               {-INFINITY, INFINITY, 0, -std::log(3.0)});
+  check_gradient<Float<1>>(logit, {Array({3}, {0.125, 0.5, 0.875})}, second_order);
+  // torch.isclose
+  const auto close = [](const auto& a, const auto& b) {
+    return std::tuple(ts::isclose(a, b), ts::isclose<true>(a, b, 0.0, 0.5));
+  };
+  const Array a({6}, {1, 1, INFINITY, INFINITY, NAN, 1e10}), b({6}, {1 + 9e-6, 1.4, INFINITY, 1, NAN, INFINITY});
+  const auto got = run(trace<decltype(close), Float<1>, Float<1>>().view(), {a, b});
+  expect_alike(got.at(0).data, {1, 0, 1, 0, 0, 0});
+  expect_alike(got.at(1).data, {1, 1, 1, 0, 1, 0});
 }
 
 // torch.clamp: NaN stays, bounds in the wrong order give the upper one; torch.lerp: exact at both ends.

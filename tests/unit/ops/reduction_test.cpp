@@ -348,4 +348,21 @@ TEST(Reduction, CovariancesAndKroneckerProducts) {
   EXPECT_TRUE(std::isnan(run(trace<decltype(one), Float<2>>().view(), {Array({2, 1}, 1.0)}).at(0).data[0]));
 }
 
+// numpy.cross and numpy.vander
+TEST(Reduce, CrossAndVander) {
+  const auto f = [](const auto& a, const auto& b) {
+    return std::tuple(ts::cross(a, b), ts::cross<0>(ts::transpose<1, 0>(a), ts::transpose<1, 0>(b)),
+                      ts::vander(ts::sum<1>(a), 3), ts::vander<true>(ts::sum<1>(a), 4));
+  };
+  const Array a({2, 3}, {1, 2, 3, 0, -1, 1}), b({2, 3}, {4, 5, 6, 2, 2, 5});
+  const auto got = run(trace<decltype(f), Float<2>, Float<2>>().view(), {a, b});
+  EXPECT_EQ(got.at(0).data, (std::vector<double>{-3, 6, -3, -7, 2, 2}));
+  EXPECT_EQ(got.at(1).data, (std::vector<double>{-3, -7, 6, 2, -3, 2}));
+  EXPECT_EQ(got.at(2).data, (std::vector<double>{36, 6, 1, 0, 0, 1}));
+  EXPECT_EQ(got.at(3).data, (std::vector<double>{1, 6, 36, 216, 1, 0, 0, 0}));
+  check_gradient<Float<2>, Float<2>>([](const auto& x, const auto& y) { return ts::cross(x, y); }, {a, b},
+                                     second_order);
+  check_gradient<Float<1>>([](const auto& x) { return ts::vander(x, 3); }, {Array({2}, {0, 2})});
+}
+
 }  // namespace

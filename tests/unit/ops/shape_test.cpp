@@ -148,6 +148,15 @@ TEST(Repeat, TilesRollsAndFlips) {
   EXPECT_EQ(turned[4].data, (std::vector<double>{3, 2, 1, 6, 5, 4}));
   EXPECT_EQ(turned[5].data, (std::vector<double>{4, 5, 6, 1, 2, 3}));
   const Array m = random_array({2, 3}, 1);
+  const auto quarters = results_of<Float<2>>(
+      [](const auto& v) { return std::tuple(ts::rot90(v), ts::rot90<2>(v), ts::rot90<-1>(v), ts::rot90<4>(v)); },
+      {rows});
+  EXPECT_EQ(quarters[0].shape, (Shape{3, 2}));
+  EXPECT_EQ(quarters[0].data, (std::vector<double>{3, 6, 2, 5, 1, 4}));
+  EXPECT_EQ(quarters[1].data, (std::vector<double>{6, 5, 4, 3, 2, 1}));
+  EXPECT_EQ(quarters[2].data, (std::vector<double>{4, 1, 5, 2, 6, 3}));
+  EXPECT_EQ(quarters[3].data, rows.data);
+  check_gradient<Float<2>>([](const auto& v) { return ts::rot90(v * v); }, {m});
   check_gradient<Float<2>>([](const auto& v) { return ts::tile<0>(v * v, 3); }, {m});
   check_gradient<Float<2>>([](const auto& v) { return ts::repeat_interleave<1>(v * v, 2); }, {m});
   check_gradient<Float<2>>([](const auto& v) { return ts::roll<1>(v * v, 1) * ts::flip<0>(v); }, {m});
@@ -180,6 +189,21 @@ TEST(Stack, PutsTogetherAndTakesApart) {
         return ts::sum(b) * c * d;
       },
       {random_array({2, 3}, 1)});
+}
+
+TEST(Stack, GridsAndBlocks) {
+  const auto grid = results_of<Float<1>, Float<1>>([](const auto& a, const auto& b) { return ts::meshgrid(a, b); },
+                                                   {Array({2}, {1, 2}), Array({3}, {3, 4, 5})});
+  EXPECT_EQ(grid[0].shape, (Shape{2, 3}));
+  EXPECT_EQ(grid[0].data, (std::vector<double>{1, 1, 1, 2, 2, 2}));
+  EXPECT_EQ(grid[1].data, (std::vector<double>{3, 4, 5, 3, 4, 5}));
+  const auto blocks = results_of<Float<2>, Float<2>>(
+      [](const auto& a, const auto& b) { return std::tuple(ts::block_diag(a, b), ts::block_diag(b, b, b)); },
+      {rows, Array({1, 1}, {7})});
+  EXPECT_EQ(blocks[0].shape, (Shape{3, 4}));
+  EXPECT_EQ(blocks[0].data, (std::vector<double>{1, 2, 3, 0, 4, 5, 6, 0, 0, 0, 0, 7}));
+  EXPECT_EQ(blocks[1].data, (std::vector<double>{7, 0, 0, 0, 7, 0, 0, 0, 7}));
+  check_gradient<Float<2>>([](const auto& m) { return ts::block_diag(m * m, m); }, {random_array({2, 3}, 1)});
 }
 
 TEST(OneHot, SelectsAndFills) {

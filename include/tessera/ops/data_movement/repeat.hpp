@@ -83,6 +83,21 @@ template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
+/// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
+/// negative count turns back. Communication: as flip.
+template <int Times = 1, TensorOperand X> constexpr auto rot90(const X& x, Here at = Here::current()) {
+  static_assert(X::rank >= 2, "tessera: rot90 takes tensors of rank 2 or more");
+  constexpr int turns = (Times % 4 + 4) % 4;
+  if constexpr (turns == 0)
+    return x;
+  else if constexpr (turns == 1)
+    return flip<0>(swapaxes<0, 1>(x, at), at);
+  else if constexpr (turns == 2)
+    return flip<0>(flip<1>(x, at), at);
+  else
+    return swapaxes<0, 1>(flip<0>(x, at), at);
+}
+
 }  // namespace tessera
 
 #include <tessera/base/pop_macros.hpp>

@@ -2,12 +2,14 @@
 #define TESSERA_OPS_DATA_MOVEMENT_STACK_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <cstdint>
 #include <tuple>
 #include <utility>
 
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/elementwise/comparison.hpp>
 
 // Tensors put together along a new dim, and taken apart along one.
 
@@ -66,6 +68,27 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
                                                                                 rest...);
+}
+
+/// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
+/// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
+/// b[i, j] = y[j]. No communication.
+template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
+  const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
+  const auto like = equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
+  return std::tuple(broadcast_like(down, like, at), broadcast_like(across, like, at));
+}
+/// Matrices along the diagonal of one matrix, and 0 elsewhere: [m, n] and [p, q] give [m + p, n + q]. Communication: as
+/// concat.
+template <TensorOperand A, TensorOperand B>
+constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
+  return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {
+  return block_diag(block_diag(a, b), c, rest...);
 }
 
 /// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the

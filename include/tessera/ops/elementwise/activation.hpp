@@ -139,6 +139,41 @@ struct Relu6Tag : FloatingComposition {
 struct HardsigmoidTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) { return bounded(x.at(context.source) + 3.0, 0, 6) * (1.0 / 6); }
 };
+/// x at and between the bounds replaced by 0, or moved towards 0 by a bound beyond them.
+template <bool Soft> struct ShrinkTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value bound) {
+    x = x.at(context.source);
+    const Value zero = x.number(0);
+    const Value below = build::select(build::less(x, -bound), Soft ? x + bound : x, zero);
+    const Value shrunk = build::select(build::greater(x, bound), Soft ? x - bound : x, below);
+    return build::select(build::binary(Op::not_equal, x, x), x, shrunk);
+  }
+};
+struct TanhshrinkTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return x - build::unary(Op::tanh, x);
+  }
+};
+struct ThresholdTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value threshold, Value value) {
+    x = x.at(context.source);
+    return build::select(build::binary(Op::less_equal, x, threshold), value, x);
+  }
+};
+struct HardtanhTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value low, Value high) {
+    x = x.at(context.source);
+    return build::select(build::binary(Op::less_equal, x, low), low,
+                         build::select(build::binary(Op::greater_equal, x, high), high, x));
+  }
+};
+struct LogitTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return build::unary(Op::log, x / (1.0 - x));
+  }
+};
 struct HardswishTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
@@ -212,6 +247,34 @@ template <TensorOperand X> constexpr auto relu6(const X& x, Here at = Here::curr
 /// relu6(x + 3) / 6.
 template <TensorOperand X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::HardsigmoidTag>(Source::from(at), x);
+}
+/// x clamped to [low, high]; the gradient at both bounds is 0, where that of clamp is 1.
+template <TensorOperand X, NumberOperand Low = double, NumberOperand High = double>
+constexpr auto hardtanh(const X& x, const Low& low = -1.0, const High& high = 1.0, Here at = Here::current()) {
+  return call<detail::HardtanhTag>(Source::from(at), x, low, high);
+}
+/// x where it is above the threshold, `value` elsewhere. The gradient at the threshold is 0.
+template <TensorOperand X, NumberOperand Threshold, NumberOperand N>
+constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
+  return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
+}
+/// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
+/// 1 beyond the bound, and 0 at it.
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
+  return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
+}
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto softshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
+  return call<detail::ShrinkTag<true>>(Source::from(at), x, bound);
+}
+/// x - tanh(x).
+template <TensorOperand X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
+  return call<detail::TanhshrinkTag>(Source::from(at), x);
+}
+/// log(x / (1 - x)), the inverse of sigmoid; -infinity of 0, infinity of 1, NaN outside of [0, 1].
+template <TensorOperand X> constexpr auto logit(const X& x, Here at = Here::current()) {
+  return call<detail::LogitTag>(Source::from(at), x);
 }
 /// x relu6(x + 3) / 6. Source: Howard and others, 1905.02244.
 template <TensorOperand X> constexpr auto hardswish(const X& x, Here at = Here::current()) {

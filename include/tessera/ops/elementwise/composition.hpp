@@ -78,6 +78,31 @@ struct ClampTag : ThreeOperands {
     return build::select(build::greater(raised, high), high, raised);
   }
 };
+/// Whether two operands are equal within a tolerance.
+template <bool EqualNan> struct IsCloseTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class A, class B, class...> using result = Typed<bool, Promote<A, B>::rank>;
+  template <class A, class B, class...>
+  static constexpr void convert(Value& a, Value& b, Value& relative, Value& absolute) {
+    const DType type = floating_type(Promote<A, B>::dtype);
+    a = build::cast(convert_operand<A>(a, Promote<A, B>::dtype), type);
+    b = build::cast(convert_operand<B>(b, Promote<A, B>::dtype), type);
+    relative = build::cast(relative, type), absolute = build::cast(absolute, type);
+  }
+  static constexpr Value emit(Value context, Value a, Value b, Value relative, Value absolute) {
+    a = a.at(context.source);
+    const Value bound = absolute + relative * build::unary(Op::abs, b);
+    // An infinity is close to itself alone: its bound is infinite.
+    const Value finite = build::less(build::unary(Op::abs, b), b.number(std::numeric_limits<double>::infinity()));
+    const Value near =
+        build::binary(Op::logical_and, build::binary(Op::less_equal, build::unary(Op::abs, a - b), bound), finite);
+    const Value close = build::binary(Op::logical_or, build::equal(a, b), near);
+    if (!EqualNan) return close;
+    return build::binary(
+        Op::logical_or, close,
+        build::binary(Op::logical_and, build::binary(Op::not_equal, a, a), build::binary(Op::not_equal, b, b)));
+  }
+};
 struct LerpTag : ThreeOperands {
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
@@ -214,6 +239,15 @@ template <TensorOperand X, NumberOperand N, NumberOperand High, NumberOperand Lo
 constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const Low& negative,
                           Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
+}
+/// Whether |a - b| <= absolute + relative |b|, or a equals b (torch.isclose, jnp.isclose): a bool tensor. Infinities
+/// are close to themselves alone, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
+/// No gradient. Errors: shape_mismatch. No communication.
+template <bool EqualNan = false, TensorOperand A, Operand B, NumberOperand Relative = double,
+          NumberOperand Absolute = double>
+constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, const Absolute& absolute = 1e-8,
+                       Here at = Here::current()) {
+  return call<detail::IsCloseTag<EqualNan>>(Source::from(at), a, b, relative, absolute);
 }
 /// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
 /// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.

@@ -2,9 +2,14 @@
 #define TESSERA_OPS_REDUCTION_DISTANCES_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tuple>
+
+#include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/data_movement/repeat.hpp>
+#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 
@@ -77,6 +82,29 @@ template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, cons
                                      unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
     return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
   }
+}
+/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
+/// shape_mismatch. Communication: as slice and concat where D is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
+  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+  // Of one shape: a dim of more than 3 is an error.
+  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+}
+/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
+/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
+template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  static_assert(X::rank == 1, "tessera: vander takes a vector");
+  constexpr CumulativeOptions exclusive{.exclusive = true};
+  const auto powers = cumprod<1, exclusive>(tile<1>(unsqueeze<1>(x, at), count, at), at);
+  if constexpr (Increasing)
+    return powers;
+  else
+    return flip<1>(powers, at);
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
