@@ -50,12 +50,12 @@ namespace detail {
 template <class Model, class F> constexpr void for_each_traced_parameter(Model& model, F&& f) {
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::together,
                                        [&](std::string_view name, auto& leaf, int) {
-                                         using Leaf = std::remove_cvref_t<decltype(leaf)>;
-                                         if constexpr (TensorOperand<Leaf>)
-                                           if constexpr (is_floating_v<typename Leaf::element>) f(name, leaf);
+                                         using Type = std::remove_cvref_t<decltype(leaf)>;
+                                         if constexpr (TensorOperand<Type>)
+                                           if constexpr (is_floating_v<typename Type::element>) f(name, leaf);
                                        });
 }
-template <class Leaf> constexpr Value traced_value(const Leaf& leaf) {
+template <class Type> constexpr Value traced_value(const Type& leaf) {
   const Value value = tessera::detail::value_behind(leaf);
   if (value.module == nullptr)
     fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile");
@@ -108,8 +108,8 @@ template <class Model> constexpr Model freeze(Model model, const Names& frozen) 
   detail::check_names(model, frozen);
   detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
     if (!frozen.contain(name)) return;
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    leaf = Leaf(stop_gradient(Sym<typename Leaf::element, Leaf::rank>(detail::traced_value(leaf))).value);
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    leaf = Type(stop_gradient(Sym<typename Type::element, Type::rank>(detail::traced_value(leaf))).value);
   });
   return model;
 }

@@ -62,16 +62,16 @@ template <class Model, FsdpPolicy policy> inline constexpr bool is_fsdp_v<Fsdp<M
 
 template <FsdpPolicy policy> struct GatherLeaves {
   constexpr void leaf(auto& leaf) const {
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    if constexpr (TensorOperand<Leaf>)
-      if constexpr (is_floating_v<typename Leaf::element>) {
-        const Sym<typename Leaf::element, Leaf::rank> stored(here(value_behind(leaf)));
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (TensorOperand<Type>)
+      if constexpr (is_floating_v<typename Type::element>) {
+        const Sym<typename Type::element, Type::rank> stored(here(value_behind(leaf)));
         // Rounded first, half as many bytes are gathered.
-        if constexpr (policy.compute_dtype == DType::bf16 && std::is_same_v<typename Leaf::element, float>)
-          leaf = Leaf(
-              cast<float>(Sym<bf16, Leaf::rank>(gathered_over(cast<bf16>(stored).value, policy.axis.view()))).value);
+        if constexpr (policy.compute_dtype == DType::bf16 && std::is_same_v<typename Type::element, float>)
+          leaf = Type(
+              cast<float>(Sym<bf16, Type::rank>(gathered_over(cast<bf16>(stored).value, policy.axis.view()))).value);
         else
-          leaf = Leaf(gathered_over(stored.value, policy.axis.view()));
+          leaf = Type(gathered_over(stored.value, policy.axis.view()));
       }
   }
   constexpr void enter_stack(const auto&) const {}

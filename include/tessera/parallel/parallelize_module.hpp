@@ -52,18 +52,18 @@ Model parallelize_module(Model model, const Mesh& mesh, std::string_view axis, c
   mesh.axis_index(axis);
   std::vector<bool> used(rules.size(), false);
   detail::for_each_named_leaf(model, detail::VisitLayers::each, [&](std::string_view name, auto& leaf, int) {
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    if constexpr (StoredOperand<Leaf>) {
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (StoredOperand<Type>) {
       const std::string_view layer = name.substr(0, name.rfind('.') == name.npos ? 0 : name.rfind('.'));
       std::size_t rule = 0;
       while (rule < rules.size() && !matches_pattern(name, rules[rule].pattern) &&
              !matches_pattern(layer, rules[rule].pattern))
         ++rule;
       PartitionSpec spec = tessera::mesh(leaf) == mesh ? spec_of(sharding(leaf), mesh) : PartitionSpec{};
-      while (spec.entries.size() < static_cast<std::size_t>(Leaf::rank)) spec.entries.push_back(SpecEntry());
+      while (spec.entries.size() < static_cast<std::size_t>(Type::rank)) spec.entries.push_back(SpecEntry());
       if (rule < rules.size()) {
         used[rule] = true;
-        constexpr int last = Leaf::rank - 1;
+        constexpr int last = Type::rank - 1;
         const ParallelStyle style = rules[rule].style;
         const int dim = style == ParallelStyle::colwise ? last : style == ParallelStyle::rowwise ? last - 1 : -1;
         for (SpecEntry& entry : spec.entries) {

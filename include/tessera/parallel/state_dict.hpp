@@ -75,9 +75,9 @@ template <class F> void for_each_run(const Shape& shape, const Box& box, F&& f) 
 template <class Model> StateDict full_state_dict(const Model& model) {
   StateDict made;
   detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    if constexpr (StoredOperand<Leaf>) {
-      using T = typename Leaf::element;
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (StoredOperand<Type>) {
+      using T = typename Type::element;
       const auto values = to_host(leaf);
       StateEntry entry{std::string(name), dtype_v<T>, shape(leaf), detail::whole_box(shape(leaf)),
                        std::vector<std::byte>(static_cast<std::size_t>(size(leaf)) * sizeof(T))};
@@ -86,7 +86,7 @@ template <class Model> StateDict full_state_dict(const Model& model) {
         std::memcpy(entry.bytes.data() + i * sizeof(T), &value, sizeof(T));
       }
       made.push_back(std::move(entry));
-    } else if constexpr (std::is_same_v<Leaf, Dim>) {
+    } else if constexpr (std::is_same_v<Type, Dim>) {
       made.push_back(detail::number_entry(name, DType::i64, leaf.value()));
     } else {
       made.push_back(detail::number_entry(name, DType::f64, leaf.value()));
@@ -101,8 +101,8 @@ template <class Model> StateDict full_state_dict(const Model& model) {
 template <class Model> StateDict sharded_state_dict(const Model& model) {
   StateDict made;
   detail::for_each_state(model, [&](std::string_view name, const auto& leaf) {
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    if constexpr (StoredOperand<Leaf>) {
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    if constexpr (StoredOperand<Type>) {
       const TensorStorage& storage = storage_of(leaf);
       for (int shard = 0; shard < storage.shard_count(); ++shard) {
         const Box& box = storage.box(shard);
@@ -110,7 +110,7 @@ template <class Model> StateDict sharded_state_dict(const Model& model) {
         const auto* const data = static_cast<const std::byte*>(storage.data(shard));
         made.push_back({std::string(name), storage.dtype(), storage.shape(), box, {data, data + bytes}});
       }
-    } else if constexpr (std::is_same_v<Leaf, Dim>) {
+    } else if constexpr (std::is_same_v<Type, Dim>) {
       made.push_back(detail::number_entry(name, DType::i64, leaf.value()));
     } else {
       made.push_back(detail::number_entry(name, DType::f64, leaf.value()));
@@ -167,7 +167,7 @@ inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) 
 template <class Model> Model load_state_dict(Model model, const StateDict& dict, Here at = Here::current()) {
   std::vector<bool> used(dict.size(), false);
   detail::for_each_state(model, [&](std::string_view name, auto& leaf) {
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
+    using Type = std::remove_cvref_t<decltype(leaf)>;
     const StateEntry* found = nullptr;
     for (std::size_t i = 0; i < dict.size(); ++i) {
       if (dict[i].name != name) continue;
@@ -186,20 +186,20 @@ template <class Model> Model load_state_dict(Model model, const StateDict& dict,
              ", the dict ", shape_text(found->dtype, found->shape), " in ", found->bytes.size(), " bytes",
              Source::from(at));
     };
-    if constexpr (StoredOperand<Leaf>) {
-      using T = typename Leaf::element;
+    if constexpr (StoredOperand<Type>) {
+      using T = typename Type::element;
       expect(dtype_v<T>, shape(leaf));
       const PartitionSpec spec = spec_of(sharding(leaf), mesh(leaf));
       // std::byte may alias elements, but elements not bytes: copy them.
       const auto values = std::make_unique<T[]>(std::max<std::size_t>(found->bytes.size() / sizeof(T), 1));
       std::memcpy(static_cast<void*>(values.get()), found->bytes.data(), found->bytes.size());
-      leaf = shard<Leaf::rank>(std::span<const T>(values.get(), found->bytes.size() / sizeof(T)), Shape(shape(leaf)),
+      leaf = shard<Type::rank>(std::span<const T>(values.get(), found->bytes.size() / sizeof(T)), Shape(shape(leaf)),
                                mesh(leaf), spec, at);
     } else {
-      expect(std::is_same_v<Leaf, Dim> ? DType::i64 : DType::f64, Shape{});
+      expect(std::is_same_v<Type, Dim> ? DType::i64 : DType::f64, Shape{});
       decltype(leaf.value()) value{};
       std::memcpy(&value, found->bytes.data(), sizeof(value));
-      leaf = Leaf(value);
+      leaf = Type(value);
     }
   });
   for (std::size_t i = 0; i < dict.size(); ++i)

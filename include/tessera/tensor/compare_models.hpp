@@ -26,8 +26,8 @@ template <class Model, class F> bool all_leaves(const Model& x, const Model& y, 
   std::size_t next = 0;
   bool all = true;
   for_each_named_leaf(x, VisitLayers::each, [&](std::string_view, const auto& leaf, int) {
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    all = all && next < others.size() && f(leaf, *static_cast<const Leaf*>(others[next]));
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    all = all && next < others.size() && f(leaf, *static_cast<const Type*>(others[next]));
     ++next;
   });
   return all && next == others.size();
