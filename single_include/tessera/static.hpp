@@ -9341,6 +9341,31 @@ struct ClampTag : ThreeOperands {
     return build::select(build::greater(raised, high), high, raised);
   }
 };
+/// Whether two operands are equal within a tolerance.
+template <bool EqualNan> struct IsCloseTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class A, class B, class...> using result = Typed<bool, Promote<A, B>::rank>;
+  template <class A, class B, class...>
+  static constexpr void convert(Value& a, Value& b, Value& relative, Value& absolute) {
+    const DType type = floating_type(Promote<A, B>::dtype);
+    a = build::cast(convert_operand<A>(a, Promote<A, B>::dtype), type);
+    b = build::cast(convert_operand<B>(b, Promote<A, B>::dtype), type);
+    relative = build::cast(relative, type), absolute = build::cast(absolute, type);
+  }
+  static constexpr Value emit(Value context, Value a, Value b, Value relative, Value absolute) {
+    a = a.at(context.source);
+    const Value bound = absolute + relative * build::unary(Op::abs, b);
+    // An infinity is close to itself alone: its bound is infinite.
+    const Value finite = build::less(build::unary(Op::abs, b), b.number(std::numeric_limits<double>::infinity()));
+    const Value near =
+        build::binary(Op::logical_and, build::binary(Op::less_equal, build::unary(Op::abs, a - b), bound), finite);
+    const Value close = build::binary(Op::logical_or, build::equal(a, b), near);
+    if (!EqualNan) return close;
+    return build::binary(
+        Op::logical_or, close,
+        build::binary(Op::logical_and, build::binary(Op::not_equal, a, a), build::binary(Op::not_equal, b, b)));
+  }
+};
 struct LerpTag : ThreeOperands {
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
@@ -9477,6 +9502,15 @@ template <TensorOperand X, NumberOperand N, NumberOperand High, NumberOperand Lo
 constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const Low& negative,
                           Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
+}
+/// Whether |a - b| <= absolute + relative |b|, or a equals b (torch.isclose, jnp.isclose): a bool tensor. Infinities
+/// are close to themselves alone, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
+/// No gradient. Errors: shape_mismatch. No communication.
+template <bool EqualNan = false, TensorOperand A, Operand B, NumberOperand Relative = double,
+          NumberOperand Absolute = double>
+constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, const Absolute& absolute = 1e-8,
+                       Here at = Here::current()) {
+  return call<detail::IsCloseTag<EqualNan>>(Source::from(at), a, b, relative, absolute);
 }
 /// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
 /// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.
@@ -9623,6 +9657,41 @@ struct Relu6Tag : FloatingComposition {
 struct HardsigmoidTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) { return bounded(x.at(context.source) + 3.0, 0, 6) * (1.0 / 6); }
 };
+/// x at and between the bounds replaced by 0, or moved towards 0 by a bound beyond them.
+template <bool Soft> struct ShrinkTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value bound) {
+    x = x.at(context.source);
+    const Value zero = x.number(0);
+    const Value below = build::select(build::less(x, -bound), Soft ? x + bound : x, zero);
+    const Value shrunk = build::select(build::greater(x, bound), Soft ? x - bound : x, below);
+    return build::select(build::binary(Op::not_equal, x, x), x, shrunk);
+  }
+};
+struct TanhshrinkTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return x - build::unary(Op::tanh, x);
+  }
+};
+struct ThresholdTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value threshold, Value value) {
+    x = x.at(context.source);
+    return build::select(build::binary(Op::less_equal, x, threshold), value, x);
+  }
+};
+struct HardtanhTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value low, Value high) {
+    x = x.at(context.source);
+    return build::select(build::binary(Op::less_equal, x, low), low,
+                         build::select(build::binary(Op::greater_equal, x, high), high, x));
+  }
+};
+struct LogitTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return build::unary(Op::log, x / (1.0 - x));
+  }
+};
 struct HardswishTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
@@ -9696,6 +9765,34 @@ template <TensorOperand X> constexpr auto relu6(const X& x, Here at = Here::curr
 /// relu6(x + 3) / 6.
 template <TensorOperand X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::HardsigmoidTag>(Source::from(at), x);
+}
+/// x clamped to [low, high]; the gradient at both bounds is 0, where that of clamp is 1.
+template <TensorOperand X, NumberOperand Low = double, NumberOperand High = double>
+constexpr auto hardtanh(const X& x, const Low& low = -1.0, const High& high = 1.0, Here at = Here::current()) {
+  return call<detail::HardtanhTag>(Source::from(at), x, low, high);
+}
+/// x where it is above the threshold, `value` elsewhere. The gradient at the threshold is 0.
+template <TensorOperand X, NumberOperand Threshold, NumberOperand N>
+constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
+  return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
+}
+/// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
+/// 1 beyond the bound, and 0 at it.
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
+  return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
+}
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto softshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
+  return call<detail::ShrinkTag<true>>(Source::from(at), x, bound);
+}
+/// x - tanh(x).
+template <TensorOperand X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
+  return call<detail::TanhshrinkTag>(Source::from(at), x);
+}
+/// log(x / (1 - x)), the inverse of sigmoid; -infinity of 0, infinity of 1, NaN outside of [0, 1].
+template <TensorOperand X> constexpr auto logit(const X& x, Here at = Here::current()) {
+  return call<detail::LogitTag>(Source::from(at), x);
 }
 /// x relu6(x + 3) / 6. Source: Howard and others, 1905.02244.
 template <TensorOperand X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
@@ -14406,6 +14503,21 @@ template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here
   return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
 
+/// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
+/// negative count turns back. Communication: as flip.
+template <int Times = 1, TensorOperand X> constexpr auto rot90(const X& x, Here at = Here::current()) {
+  static_assert(X::rank >= 2, "tessera: rot90 takes tensors of rank 2 or more");
+  constexpr int turns = (Times % 4 + 4) % 4;
+  if constexpr (turns == 0)
+    return x;
+  else if constexpr (turns == 1)
+    return flip<0>(swapaxes<0, 1>(x, at), at);
+  else if constexpr (turns == 2)
+    return flip<0>(flip<1>(x, at), at);
+  else
+    return swapaxes<0, 1>(flip<0>(x, at), at);
+}
+
 }  // namespace tessera
 
 #endif
@@ -14596,6 +14708,27 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
                                                                                 rest...);
+}
+
+/// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
+/// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
+/// b[i, j] = y[j]. No communication.
+template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
+  const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
+  const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
+  return std::tuple(broadcast_like(down, like, at), broadcast_like(across, like, at));
+}
+/// Matrices along the diagonal of one matrix, and 0 elsewhere: [m, n] and [p, q] give [m + p, n + q]. Communication: as
+/// concat.
+template <TensorOperand A, TensorOperand B>
+constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
+  return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {
+  return block_diag(block_diag(a, b), c, rest...);
 }
 
 /// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
@@ -17895,6 +18028,32 @@ constexpr auto gather(const X& x, const Indices& indices, Here at = Here::curren
 
 #endif
 
+// ---- tessera/ops/indexing/logcumsumexp.hpp
+
+#ifndef TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
+#define TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
+
+namespace tessera {
+
+/// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
+/// overflow and exact in each element's own range: a ts::scan of logaddexp, one step for each element of the dim, so
+/// for traced functions.
+/// Communication: a split dim is gathered; others stay split.
+template <int D, TensorOperand X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
+  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double and bf16 tensors");
+  const auto lines = detail::settle(movedim<D, 0>(x, at));
+  const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
+  const auto step = [at](const auto& so_far, const auto& next) {
+    const auto sum = logaddexp(so_far, next, at);
+    return std::tuple(sum, sum);
+  };
+  return movedim<0, D>(std::get<1>(scan(step, none_yet, lines, {}, at)), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/scatter.hpp
 
 #ifndef TESSERA_OPS_INDEXING_SCATTER_HPP
@@ -19581,6 +19740,29 @@ template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, cons
                                      unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
     return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
   }
+}
+/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
+/// shape_mismatch. Communication: as slice and concat where D is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
+  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+  // Of one shape: a dim of more than 3 is an error.
+  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+}
+/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
+/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
+template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  static_assert(X::rank == 1, "tessera: vander takes a vector");
+  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
+  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
+  if constexpr (Increasing)
+    return powers;
+  else
+    return flip<1>(powers, at);
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {

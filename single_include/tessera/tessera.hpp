@@ -4681,10 +4681,10 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/nn/alibi.hpp
+// ---- tessera/nn/attention/alibi.hpp
 
-#ifndef TESSERA_NN_ALIBI_HPP
-#define TESSERA_NN_ALIBI_HPP
+#ifndef TESSERA_NN_ATTENTION_ALIBI_HPP
+#define TESSERA_NN_ATTENTION_ALIBI_HPP
 
 namespace tessera::nn {
 
@@ -8200,6 +8200,31 @@ struct ClampTag : ThreeOperands {
     return build::select(build::greater(raised, high), high, raised);
   }
 };
+/// Whether two operands are equal within a tolerance.
+template <bool EqualNan> struct IsCloseTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class A, class B, class...> using result = Typed<bool, Promote<A, B>::rank>;
+  template <class A, class B, class...>
+  static constexpr void convert(Value& a, Value& b, Value& relative, Value& absolute) {
+    const DType type = floating_type(Promote<A, B>::dtype);
+    a = build::cast(convert_operand<A>(a, Promote<A, B>::dtype), type);
+    b = build::cast(convert_operand<B>(b, Promote<A, B>::dtype), type);
+    relative = build::cast(relative, type), absolute = build::cast(absolute, type);
+  }
+  static constexpr Value emit(Value context, Value a, Value b, Value relative, Value absolute) {
+    a = a.at(context.source);
+    const Value bound = absolute + relative * build::unary(Op::abs, b);
+    // An infinity is close to itself alone: its bound is infinite.
+    const Value finite = build::less(build::unary(Op::abs, b), b.number(std::numeric_limits<double>::infinity()));
+    const Value near =
+        build::binary(Op::logical_and, build::binary(Op::less_equal, build::unary(Op::abs, a - b), bound), finite);
+    const Value close = build::binary(Op::logical_or, build::equal(a, b), near);
+    if (!EqualNan) return close;
+    return build::binary(
+        Op::logical_or, close,
+        build::binary(Op::logical_and, build::binary(Op::not_equal, a, a), build::binary(Op::not_equal, b, b)));
+  }
+};
 struct LerpTag : ThreeOperands {
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
@@ -8336,6 +8361,15 @@ template <TensorOperand X, NumberOperand N, NumberOperand High, NumberOperand Lo
 constexpr auto nan_to_num(const X& x, const N& nan, const High& positive, const Low& negative,
                           Here at = Here::current()) {
   return call<detail::NanToNumTag>(Source::from(at), x, nan, positive, negative);
+}
+/// Whether |a - b| <= absolute + relative |b|, or a equals b (torch.isclose, jnp.isclose): a bool tensor. Infinities
+/// are close to themselves alone, NaN to nothing, or with `isclose<true>` to NaN. Operands are broadcast and promoted.
+/// No gradient. Errors: shape_mismatch. No communication.
+template <bool EqualNan = false, TensorOperand A, Operand B, NumberOperand Relative = double,
+          NumberOperand Absolute = double>
+constexpr auto isclose(const A& a, const B& b, const Relative& relative = 1e-5, const Absolute& absolute = 1e-8,
+                       Here at = Here::current()) {
+  return call<detail::IsCloseTag<EqualNan>>(Source::from(at), a, b, relative, absolute);
 }
 /// a + weight (b - a), and exactly a at weight 0, b at weight 1; weights beyond extrapolate. Floating operands,
 /// broadcast against each other. Gradients: 1 - weight, weight and b - a. Errors: shape_mismatch. No communication.
@@ -8482,6 +8516,41 @@ struct Relu6Tag : FloatingComposition {
 struct HardsigmoidTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) { return bounded(x.at(context.source) + 3.0, 0, 6) * (1.0 / 6); }
 };
+/// x at and between the bounds replaced by 0, or moved towards 0 by a bound beyond them.
+template <bool Soft> struct ShrinkTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value bound) {
+    x = x.at(context.source);
+    const Value zero = x.number(0);
+    const Value below = build::select(build::less(x, -bound), Soft ? x + bound : x, zero);
+    const Value shrunk = build::select(build::greater(x, bound), Soft ? x - bound : x, below);
+    return build::select(build::binary(Op::not_equal, x, x), x, shrunk);
+  }
+};
+struct TanhshrinkTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return x - build::unary(Op::tanh, x);
+  }
+};
+struct ThresholdTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value threshold, Value value) {
+    x = x.at(context.source);
+    return build::select(build::binary(Op::less_equal, x, threshold), value, x);
+  }
+};
+struct HardtanhTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x, Value low, Value high) {
+    x = x.at(context.source);
+    return build::select(build::binary(Op::less_equal, x, low), low,
+                         build::select(build::binary(Op::greater_equal, x, high), high, x));
+  }
+};
+struct LogitTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return build::unary(Op::log, x / (1.0 - x));
+  }
+};
 struct HardswishTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
@@ -8555,6 +8624,34 @@ template <TensorOperand X> constexpr auto relu6(const X& x, Here at = Here::curr
 /// relu6(x + 3) / 6.
 template <TensorOperand X> constexpr auto hardsigmoid(const X& x, Here at = Here::current()) {
   return call<detail::HardsigmoidTag>(Source::from(at), x);
+}
+/// x clamped to [low, high]; the gradient at both bounds is 0, where that of clamp is 1.
+template <TensorOperand X, NumberOperand Low = double, NumberOperand High = double>
+constexpr auto hardtanh(const X& x, const Low& low = -1.0, const High& high = 1.0, Here at = Here::current()) {
+  return call<detail::HardtanhTag>(Source::from(at), x, low, high);
+}
+/// x where it is above the threshold, `value` elsewhere. The gradient at the threshold is 0.
+template <TensorOperand X, NumberOperand Threshold, NumberOperand N>
+constexpr auto threshold(const X& x, const Threshold& threshold, const N& value, Here at = Here::current()) {
+  return call<detail::ThresholdTag>(Source::from(at), x, threshold, value);
+}
+/// x where it is further from 0 than the bound, 0 elsewhere; with softshrink nearer to 0 by the bound. The gradient is
+/// 1 beyond the bound, and 0 at it.
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto hardshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
+  return call<detail::ShrinkTag<false>>(Source::from(at), x, bound);
+}
+template <TensorOperand X, NumberOperand N = double>
+constexpr auto softshrink(const X& x, const N& bound = 0.5, Here at = Here::current()) {
+  return call<detail::ShrinkTag<true>>(Source::from(at), x, bound);
+}
+/// x - tanh(x).
+template <TensorOperand X> constexpr auto tanhshrink(const X& x, Here at = Here::current()) {
+  return call<detail::TanhshrinkTag>(Source::from(at), x);
+}
+/// log(x / (1 - x)), the inverse of sigmoid; -infinity of 0, infinity of 1, NaN outside of [0, 1].
+template <TensorOperand X> constexpr auto logit(const X& x, Here at = Here::current()) {
+  return call<detail::LogitTag>(Source::from(at), x);
 }
 /// x relu6(x + 3) / 6. Source: Howard and others, 1905.02244.
 template <TensorOperand X> constexpr auto hardswish(const X& x, Here at = Here::current()) {
@@ -17601,10 +17698,10 @@ constexpr auto pad(const X& x, const Before& before, const After& after, Here at
 
 #endif
 
-// ---- tessera/nn/attention.hpp
+// ---- tessera/nn/attention/attention.hpp
 
-#ifndef TESSERA_NN_ATTENTION_HPP
-#define TESSERA_NN_ATTENTION_HPP
+#ifndef TESSERA_NN_ATTENTION_ATTENTION_HPP
+#define TESSERA_NN_ATTENTION_ATTENTION_HPP
 
 namespace tessera::nn {
 
@@ -17662,232 +17759,359 @@ Attention<T, Bias, Kernel> attention(Key key, Extent features, Dim heads, const 
 
 #endif
 
-// ---- tessera/ops/contraction/convolution.hpp
+// ---- tessera/ops/data_movement/repeat.hpp
 
-#ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
-#define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
+#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
 
 namespace tessera {
 
 namespace detail {
-/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
-/// that options which are changed later would share one name.
-template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
-  std::array<std::int64_t, N> made{};
-  for (auto& own : made) own = number;
-  return made;
-}
-}  // namespace detail
 
-/// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
-/// within a window, and the number of groups of features, each convolved on its own.
-template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              dilation = detail::all_of<N>(1);
-  std::int64_t groups = 1;
+/// The dim repeated: the copies one after the other, or each element `count` times.
+template <int Rank, int D, bool EachElement> struct RepeatTag {
+  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
+  template <class X, class Count> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value count) {
+    x = x.at(context.source);
+    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
+    const Value one = build::insert_singletons(x, 1u << copies, rank);
+    const Value places =
+        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
+                                 ((1u << rank) - 1) & ~(1u << copies), rank);
+    // Of these the shape is read alone.
+    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
+    Factors merge{};
+    for (int d = 0; d < rank; ++d) {
+      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
+      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    }
+    merge.count = static_cast<std::int8_t>(rank);
+    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
+  }
 };
 
-/// Options of a transposed convolution, the transpose of a convolution with the same strides, padding, dilation and
-/// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
-/// these extents, plus `output_padding` at the end.
-template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
-  std::int64_t groups = 1;
+template <int Rank, int D> struct RollTag {
+  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x, Value shift) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
+    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
+    const auto rest = [&](Value v) { return v - v / turn * turn; };
+    const Value moved = rest(rest(as_size(shift)) + turn);
+    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
+                                    build::slice(x, dim, zero, n - moved));
+  }
+};
+
+template <int Rank, int D> struct FlipTag {
+  template <class X> using result = Typed<typename X::type, Rank>;
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
+    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
+  }
+};
+
+}  // namespace detail
+
+/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
+/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
+}
+/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
+template <int D, TensorOperand X, SizeOperand Count>
+constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
+  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
+}
+/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
+/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
+template <int D, TensorOperand X, SizeOperand Shift>
+constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
+  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
+}
+/// Elements along a dim in reverse order. Communication: as gather.
+template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
+  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
+}
+
+/// The first two dims turned by 90 degrees `Times` times, from the first dim to the second (torch.rot90, jnp.rot90); a
+/// negative count turns back. Communication: as flip.
+template <int Times = 1, TensorOperand X> constexpr auto rot90(const X& x, Here at = Here::current()) {
+  static_assert(X::rank >= 2, "tessera: rot90 takes tensors of rank 2 or more");
+  constexpr int turns = (Times % 4 + 4) % 4;
+  if constexpr (turns == 0)
+    return x;
+  else if constexpr (turns == 1)
+    return flip<0>(swapaxes<0, 1>(x, at), at);
+  else if constexpr (turns == 2)
+    return flip<0>(flip<1>(x, at), at);
+  else
+    return swapaxes<0, 1>(flip<0>(x, at), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/attention/band_attention.hpp
+
+#ifndef TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+#define TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Attention of a query at position p to the keys from p - before to p + after.
+struct BandAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset) {
+    return emit(context, q, k, v, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset,
+                              Value scale) {
+    const auto whole = [&](Value x) { return build::cast(x.at(context.source), DType::i64); };
+    const Value first = whole(offset);
+    return make(context, {.banded = true}, q, k, v, scale, first - whole(before), first + whole(after));
+  }
+};
+
+/// The same with a number added to all scores of a key, bias [batch, keys, heads, 1]: one more column of queries, of
+/// ones, and of keys, of the bias.
+struct BiasedAttentionTag : AttentionNodes {
+  template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset) {
+    return emit(context, q, k, v, bias, before, after, offset, default_scale(context, q));
+  }
+  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
+                              Value offset, Value scale) {
+    q = q.at(context.source);
+    k = k.at(context.source);
+    const DType wide = computed_as(q.dtype());
+    const auto with_column = [&](Value x, Value column) {
+      const Value like = build::slice(x, 3, x.number(0, DType::i64), x.number(1, DType::i64));
+      return ConcatTag<4, 3>::emit(context, x, build::broadcast(column, like));
+    };
+    const Value column = build::cast(build::cast(bias.at(context.source), wide) / build::cast(scale, wide), q.dtype());
+    return BandAttentionTag::emit(context, with_column(q, q.number(1)), with_column(k, column), v, before, after,
+                                  offset, scale);
+  }
+};
+
+/// The heads of keys or values repeated for the queries of their group.
+struct RepeatHeadsTag {
+  template <class K, class Q> struct result : K {
+    using Checks = decltype([] {
+      static_assert(K::rank == 4 && Q::rank == 4,
+                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
+    });
+  };
+  static constexpr Value emit(Value context, Value k, Value q) {
+    const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
+    return RepeatTag<4, 2, true>::emit(
+        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
+  }
+};
+
+}  // namespace detail
+
+/// No bound of a band of keys: more positions than any dim has.
+inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
+
+/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from
+/// p - before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call
+/// with another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
+/// gradient. Tiles of scores outside of the band are not computed. All else as `attention`.
+///
+///     ts::band_attention(q, k, v, 255, 0)                       // causal, each query to 256 positions
+///     ts::band_attention(q, k, v, ts::unlimited, 0, position)   // causal, with a cache of keys and values
+///
+/// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
+/// Source: Beltagy et al., 2004.05150.
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset = int>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset = 0, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
+}
+template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
+          NumberOperand Offset, NumberOperand Scale>
+constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
+                              const Offset& offset, const Scale& scale, Here at = Here::current()) {
+  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
+}
+
+/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
+/// extent
+/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
+/// 0. With bf16 queries the bias is rounded to bf16. The scale is not 0. Gradients: also of the bias. Errors:
+/// shape_mismatch. Communication: as attention.
+template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
+          NumberOperand After, NumberOperand Offset = int>
+constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
+                                const After& after, const Offset& offset = 0, Here at = Here::current()) {
+  static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
+  return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
+                                          after, offset);
+}
+/// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
+/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
+template <Element T = float, TensorOperand Mask>
+constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
+  static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
+                "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
+  return unsqueeze<1>(select(mask, zeros_like(cast<T>(mask, at), at), -1e30, at), at);
+}
+
+/// Grouped-query attention: keys and values with fewer heads than queries, of which each serves a group of consecutive
+/// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
+/// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
+/// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
+template <TensorOperand K, TensorOperand Q>
+constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
+  return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/attention/multi_head_attention.hpp
+
+#ifndef TESSERA_NN_ATTENTION_MULTI_HEAD_ATTENTION_HPP
+#define TESSERA_NN_ATTENTION_MULTI_HEAD_ATTENTION_HPP
+
+namespace tessera::nn {
+
+/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first and without dropout: x [batch, time, features]
+/// to a result of the same shape.
+///
+///     attention(x)                        // to all positions of x
+///     attention.causal(x)                 // to those up to its own
+///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
+///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; elsewhere 0, see
+///     biased_attention
+///
+/// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
+/// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
+/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
+template <Element T = float, bool Bias = true> struct MultiHeadAttention {
+  Linear<T, Bias> query, key, value;  ///< [features, heads * width]
+  Linear<T, Bias> out;                ///< [heads * width, features]
+  Dim heads;
+
+  static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
+  constexpr auto operator()(const auto& x) const { return (*this)(x, x); }
+  constexpr auto operator()(const auto& x, const auto& memory) const {
+    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
+  }
+  constexpr auto causal(const auto& x) const {
+    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
+  }
+  constexpr auto masked(const auto& x, const auto& memory, const auto& mask) const {
+    return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
+                                   unlimited, unlimited));
+  }
+
+  constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
+  constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
 };
 
 namespace detail {
 
-/// Splits a dim into [groups, features of a group].
-constexpr Value split_groups(Value x, int dim, Value groups) {
-  Factors f{};
-  Value sizes[max_rank]{};
-  for (int d = 0; d <= x.rank(); ++d) {
-    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    f.order[f.count] = f.out_dim[f.count] = f.count;
-    ++f.count;
-  }
-  sizes[dim] = groups;
-  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+/// A linear layer with uniform weights in [-limit, limit) and a bias of zeros.
+template <Element T, bool Bias>
+Linear<T, Bias> uniform_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role,
+                               double limit) {
+  auto weight =
+      uniform<T>(key, {in, out}, strategy.mesh, strategy.weight(role), static_cast<T>(-limit), static_cast<T>(limit));
+  if constexpr (Bias)
+    return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
+  else
+    return {weight};
 }
-/// Merges the last dim with the dim of groups in front of it.
-constexpr Value merge_groups(Value x) {
-  Factors f{};
-  for (int d = 0; d < x.rank(); ++d) {
-    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
-    ++f.count;
-  }
-  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
-}
-
-template <int N> struct ConvTag {
-  template <class X, class W, class... Options> struct result : X {
-    using Checks = decltype([] {
-      static_assert(
-          X::rank == N + 2 && W::rank == N + 2,
-          "tessera: conv takes an input [batch, spatial..., in-features] and weights [spatial..., in-features per "
-          "group, out-features]");
-      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: the input and the weights of conv must have the same floating element type");
-    });
-  };
-  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
-    const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
-  }
-
- private:
-  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
-                                  Value groups) {
-    if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
-    // Windows over three dims have all 8 dims that a tensor can have.
-    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
-    const DType type = x.dtype();
-    for (int d = 0; d < N; ++d)
-      if (!padding[d].is_number(0))
-        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
-    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
-    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = N < 3 && !groups.is_number(1);
-    if (grouped) {
-      x = split_groups(x, x.rank() - 1, groups);
-      w = split_groups(w, w.rank() - 1, groups);
-    }
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    int a = 0, b = 0, out = 0;
-    labels.a[a++] = labels.out[out++] = 0;
-    for (int d = 0; d < N; ++d) {
-      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
-      labels.a[a++] = labels.b[b++] = static_cast<std::int8_t>(4 + d);
-    }
-    if (grouped) labels.a[a++] = labels.out[out++] = 9;
-    labels.a[a++] = labels.b[b++] = 7;
-    if (grouped) labels.b[b++] = 9;
-    labels.b[b++] = labels.out[out++] = 8;
-    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
-    return grouped ? merge_groups(y) : y;
-  }
-};
-
-template <int N> struct ConvTransposeTag {
-  template <class X, class W, class... Options> struct result : X {
-    using Checks = decltype([] {
-      static_assert(X::rank == N + 2 && W::rank == N + 2,
-                    "tessera: conv_transpose takes an input [batch, spatial..., in-features] and weights [spatial..., "
-                    "in-features, out-features per group]");
-      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: the input and the weights of conv_transpose must have the same floating element type");
-    });
-  };
-  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
-    const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
-  }
-
- private:
-  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
-                                  const Value* output_padding, const Value* dilation, Value groups) {
-    if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(
-          errc::unsupported,
-          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
-    const DType type = x.dtype();
-    Value taps[N], extents[N];
-    for (int d = 0; d < N; ++d) {
-      taps[d] = build::extent(w, d);
-      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
-    }
-    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
-    if (grouped) {
-      x = split_groups(x, x.rank() - 1, groups);
-      w = split_groups(w, w.rank() - 2, groups);
-    }
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    int a = 0, b = 0, out = 0;
-    labels.a[a++] = labels.out[out++] = 0;
-    for (int d = 0; d < N; ++d) {
-      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
-      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
-    }
-    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
-    labels.a[a++] = labels.b[b++] = 7;
-    labels.b[b++] = labels.out[out++] = 8;
-    Value y = build::einsum(x, w, labels);
-    if (grouped) y = merge_groups(y);
-    for (int d = N - 1; d >= 0; --d) {
-      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
-      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
-    }
-    for (int d = 0; d < N; ++d) {
-      const Value longer = extents[d] + output_padding[d];
-      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
-      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
-    }
-    return build::cast(y, type);
-  }
-};
 
 }  // namespace detail
 
-/// Convolution (cross-correlation, as in PyTorch and JAX): x [batch, width, in] and w [taps, in / groups, out] give
-/// [batch, windows, out]; conv2d: x [batch, height, width, in] and w [.., .., in / groups, out], as in `conv2d(x, w,
-/// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
-/// strides + 1 windows.
-///
-/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 as in
-/// einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
-/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial; a split spatial dim is gathered.
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
-                                  Dim(options.dilation[0]), Dim(options.groups));
-}
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
-                                  Dim(options.dilation[1]), Dim(options.groups));
-}
-/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
-                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
-                                  Dim(options.dilation[2]), Dim(options.groups));
+/// With PyTorch's initialisation: weights of query, key and value are those of one Glorot-uniform weight [features,
+/// 3 features], out is uniform in [-1 / sqrt(features), 1 / sqrt(features)), biases are zeros. Errors: not_divisible
+/// unless the number of heads divides the features.
+template <Element T = float, bool Bias = true>
+MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim heads,
+                                                 const ShardingStrategy& strategy) {
+  if (heads.value() < 1 || features.value % heads.value() != 0)
+    fail(errc::not_divisible, "[multi_head_attention] number of heads: ", features.value,
+         " features are not divisible by ", heads.value(), " heads");
+  const double n = static_cast<double>(features.value), in = std::sqrt(6 / (4 * n)), last = 1 / std::sqrt(n);
+  const auto [first, second, third, fourth] = split<4>(key);
+  return {detail::uniform_linear<T, Bias>(first, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(second, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(third, features, features, strategy, Role::column, in),
+          detail::uniform_linear<T, Bias>(fourth, features, features, strategy, Role::row, last), heads};
 }
 
-/// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
-/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]; conv_transpose2d(x, w, {.strides = {2, 2}}) likewise.
-/// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
-/// respect to its operand. The weights are PyTorch's with the spatial dims first.
-///
-/// The windows are in memory before they are added up; for bf16 they are f32, and their sum is rounded once. Errors:
-/// shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or dilation
-/// below one, and for padding that leaves no result. Communication: as conv1d.
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
-                                Here at = Here::current()) {
-  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
-                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
-                                           Dim(options.groups));
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/mlp.hpp
+
+#ifndef TESSERA_NN_MLP_HPP
+#define TESSERA_NN_MLP_HPP
+
+namespace tessera::nn {
+
+/// down(gelu(up(x))). Communication: with the hidden features sharded, an all_reduce of the result.
+template <Element T = float, bool Bias = true> struct Mlp {
+  Linear<T, Bias> up;    ///< [features, hidden]
+  Linear<T, Bias> down;  ///< [hidden, features]
+
+  static constexpr std::array field_names{"up", "down"};
+  constexpr auto operator()(const auto& x) const {
+    const auto hidden = gelu(up(x));  // [B, T, hidden]
+    return down(hidden);
+  }
+};
+
+/// down(silu(gate(x)) * up(x)). Communication: as Mlp. Source: Shazeer, 2002.05202.
+template <Element T = float> struct GatedMlp {
+  Linear<T, false> gate, up;  ///< [features, hidden]
+  Linear<T, false> down;      ///< [hidden, features]
+
+  static constexpr std::array field_names{"gate", "up", "down"};
+  constexpr auto operator()(const auto& x) const {
+    const auto hidden = silu(gate(x)) * up(x);  // [B, T, hidden]
+    return down(hidden);
+  }
+};
+
+/// The name of the same layer in the literature: silu is also called swish.
+template <Element T = float> using SwiGlu = GatedMlp<T>;
+
+/// An MLP for a model of `depth` layers, with initialized parameters.
+template <Element T = float, bool Bias = true>
+Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                 double stddev = 0.02) {
+  const auto [first, second] = split<2>(key);
+  return {linear<T, Bias>(first, features, hidden, strategy, Role::column, stddev),
+          linear<T, Bias>(second, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
 }
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
-                                Here at = Here::current()) {
-  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                           Dim(options.padding[0]), Dim(options.padding[1]),
-                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
-                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+template <Element T = float>
+GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
+                      double stddev = 0.02) {
+  const auto [first, second, third] = split<3>(key);
+  return {linear<T, false>(first, features, hidden, strategy, Role::column, stddev),
+          linear<T, false>(second, features, hidden, strategy, Role::column, stddev),
+          linear<T, false>(third, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
 }
 
-}  // namespace tessera
+}  // namespace tessera::nn
 
 #endif
 
@@ -18320,254 +18544,10 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 
 #endif
 
-// ---- tessera/ops/reduction/normalization.hpp
+// ---- tessera/nn/normalization/layer_norm.hpp
 
-#ifndef TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
-#define TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
-
-// Norms of [batch, ..., features] over other dims than the last; layer_norm and rms_norm are in ops/functional.hpp.
-
-namespace tessera {
-
-namespace build {
-
-/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: as in
-/// layer_norm a second mean, which has no gradient, corrects the rounding of the first; `near` is x - first.
-struct Moments {
-  Value near, first, rest, variance;
-};
-constexpr Moments moments(Value x, unsigned dims) {
-  const Value count = cast(element_count(x, dims), x.dtype());
-  const Value first = reduce(Op::sum, x, dims, true) / count, near = x - first;
-  const Value rest = constant_reduce(Op::sum, near, dims) / count;
-  return {near, first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
-}
-/// x less its mean, over its standard deviation, along a bit set of dims.
-constexpr Value normalized(Value x, unsigned dims, Value eps) {
-  const Moments m = moments(x, dims);
-  return (m.near - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
-}
-
-}  // namespace build
-
-namespace detail {
-
-enum class NormOver { batch, instance };
-
-/// The dims of x [batch, ..., features] that a norm reduces, as a bit set.
-template <int Rank, NormOver Over> constexpr unsigned normed_dims(const Value& x) {
-  const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
-  return ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
-}
-
-template <int Rank, NormOver Over> struct FeatureNormTag {
-  static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value made = build::normalized(x, normed_dims<Rank, Over>(x), eps);
-    return build::cast(made * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
-  }
-};
-
-enum class Moment { mean, unbiased_variance };
-
-template <int Rank, Moment Of> struct BatchMomentTag {
-  template <class X> struct result : Typed<loss_t<X>, 1> {
-    using Checks = decltype([] {
-      static_assert(floating_v<X> && Rank >= 2,
-                    "tessera: batch_norm_statistics takes a float, double or bf16 tensor [batch, ..., features]");
-    });
-  };
-  static constexpr Value emit(Value context, Value x) {
-    x = build::cast(x.at(context.source), computed_as(x.dtype()));
-    const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
-    const build::Moments m = build::moments(x, dims);
-    if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
-    const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
-    const Value divisor = build::binary(Op::maximum, count - one, one);
-    const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
-    return build::drop_singletons(m.variance * ratio, dims);
-  }
-};
-
-template <int Rank> struct GivenNormTag {
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class X, class Mean, class Variance, class Gain, class Bias, class Eps>
-  using result = NormResult<X, Mean, Variance, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value mean, Value variance, Value gain, Value bias, Value eps) {
-    const DType type = x.dtype();
-    x = build::cast(x.at(context.source), computed_as(type));
-    const auto as_x = [&](Value v) { return build::cast(v, x.dtype()); };
-    const Value scale = build::unary(Op::rsqrt, as_x(variance) + as_x(eps)) * as_x(gain);
-    return build::cast((x - as_x(mean)) * scale + as_x(bias), type);
-  }
-};
-
-template <int Rank> struct GroupNormTag {
-  static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
-  template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
-  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
-    if (x.rank() != Rank)
-      fail(errc::unsupported,
-           "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
-    const DType type = x.dtype();
-    x = split_groups(build::cast(x.at(context.source), computed_as(type)), Rank - 1, as_size(groups));
-    const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
-    x = merge_groups(build::normalized(x, dims, eps));
-    return build::cast(x * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
-  }
-};
-
-}  // namespace detail
-
-/// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
-/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
-/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
-/// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
-/// Szegedy, 1502.03167.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
-                          Here at = Here::current()) {
-  return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
-}
-/// The statistics of a batch that running statistics average. `mean` and `variance` are vectors of features.
-template <class Mean, class Variance> struct BatchStatistics {
-  Mean mean;
-  Variance variance;
-};
-/// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
-/// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
-/// PyTorch's running variance, and 0 where there is one. Of bf16 they are f32. Beside a batch_norm of the same x in one
-/// program they share its sums and its communication.
-template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
-  const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
-  const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
-  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
-}
-/// Batch norm by given statistics, vectors of features: what evaluation computes.
-template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
-          NumberOperand Eps = double>
-constexpr auto batch_norm_inference(const X& x, const Mean& mean, const Variance& variance, const Gain& gain,
-                                    const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
-  return call<detail::GivenNormTag<X::rank>>(Source::from(at), x, mean, variance, gain, bias, eps);
-}
-/// Instance norm: as batch_norm, with statistics of each image on its own. Source: Ulyanov et al., 1607.08022.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
-constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
-                             Here at = Here::current()) {
-  return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
-}
-/// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
-/// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
-template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, SizeOperand Groups, NumberOperand Eps = double>
-constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
-                          Here at = Here::current()) {
-  return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/stop_gradient.hpp
-
-#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
-#define TESSERA_OPS_STOP_GRADIENT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct StopGradientTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
-  }
-};
-
-}  // namespace detail
-
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
-/// is not computed. No communication.
-template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
-  return call<detail::StopGradientTag>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/batch_norm.hpp
-
-#ifndef TESSERA_NN_BATCH_NORM_HPP
-#define TESSERA_NN_BATCH_NORM_HPP
-
-namespace tessera::nn {
-
-/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
-/// state that a training step takes and returns, so that no optimizer changes them.
-template <Element T = float> struct RunningStatistics {
-  ShardedTensor<T, 1> mean, variance;
-
-  static constexpr std::array field_names{"mean", "variance"};
-};
-
-/// Batch norm of x [batch, ..., features], as torch.nn.BatchNorm1d, 2d and 3d with the features last:
-///
-///     const auto [y, next] = norm.train(x, running);   // normalized by this batch; the next running statistics
-///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
-///     const auto y = norm(x);                          // normalized by this batch, without running statistics
-/// The next running statistics are (1 - momentum) running + momentum of this batch, with its unbiased variance, and
-/// have no gradient. A batch of one element for each feature has a variance of 0; PyTorch refuses it. Errors:
-/// shape_mismatch. Communication: of train as ts::batch_norm, the running statistics add none, so that over a split
-/// batch they are those of the whole batch on every device; of evaluation none. Source: Ioffe, Szegedy, 1502.03167.
-template <Element T = float> struct BatchNorm {
-  ShardedTensor<T, 1> gain, bias;
-  Scalar epsilon = 1e-5, momentum = 0.1;
-
-  static constexpr std::array field_names{"gain", "bias", "epsilon", "momentum"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    return tessera::batch_norm(x, gain, bias, epsilon, at);
-  }
-  template <class X>
-  constexpr auto operator()(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
-    return tessera::batch_norm_inference(x, running.mean, running.variance, gain, bias, epsilon, at);
-  }
-  template <class X>
-  constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
-    const auto batch = tessera::batch_norm_statistics(x, at);
-    const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
-      return old + (stop_gradient(now, at) - old) * momentum;
-    };
-    const RunningStatistics<T> moved{next(running.mean, batch.mean), next(running.variance, batch.variance)};
-    return std::tuple((*this)(x, at), moved);
-  }
-};
-
-/// A BatchNorm with a gain of ones and a bias of zeros.
-template <Element T = float>
-BatchNorm<T> batch_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5,
-                        double momentum = 0.1) {
-  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
-          epsilon, momentum};
-}
-/// Running statistics before the first batch: means of zero and variances of one.
-template <Element T = float>
-RunningStatistics<T> running_statistics(Extent features, const ShardingStrategy& strategy) {
-  return {zeros<T>({features}, strategy.mesh, strategy.vector), ones<T>({features}, strategy.mesh, strategy.vector)};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/nn/layer_norm.hpp
-
-#ifndef TESSERA_NN_LAYER_NORM_HPP
-#define TESSERA_NN_LAYER_NORM_HPP
+#ifndef TESSERA_NN_NORMALIZATION_LAYER_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_LAYER_NORM_HPP
 
 namespace tessera::nn {
 
@@ -18594,65 +18574,10 @@ LayerNorm<T> layer_norm(Extent features, const ShardingStrategy& strategy, doubl
 
 #endif
 
-// ---- tessera/nn/mlp.hpp
+// ---- tessera/nn/normalization/rms_norm.hpp
 
-#ifndef TESSERA_NN_MLP_HPP
-#define TESSERA_NN_MLP_HPP
-
-namespace tessera::nn {
-
-/// down(gelu(up(x))). Communication: with the hidden features sharded, an all_reduce of the result.
-template <Element T = float, bool Bias = true> struct Mlp {
-  Linear<T, Bias> up;    ///< [features, hidden]
-  Linear<T, Bias> down;  ///< [hidden, features]
-
-  static constexpr std::array field_names{"up", "down"};
-  constexpr auto operator()(const auto& x) const {
-    const auto hidden = gelu(up(x));  // [B, T, hidden]
-    return down(hidden);
-  }
-};
-
-/// down(silu(gate(x)) * up(x)). Communication: as Mlp. Source: Shazeer, 2002.05202.
-template <Element T = float> struct GatedMlp {
-  Linear<T, false> gate, up;  ///< [features, hidden]
-  Linear<T, false> down;      ///< [hidden, features]
-
-  static constexpr std::array field_names{"gate", "up", "down"};
-  constexpr auto operator()(const auto& x) const {
-    const auto hidden = silu(gate(x)) * up(x);  // [B, T, hidden]
-    return down(hidden);
-  }
-};
-
-/// The name of the same layer in the literature: silu is also called swish.
-template <Element T = float> using SwiGlu = GatedMlp<T>;
-
-/// An MLP for a model of `depth` layers, with initialized parameters.
-template <Element T = float, bool Bias = true>
-Mlp<T, Bias> mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
-                 double stddev = 0.02) {
-  const auto [first, second] = split<2>(key);
-  return {linear<T, Bias>(first, features, hidden, strategy, Role::column, stddev),
-          linear<T, Bias>(second, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
-}
-template <Element T = float>
-GatedMlp<T> gated_mlp(Key key, Extent features, Extent hidden, const ShardingStrategy& strategy, int depth = 1,
-                      double stddev = 0.02) {
-  const auto [first, second, third] = split<3>(key);
-  return {linear<T, false>(first, features, hidden, strategy, Role::column, stddev),
-          linear<T, false>(second, features, hidden, strategy, Role::column, stddev),
-          linear<T, false>(third, hidden, features, strategy, Role::row, residual_stddev(stddev, depth))};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/nn/rms_norm.hpp
-
-#ifndef TESSERA_NN_RMS_NORM_HPP
-#define TESSERA_NN_RMS_NORM_HPP
+#ifndef TESSERA_NN_NORMALIZATION_RMS_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_RMS_NORM_HPP
 
 namespace tessera::nn {
 
@@ -18961,6 +18886,235 @@ auto glorot_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const
 }
 
 }  // namespace tessera::init
+
+#endif
+
+// ---- tessera/ops/contraction/convolution.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+#define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+
+namespace tessera {
+
+namespace detail {
+/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
+/// that options which are changed later would share one name.
+template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
+  std::array<std::int64_t, N> made{};
+  for (auto& own : made) own = number;
+  return made;
+}
+}  // namespace detail
+
+/// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
+/// within a window, and the number of groups of features, each convolved on its own.
+template <int N> struct Conv {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
+/// Options of a transposed convolution, the transpose of a convolution with the same strides, padding, dilation and
+/// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
+/// these extents, plus `output_padding` at the end.
+template <int N> struct ConvTranspose {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
+namespace detail {
+
+/// Splits a dim into [groups, features of a group].
+constexpr Value split_groups(Value x, int dim, Value groups) {
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d <= x.rank(); ++d) {
+    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    f.order[f.count] = f.out_dim[f.count] = f.count;
+    ++f.count;
+  }
+  sizes[dim] = groups;
+  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+}
+/// Merges the last dim with the dim of groups in front of it.
+constexpr Value merge_groups(Value x) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+
+template <int N> struct ConvTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Checks = decltype([] {
+      static_assert(
+          X::rank == N + 2 && W::rank == N + 2,
+          "tessera: conv takes an input [batch, spatial..., in-features] and weights [spatial..., in-features per "
+          "group, out-features]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: the input and the weights of conv must have the same floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
+  }
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
+                                  Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
+    // Windows over three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
+    const DType type = x.dtype();
+    for (int d = 0; d < N; ++d)
+      if (!padding[d].is_number(0))
+        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
+    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = N < 3 && !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 1, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.a[a++] = labels.b[b++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    if (grouped) labels.b[b++] = 9;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
+    return grouped ? merge_groups(y) : y;
+  }
+};
+
+template <int N> struct ConvTransposeTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Checks = decltype([] {
+      static_assert(X::rank == N + 2 && W::rank == N + 2,
+                    "tessera: conv_transpose takes an input [batch, spatial..., in-features] and weights [spatial..., "
+                    "in-features, out-features per group]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: the input and the weights of conv_transpose must have the same floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
+  }
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
+                                  const Value* output_padding, const Value* dilation, Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(
+          errc::unsupported,
+          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+    const DType type = x.dtype();
+    Value taps[N], extents[N];
+    for (int d = 0; d < N; ++d) {
+      taps[d] = build::extent(w, d);
+      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
+    }
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 2, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = build::einsum(x, w, labels);
+    if (grouped) y = merge_groups(y);
+    for (int d = N - 1; d >= 0; --d) {
+      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
+      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
+    }
+    for (int d = 0; d < N; ++d) {
+      const Value longer = extents[d] + output_padding[d];
+      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
+      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+    }
+    return build::cast(y, type);
+  }
+};
+
+}  // namespace detail
+
+/// Convolution (cross-correlation, as in PyTorch and JAX): x [batch, width, in] and w [taps, in / groups, out] give
+/// [batch, windows, out]; conv2d: x [batch, height, width, in] and w [.., .., in / groups, out], as in `conv2d(x, w,
+/// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
+/// strides + 1 windows.
+///
+/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 as in
+/// einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
+/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
+/// in-features the result is partial; a split spatial dim is gathered.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                  Dim(options.dilation[0]), Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
+                                  Dim(options.dilation[1]), Dim(options.groups));
+}
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
+                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
+                                  Dim(options.dilation[2]), Dim(options.groups));
+}
+
+/// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
+/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]; conv_transpose2d(x, w, {.strides = {2, 2}}) likewise.
+/// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
+/// respect to its operand. The weights are PyTorch's with the spatial dims first.
+///
+/// The windows are in memory before they are added up; for bf16 they are f32, and their sum is rounded once. Errors:
+/// shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or dilation
+/// below one, and for padding that leaves no result. Communication: as conv1d.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
+                                           Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                           Dim(options.padding[0]), Dim(options.padding[1]),
+                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
+                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -20032,6 +20186,34 @@ template <class Model, class F> constexpr void for_each_named_leaf(Model& model,
 
 #endif
 
+// ---- tessera/ops/stop_gradient.hpp
+
+#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
+#define TESSERA_OPS_STOP_GRADIENT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct StopGradientTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
+  }
+};
+
+}  // namespace detail
+
+/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
+/// is not computed. No communication.
+template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+  return call<detail::StopGradientTag>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/nn/freeze.hpp
 
 #ifndef TESSERA_NN_FREEZE_HPP
@@ -20070,12 +20252,12 @@ namespace detail {
 template <class Model, class F> constexpr void for_each_traced_parameter(Model& model, F&& f) {
   tessera::detail::for_each_named_leaf(model, tessera::detail::VisitLayers::together,
                                        [&](std::string_view name, auto& leaf, int) {
-                                         using Leaf = std::remove_cvref_t<decltype(leaf)>;
-                                         if constexpr (TensorOperand<Leaf>)
-                                           if constexpr (is_floating_v<typename Leaf::element>) f(name, leaf);
+                                         using Type = std::remove_cvref_t<decltype(leaf)>;
+                                         if constexpr (TensorOperand<Type>)
+                                           if constexpr (is_floating_v<typename Type::element>) f(name, leaf);
                                        });
 }
-template <class Leaf> constexpr Value traced_value(const Leaf& leaf) {
+template <class Type> constexpr Value traced_value(const Type& leaf) {
   const Value value = tessera::detail::value_behind(leaf);
   if (value.module == nullptr)
     fail(errc::unsupported, "[freeze] outside of a traced function: call freeze in a function of ts::compile");
@@ -20128,8 +20310,8 @@ template <class Model> constexpr Model freeze(Model model, const Names& frozen) 
   detail::check_names(model, frozen);
   detail::for_each_traced_parameter(model, [&](std::string_view name, auto& leaf) {
     if (!frozen.contain(name)) return;
-    using Leaf = std::remove_cvref_t<decltype(leaf)>;
-    leaf = Leaf(stop_gradient(Sym<typename Leaf::element, Leaf::rank>(detail::traced_value(leaf))).value);
+    using Type = std::remove_cvref_t<decltype(leaf)>;
+    leaf = Type(stop_gradient(Sym<typename Type::element, Type::rank>(detail::traced_value(leaf))).value);
   });
   return model;
 }
@@ -20169,249 +20351,6 @@ constexpr auto keep_frozen(const Names& frozen, const Model& before, const Model
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/nn/group_norm.hpp
-
-#ifndef TESSERA_NN_GROUP_NORM_HPP
-#define TESSERA_NN_GROUP_NORM_HPP
-
-namespace tessera::nn {
-
-/// Normalizes each image of x [batch, ..., features] over all dims and the features of one of `groups` groups, then
-/// multiplies by gain and adds bias, as torch.nn.GroupNorm. Errors and communication: as ts::group_norm. Source: Wu,
-/// He, 1803.08494.
-template <Element T = float> struct GroupNorm {
-  ShardedTensor<T, 1> gain, bias;
-  Dim groups;
-  Scalar epsilon = 1e-5;
-
-  static constexpr std::array field_names{"gain", "bias", "groups", "epsilon"};
-  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
-    return tessera::group_norm(x, gain, bias, groups, epsilon, at);
-  }
-};
-
-/// A GroupNorm with a gain of ones and a bias of zeros. Errors: `not_divisible` unless the groups divide the features.
-template <Element T = float>
-GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
-  if (groups.value() < 1 || features.value % groups.value() != 0)
-    fail(errc::not_divisible, "[group_norm] groups: ", features.value, " features are not divisible by ",
-         groups.value(), " groups");
-  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
-          groups, epsilon};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/ops/data_movement/repeat.hpp
-
-#ifndef TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-#define TESSERA_OPS_DATA_MOVEMENT_REPEAT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The dim repeated: the copies one after the other, or each element `count` times.
-template <int Rank, int D, bool EachElement> struct RepeatTag {
-  static_assert(Rank < max_rank, "tessera: repeat takes tensors of at most 7 dims");
-  template <class X, class Count> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value count) {
-    x = x.at(context.source);
-    const int rank = x.rank() + 1, dim = x.shifted(D, Rank), copies = EachElement ? dim + 1 : dim;
-    const Value one = build::insert_singletons(x, 1u << copies, rank);
-    const Value places =
-        build::insert_singletons(x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id}),
-                                 ((1u << rank) - 1) & ~(1u << copies), rank);
-    // Of these the shape is read alone.
-    const Value like = build::binary(Op::less, build::iota(one, copies, DType::i32), places);
-    Factors merge{};
-    for (int d = 0; d < rank; ++d) {
-      merge.in_dim[d] = merge.order[d] = static_cast<std::int8_t>(d);
-      merge.out_dim[d] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    }
-    merge.count = static_cast<std::int8_t>(rank);
-    return rearrange(build::broadcast(one, like), rank, rank - 1, merge, nullptr);
-  }
-};
-
-template <int Rank, int D> struct RollTag {
-  template <class X, class Shift> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x, Value shift) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value n = build::extent(x, dim), zero = x.number(0, DType::i64);
-    const Value turn = build::binary(Op::maximum, n, x.number(1, DType::i64));
-    const auto rest = [&](Value v) { return v - v / turn * turn; };
-    const Value moved = rest(rest(as_size(shift)) + turn);
-    return ConcatTag<Rank, D>::emit(context, build::slice(x, dim, n - moved, moved),
-                                    build::slice(x, dim, zero, n - moved));
-  }
-};
-
-template <int Rank, int D> struct FlipTag {
-  template <class X> using result = Typed<typename X::type, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    const Value last = build::cast(build::extent(x, dim), DType::i64) - x.number(1, DType::i64);
-    return build::gather(x, dim, last - build::iota(x, dim, DType::i64));
-  }
-};
-
-}  // namespace detail
-
-/// A dim `count` times, one copy after the other: `tile<0>(x, 2)` of [a, b] is [a, b, a, b]. The gradient is the sum
-/// over the copies. Errors: shape_mismatch for a negative count. Communication: a split dim may be brought together.
-template <int D, TensorOperand X, SizeOperand Count>
-constexpr auto tile(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), false>>(Source::from(at), x, count);
-}
-/// Each element along a dim `count` times: `repeat_interleave<0>(x, 2)` of [a, b] is [a, a, b, b]. In all else as tile.
-template <int D, TensorOperand X, SizeOperand Count>
-constexpr auto repeat_interleave(const X& x, const Count& count, Here at = Here::current()) {
-  return call<detail::RepeatTag<X::rank, detail::checked_dim<D, X::rank>(), true>>(Source::from(at), x, count);
-}
-/// Elements moved along a dim by `shift`, those behind the end to its beginning: `roll<0>(x, 1)` of [a, b, c] is
-/// [c, a, b]. A negative shift moves to the front, one beyond the extent goes round. Communication: as slice, a halo.
-template <int D, TensorOperand X, SizeOperand Shift>
-constexpr auto roll(const X& x, const Shift& shift, Here at = Here::current()) {
-  return call<detail::RollTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, shift);
-}
-/// Elements along a dim in reverse order. Communication: as gather.
-template <int D, TensorOperand X> constexpr auto flip(const X& x, Here at = Here::current()) {
-  return call<detail::FlipTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/attention/band_attention.hpp
-
-#ifndef TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
-#define TESSERA_OPS_ATTENTION_BAND_ATTENTION_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Attention of a query at position p to the keys from p - before to p + after.
-struct BandAttentionTag : AttentionNodes {
-  template <class Q, class K, class V, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset) {
-    return emit(context, q, k, v, before, after, offset, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value before, Value after, Value offset,
-                              Value scale) {
-    const auto whole = [&](Value x) { return build::cast(x.at(context.source), DType::i64); };
-    const Value first = whole(offset);
-    return make(context, {.banded = true}, q, k, v, scale, first - whole(before), first + whole(after));
-  }
-};
-
-/// The same with a number added to all scores of a key, bias [batch, keys, heads, 1]: one more column of queries, of
-/// ones, and of keys, of the bias.
-struct BiasedAttentionTag : AttentionNodes {
-  template <class Q, class K, class V, class Bias, class... Numbers> struct result : AttentionNodes::result<Q, K, V> {};
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
-                              Value offset) {
-    return emit(context, q, k, v, bias, before, after, offset, default_scale(context, q));
-  }
-  static constexpr Value emit(Value context, Value q, Value k, Value v, Value bias, Value before, Value after,
-                              Value offset, Value scale) {
-    q = q.at(context.source);
-    k = k.at(context.source);
-    const DType wide = computed_as(q.dtype());
-    const auto with_column = [&](Value x, Value column) {
-      const Value like = build::slice(x, 3, x.number(0, DType::i64), x.number(1, DType::i64));
-      return ConcatTag<4, 3>::emit(context, x, build::broadcast(column, like));
-    };
-    const Value column = build::cast(build::cast(bias.at(context.source), wide) / build::cast(scale, wide), q.dtype());
-    return BandAttentionTag::emit(context, with_column(q, q.number(1)), with_column(k, column), v, before, after,
-                                  offset, scale);
-  }
-};
-
-/// The heads of keys or values repeated for the queries of their group.
-struct RepeatHeadsTag {
-  template <class K, class Q> struct result : K {
-    using Checks = decltype([] {
-      static_assert(K::rank == 4 && Q::rank == 4,
-                    "tessera: attention takes queries, keys and values of rank 4: [batch, time, heads, width]");
-    });
-  };
-  static constexpr Value emit(Value context, Value k, Value q) {
-    const Value of_keys = build::extent(k, k.shifted(2, 4)), of_queries = build::extent(q, q.shifted(2, 4));
-    return RepeatTag<4, 2, true>::emit(
-        context, k, of_queries / build::binary(Op::maximum, of_keys, of_keys.number(1, of_keys.dtype())));
-  }
-};
-
-}  // namespace detail
-
-/// No bound of a band of keys: more positions than any dim has.
-inline constexpr std::int64_t unlimited = std::int64_t{1} << 48;
-
-/// Attention to a window of keys. Query i is at position p = offset + i of the keys, and attends to the keys from
-/// p - before to p + after, both included. The bounds are numbers that may be known only when the program runs; a call
-/// with another offset runs the same plan. A query to which no key is left gives 0, as in PyTorch since 2.5, and has no
-/// gradient. Tiles of scores outside of the band are not computed. All else as `attention`.
-///
-///     ts::band_attention(q, k, v, 255, 0)                       // causal, each query to 256 positions
-///     ts::band_attention(q, k, v, ts::unlimited, 0, position)   // causal, with a cache of keys and values
-///
-/// PyTorch: flex_attention with a mask of the same rule. JAX: jax.nn.dot_product_attention with local_window_size.
-/// Source: Beltagy et al., 2004.05150.
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
-          NumberOperand Offset = int>
-constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
-                              const Offset& offset = 0, Here at = Here::current()) {
-  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset);
-}
-template <TensorOperand Q, TensorOperand K, TensorOperand V, NumberOperand Before, NumberOperand After,
-          NumberOperand Offset, NumberOperand Scale>
-constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& before, const After& after,
-                              const Offset& offset, const Scale& scale, Here at = Here::current()) {
-  return call<detail::BandAttentionTag>(Source::from(at), q, k, v, before, after, offset, scale);
-}
-
-/// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
-/// extent
-/// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
-/// 0. With bf16 queries the bias is rounded to bf16. The scale is not 0. Gradients: also of the bias. Errors:
-/// shape_mismatch. Communication: as attention.
-template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
-          NumberOperand After, NumberOperand Offset = int>
-constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
-                                const After& after, const Offset& offset = 0, Here at = Here::current()) {
-  static_assert(Bias::rank == 3, "tessera: the bias of attention has rank 3: [batch, heads, keys]");
-  return call<detail::BiasedAttentionTag>(Source::from(at), q, k, v, rearrange<"b h s -> b s h 1">(bias, at), before,
-                                          after, offset);
-}
-/// For biased_attention: [batch, 1, keys], 0 where the mask [batch, keys] is true and a masked score elsewhere. As in
-/// JAX and in F.scaled_dot_product_attention, true takes part; torch.nn.MultiheadAttention has it the other way round.
-template <Element T = float, TensorOperand Mask>
-constexpr auto key_padding_bias(const Mask& mask, Here at = Here::current()) {
-  static_assert(Mask::rank == 2 && std::is_same_v<typename Mask::element, bool>,
-                "tessera: a key padding mask is of bool and has rank 2: [batch, keys]");
-  return unsqueeze<1>(select(mask, zeros_like(cast<T>(mask, at), at), -1e30, at), at);
-}
-
-/// Grouped-query attention: keys and values with fewer heads than queries, of which each serves a group of consecutive
-/// heads of queries. repeat_heads(k, q) repeats the heads of keys or values for the operations above. Gradients are
-/// summed over a group. Errors: shape_mismatch of the attention unless the heads of keys divide those of queries.
-/// Communication: none for heads split alike. Source: Ainslie et al., 2305.13245.
-template <TensorOperand K, TensorOperand Q>
-constexpr auto repeat_heads(const K& k, const Q& q, Here at = Here::current()) {
-  return call<detail::RepeatHeadsTag>(Source::from(at), k, q);
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -20477,6 +20416,27 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
   static_assert(sizeof...(Rest) + 5 <= 16, "tessera: stack takes at most 16 operands");
   return call<detail::StackTag<A::rank, detail::checked_dim<D, A::rank + 1>()>>(detail::line_of(a), a, b, c, e, f,
                                                                                 rest...);
+}
+
+/// The coordinates of a grid of points (torch.meshgrid and jnp.meshgrid with indexing "ij"), a tuple:
+/// `const auto [a, b] = ts::meshgrid(x, y)` of vectors [n] and [m] are matrices [n, m] with a[i, j] = x[i] and
+/// b[i, j] = y[j]. No communication.
+template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
+  const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
+  const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
+  return std::tuple(broadcast_like(down, like, at), broadcast_like(across, like, at));
+}
+/// Matrices along the diagonal of one matrix, and 0 elsewhere: [m, n] and [p, q] give [m + p, n + q]. Communication: as
+/// concat.
+template <TensorOperand A, TensorOperand B>
+constexpr auto block_diag(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == 2 && B::rank == 2, "tessera: block_diag takes matrices");
+  return concat<0>(pad<1>(a, 0, extent<1>(b, at), at), pad<1>(b, extent<1>(a, at), 0, at), at);
+}
+template <TensorOperand A, TensorOperand B, TensorOperand C, TensorOperand... Rest>
+constexpr auto block_diag(const A& a, const B& b, const C& c, const Rest&... rest) {
+  return block_diag(block_diag(a, b), c, rest...);
 }
 
 /// A dim in `Chunks` chunks, a tuple: `const auto [a, b] = ts::chunk<2, -1>(x)`. All are as long as the first, the
@@ -21387,78 +21347,251 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
 
 #endif
 
-// ---- tessera/nn/multi_head_attention.hpp
+// ---- tessera/ops/reduction/normalization.hpp
 
-#ifndef TESSERA_NN_MULTI_HEAD_ATTENTION_HPP
-#define TESSERA_NN_MULTI_HEAD_ATTENTION_HPP
+#ifndef TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
+#define TESSERA_OPS_REDUCTION_NORMALIZATION_HPP
 
-namespace tessera::nn {
+// Norms of [batch, ..., features] over other dims than the last; layer_norm and rms_norm are in ops/functional.hpp.
 
-/// Multi-head attention, as torch.nn.MultiheadAttention with batch_first and without dropout: x [batch, time, features]
-/// to a result of the same shape.
-///
-///     attention(x)                        // to all positions of x
-///     attention.causal(x)                 // to those up to its own
-///     attention(x, memory)                // cross attention, to memory [batch, keys, features]
-///     attention.masked(x, memory, mask)   // to the keys where mask [batch, keys] is true; elsewhere 0, see
-///     biased_attention
-///
-/// PyTorch's parameters: the rows of `in_proj_weight` are the transposes of the weights of query, key and value, in
-/// this order. Communication: with the columns of these sharded, heads are sharded, and the result is an all_reduce.
-/// Errors: shape_mismatch unless the number of heads divides the features. Source: Vaswani et al., 1706.03762.
-template <Element T = float, bool Bias = true> struct MultiHeadAttention {
-  Linear<T, Bias> query, key, value;  ///< [features, heads * width]
-  Linear<T, Bias> out;                ///< [heads * width, features]
-  Dim heads;
+namespace tessera {
 
-  static constexpr std::array field_names{"query", "key", "value", "out", "heads"};
-  constexpr auto operator()(const auto& x) const { return (*this)(x, x); }
-  constexpr auto operator()(const auto& x, const auto& memory) const {
-    return merged(tessera::attention(split(query(x)), split(key(memory)), split(value(memory))));
-  }
-  constexpr auto causal(const auto& x) const {
-    return merged(causal_attention(split(query(x)), split(key(x)), split(value(x))));
-  }
-  constexpr auto masked(const auto& x, const auto& memory, const auto& mask) const {
-    return merged(biased_attention(split(query(x)), split(key(memory)), split(value(memory)), key_padding_bias<T>(mask),
-                                   unlimited, unlimited));
-  }
+namespace build {
 
-  constexpr auto split(const auto& x) const { return rearrange<"b t (h e) -> b t h e">(x, len<"h">(heads)); }
-  constexpr auto merged(const auto& x) const { return out(rearrange<"b t h e -> b t (h e)">(x)); }
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: as in
+/// layer_norm a second mean, which has no gradient, corrects the rounding of the first; `near` is x - first.
+struct Moments {
+  Value near, first, rest, variance;
 };
+constexpr Moments moments(Value x, unsigned dims) {
+  const Value count = cast(element_count(x, dims), x.dtype());
+  const Value first = reduce(Op::sum, x, dims, true) / count, near = x - first;
+  const Value rest = constant_reduce(Op::sum, near, dims) / count;
+  return {near, first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
+}
+/// x less its mean, over its standard deviation, along a bit set of dims.
+constexpr Value normalized(Value x, unsigned dims, Value eps) {
+  const Moments m = moments(x, dims);
+  return (m.near - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
+}
+
+}  // namespace build
 
 namespace detail {
 
-/// A linear layer with uniform weights in [-limit, limit) and a bias of zeros.
-template <Element T, bool Bias>
-Linear<T, Bias> uniform_linear(Key key, Extent in, Extent out, const ShardingStrategy& strategy, Role role,
-                               double limit) {
-  auto weight =
-      uniform<T>(key, {in, out}, strategy.mesh, strategy.weight(role), static_cast<T>(-limit), static_cast<T>(limit));
-  if constexpr (Bias)
-    return {weight, zeros<T>({out}, strategy.mesh, strategy.bias(role))};
-  else
-    return {weight};
+enum class NormOver { batch, instance };
+
+/// The dims of x [batch, ..., features] that a norm reduces, as a bit set.
+template <int Rank, NormOver Over> constexpr unsigned normed_dims(const Value& x) {
+  const int first = x.leading(Rank) + (Over == NormOver::instance ? 1 : 0);
+  return ((1u << (x.rank() - 1)) - 1) & ~((1u << first) - 1);
 }
+
+template <int Rank, NormOver Over> struct FeatureNormTag {
+  static_assert(Rank >= 2, "tessera: a batch or instance norm takes [batch, ..., features]");
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Gain, class Bias, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value made = build::normalized(x, normed_dims<Rank, Over>(x), eps);
+    return build::cast(made * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+  }
+};
+
+enum class Moment { mean, unbiased_variance };
+
+template <int Rank, Moment Of> struct BatchMomentTag {
+  template <class X> struct result : Typed<loss_t<X>, 1> {
+    using Checks = decltype([] {
+      static_assert(floating_v<X> && Rank >= 2,
+                    "tessera: batch_norm_statistics takes a float, double or bf16 tensor [batch, ..., features]");
+    });
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = build::cast(x.at(context.source), computed_as(x.dtype()));
+    const unsigned dims = normed_dims<Rank, NormOver::batch>(x);
+    const build::Moments m = build::moments(x, dims);
+    if (Of == Moment::mean) return build::drop_singletons(m.first + m.rest, dims);
+    const Value count = build::element_count(x, dims), one = x.number(1, DType::i64);
+    const Value divisor = build::binary(Op::maximum, count - one, one);
+    const Value ratio = build::cast(count, x.dtype()) / build::cast(divisor, x.dtype());
+    return build::drop_singletons(m.variance * ratio, dims);
+  }
+};
+
+template <int Rank> struct GivenNormTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Mean, class Variance, class Gain, class Bias, class Eps>
+  using result = NormResult<X, Mean, Variance, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value mean, Value variance, Value gain, Value bias, Value eps) {
+    const DType type = x.dtype();
+    x = build::cast(x.at(context.source), computed_as(type));
+    const auto as_x = [&](Value v) { return build::cast(v, x.dtype()); };
+    const Value scale = build::unary(Op::rsqrt, as_x(variance) + as_x(eps)) * as_x(gain);
+    return build::cast((x - as_x(mean)) * scale + as_x(bias), type);
+  }
+};
+
+template <int Rank> struct GroupNormTag {
+  static_assert(Rank >= 2, "tessera: group_norm takes [batch, ..., features]");
+  template <class X, class Gain, class Bias, class Groups, class Eps> using result = NormResult<X, Gain, Bias>;
+  static constexpr Value emit(Value context, Value x, Value gain, Value bias, Value groups, Value eps) {
+    if (x.rank() != Rank)
+      fail(errc::unsupported,
+           "[group_norm] dims: layers of a Stack and devices of a shard_map: call it on one of them");
+    const DType type = x.dtype();
+    x = split_groups(build::cast(x.at(context.source), computed_as(type)), Rank - 1, as_size(groups));
+    const unsigned dims = ((1u << (Rank + 1)) - 1) & ~1u & ~(1u << (Rank - 1));
+    x = merge_groups(build::normalized(x, dims, eps));
+    return build::cast(x * build::cast(gain, x.dtype()) + build::cast(bias, x.dtype()), type);
+  }
+};
 
 }  // namespace detail
 
-/// With PyTorch's initialisation: weights of query, key and value are those of one Glorot-uniform weight [features,
-/// 3 features], out is uniform in [-1 / sqrt(features), 1 / sqrt(features)), biases are zeros. Errors: not_divisible
-/// unless the number of heads divides the features.
-template <Element T = float, bool Bias = true>
-MultiHeadAttention<T, Bias> multi_head_attention(Key key, Extent features, Dim heads,
-                                                 const ShardingStrategy& strategy) {
-  if (heads.value() < 1 || features.value % heads.value() != 0)
-    fail(errc::not_divisible, "[multi_head_attention] number of heads: ", features.value,
-         " features are not divisible by ", heads.value(), " heads");
-  const double n = static_cast<double>(features.value), in = std::sqrt(6 / (4 * n)), last = 1 / std::sqrt(n);
-  const auto [first, second, third, fourth] = split<4>(key);
-  return {detail::uniform_linear<T, Bias>(first, features, features, strategy, Role::column, in),
-          detail::uniform_linear<T, Bias>(second, features, features, strategy, Role::column, in),
-          detail::uniform_linear<T, Bias>(third, features, features, strategy, Role::column, in),
-          detail::uniform_linear<T, Bias>(fourth, features, features, strategy, Role::row, last), heads};
+/// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
+/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
+/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
+/// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
+/// Szegedy, 1502.03167.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::FeatureNormTag<X::rank, detail::NormOver::batch>>(Source::from(at), x, gain, bias, eps);
+}
+/// The statistics of a batch that running statistics average. `mean` and `variance` are vectors of features.
+template <class Mean, class Variance> struct BatchStatistics {
+  Mean mean;
+  Variance variance;
+};
+/// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
+/// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
+/// PyTorch's running variance, and 0 where there is one. Of bf16 they are f32. Beside a batch_norm of the same x in one
+/// program they share its sums and its communication.
+template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
+  const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
+  const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
+  return BatchStatistics<std::remove_const_t<decltype(mean)>, std::remove_const_t<decltype(variance)>>{mean, variance};
+}
+/// Batch norm by given statistics, vectors of features: what evaluation computes.
+template <TensorOperand X, TensorOperand Mean, TensorOperand Variance, TensorOperand Gain, TensorOperand Bias,
+          NumberOperand Eps = double>
+constexpr auto batch_norm_inference(const X& x, const Mean& mean, const Variance& variance, const Gain& gain,
+                                    const Bias& bias, const Eps& eps = 1e-5, Here at = Here::current()) {
+  return call<detail::GivenNormTag<X::rank>>(Source::from(at), x, mean, variance, gain, bias, eps);
+}
+/// Instance norm: as batch_norm, with statistics of each image on its own. Source: Ulyanov et al., 1607.08022.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
+constexpr auto instance_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
+                             Here at = Here::current()) {
+  return call<detail::FeatureNormTag<X::rank, detail::NormOver::instance>>(Source::from(at), x, gain, bias, eps);
+}
+/// Group norm: statistics of each image over all dims and the features of one of `groups` groups. Errors:
+/// shape_mismatch, also for groups that don't divide the features. Source: Wu, He, 1803.08494.
+template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, SizeOperand Groups, NumberOperand Eps = double>
+constexpr auto group_norm(const X& x, const Gain& gain, const Bias& bias, const Groups& groups, const Eps& eps = 1e-5,
+                          Here at = Here::current()) {
+  return call<detail::GroupNormTag<X::rank>>(Source::from(at), x, gain, bias, Dim(groups), eps);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/normalization/batch_norm.hpp
+
+#ifndef TESSERA_NN_NORMALIZATION_BATCH_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_BATCH_NORM_HPP
+
+namespace tessera::nn {
+
+/// The mean and the variance of each feature, averaged over past batches. They are no parameters of a model, but a
+/// state that a training step takes and returns, so that no optimizer changes them.
+template <Element T = float> struct RunningStatistics {
+  ShardedTensor<T, 1> mean, variance;
+
+  static constexpr std::array field_names{"mean", "variance"};
+};
+
+/// Batch norm of x [batch, ..., features], as torch.nn.BatchNorm1d, 2d and 3d with the features last:
+///
+///     const auto [y, next] = norm.train(x, running);   // normalized by this batch; the next running statistics
+///     const auto y = norm(x, running);                 // evaluation: normalized by running statistics
+///     const auto y = norm(x);                          // normalized by this batch, without running statistics
+/// The next running statistics are (1 - momentum) running + momentum of this batch, with its unbiased variance, and
+/// have no gradient. A batch of one element for each feature has a variance of 0; PyTorch refuses it. Errors:
+/// shape_mismatch. Communication: of train as ts::batch_norm, the running statistics add none, so that over a split
+/// batch they are those of the whole batch on every device; of evaluation none. Source: Ioffe, Szegedy, 1502.03167.
+template <Element T = float> struct BatchNorm {
+  ShardedTensor<T, 1> gain, bias;
+  Scalar epsilon = 1e-5, momentum = 0.1;
+
+  static constexpr std::array field_names{"gain", "bias", "epsilon", "momentum"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::batch_norm(x, gain, bias, epsilon, at);
+  }
+  template <class X>
+  constexpr auto operator()(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    return tessera::batch_norm_inference(x, running.mean, running.variance, gain, bias, epsilon, at);
+  }
+  template <class X>
+  constexpr auto train(const X& x, const RunningStatistics<T>& running, Here at = Here::current()) const {
+    const auto batch = tessera::batch_norm_statistics(x, at);
+    const auto next = [&](const ShardedTensor<T, 1>& old, const auto& now) {
+      return old + (stop_gradient(now, at) - old) * momentum;
+    };
+    const RunningStatistics<T> moved{next(running.mean, batch.mean), next(running.variance, batch.variance)};
+    return std::tuple((*this)(x, at), moved);
+  }
+};
+
+/// A BatchNorm with a gain of ones and a bias of zeros.
+template <Element T = float>
+BatchNorm<T> batch_norm(Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5,
+                        double momentum = 0.1) {
+  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
+          epsilon, momentum};
+}
+/// Running statistics before the first batch: means of zero and variances of one.
+template <Element T = float>
+RunningStatistics<T> running_statistics(Extent features, const ShardingStrategy& strategy) {
+  return {zeros<T>({features}, strategy.mesh, strategy.vector), ones<T>({features}, strategy.mesh, strategy.vector)};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/normalization/group_norm.hpp
+
+#ifndef TESSERA_NN_NORMALIZATION_GROUP_NORM_HPP
+#define TESSERA_NN_NORMALIZATION_GROUP_NORM_HPP
+
+namespace tessera::nn {
+
+/// Normalizes each image of x [batch, ..., features] over all dims and the features of one of `groups` groups, then
+/// multiplies by gain and adds bias, as torch.nn.GroupNorm. Errors and communication: as ts::group_norm. Source: Wu,
+/// He, 1803.08494.
+template <Element T = float> struct GroupNorm {
+  ShardedTensor<T, 1> gain, bias;
+  Dim groups;
+  Scalar epsilon = 1e-5;
+
+  static constexpr std::array field_names{"gain", "bias", "groups", "epsilon"};
+  constexpr auto operator()(const auto& x, Here at = Here::current()) const {
+    return tessera::group_norm(x, gain, bias, groups, epsilon, at);
+  }
+};
+
+/// A GroupNorm with a gain of ones and a bias of zeros. Errors: `not_divisible` unless the groups divide the features.
+template <Element T = float>
+GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& strategy, double epsilon = 1e-5) {
+  if (groups.value() < 1 || features.value % groups.value() != 0)
+    fail(errc::not_divisible, "[group_norm] groups: ", features.value, " features are not divisible by ",
+         groups.value(), " groups");
+  return {ones<T>({features}, strategy.mesh, strategy.vector), zeros<T>({features}, strategy.mesh, strategy.vector),
+          groups, epsilon};
 }
 
 }  // namespace tessera::nn
@@ -21566,10 +21699,10 @@ template <class Model> std::int64_t parameter_bytes_per_device(const Model& mode
 
 #endif
 
-// ---- tessera/nn/recurrent_cells.hpp
+// ---- tessera/nn/recurrent/recurrent_cells.hpp
 
-#ifndef TESSERA_NN_RECURRENT_CELLS_HPP
-#define TESSERA_NN_RECURRENT_CELLS_HPP
+#ifndef TESSERA_NN_RECURRENT_RECURRENT_CELLS_HPP
+#define TESSERA_NN_RECURRENT_RECURRENT_CELLS_HPP
 
 namespace tessera::nn {
 
@@ -22136,10 +22269,10 @@ constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init&
 
 #endif
 
-// ---- tessera/nn/recurrent.hpp
+// ---- tessera/nn/recurrent/recurrent.hpp
 
-#ifndef TESSERA_NN_RECURRENT_HPP
-#define TESSERA_NN_RECURRENT_HPP
+#ifndef TESSERA_NN_RECURRENT_RECURRENT_HPP
+#define TESSERA_NN_RECURRENT_RECURRENT_HPP
 
 namespace tessera::nn {
 
@@ -27252,6 +27385,32 @@ constexpr auto embedding_bag(const Table& table, const Indices& indices, const O
 
 #endif
 
+// ---- tessera/ops/indexing/logcumsumexp.hpp
+
+#ifndef TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
+#define TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
+
+namespace tessera {
+
+/// The logarithm of the cumulative sum of exponentials along dim D (torch.logcumsumexp, lax.cumlogsumexp), without
+/// overflow and exact in each element's own range: a ts::scan of logaddexp, one step for each element of the dim, so
+/// for traced functions.
+/// Communication: a split dim is gathered; others stay split.
+template <int D, TensorOperand X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
+  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double and bf16 tensors");
+  const auto lines = detail::settle(movedim<D, 0>(x, at));
+  const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
+  const auto step = [at](const auto& so_far, const auto& next) {
+    const auto sum = logaddexp(so_far, next, at);
+    return std::tuple(sum, sum);
+  };
+  return movedim<0, D>(std::get<1>(scan(step, none_yet, lines, {}, at)), at);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/scatter.hpp
 
 #ifndef TESSERA_OPS_INDEXING_SCATTER_HPP
@@ -28764,6 +28923,29 @@ template <TensorOperand A, TensorOperand B> constexpr auto kron(const A& a, cons
                                      unsqueeze<2>(unsqueeze<0>(b, at), at));  // [m, p, n, q]
     return merge_dims<0, 1>(merge_dims<2, 3>(blocks, at), at);
   }
+}
+/// The cross product of the vectors along dim D, which has extent 3 (torch.linalg.cross, jnp.cross). Errors:
+/// shape_mismatch. Communication: as slice and concat where D is split.
+template <int D = -1, TensorOperand A, TensorOperand B>
+constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
+  static_assert(A::rank == B::rank, "tessera: cross takes two tensors of one rank");
+  const auto of = [&](const auto& x, int i) { return slice<D>(x, i, 1, at); };
+  const auto component = [&](int i, int j) { return of(a, i) * of(b, j) - of(a, j) * of(b, i); };
+  const auto made = concat<D>(component(1, 2), component(2, 0), component(0, 1), at);
+  // Of one shape: a dim of more than 3 is an error.
+  return std::get<0>(shard_as(made, std::get<0>(shard_as(a, b, at)), at));
+}
+/// The powers 0 to `count` - 1 of each element of a vector in a row, the highest first, or with `vander<true>` last
+/// (torch.vander, jnp.vander): [n] gives [n, count]. No communication.
+template <bool Increasing = false, TensorOperand X, SizeOperand Count>
+constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
+  static_assert(X::rank == 1, "tessera: vander takes a vector");
+  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
+  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
+  if constexpr (Increasing)
+    return powers;
+  else
+    return flip<1>(powers, at);
 }
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {

@@ -228,7 +228,8 @@ TEST(Elementwise, Activations) {
   expect_composed([](const auto& x) { return ts::hardtanh(x, -2, 3); },
                   [](double x) { return std::fmin(std::fmax(x, -2), 3); });
   expect_composed([](const auto& x) { return ts::threshold(x, 0.5, 20); }, [](double x) { return x > 0.5 ? x : 20; });
-  expect_composed([](const auto& x) { return ts::hardshrink(x); }, [](double x) { return std::fabs(x) > 0.5 ? x : 0; });
+  expect_composed([](const auto& x) { return ts::hardshrink(x, 1.0); },
+                  [](double x) { return std::fabs(x) > 1 ? x : 0; });
   expect_composed([](const auto& x) { return ts::softshrink(x, 1.0); },
                   [](double x) { return std::copysign(std::fmax(std::fabs(x) - 1, 0), x); });
   expect_composed([](const auto& x) { return ts::tanhshrink(x); }, [](double x) { return x - std::tanh(x); });

@@ -76,7 +76,7 @@ constexpr auto stack(const A& a, const B& b, const C& c, const E& e, const F& f,
 template <TensorOperand X, TensorOperand Y> constexpr auto meshgrid(const X& x, const Y& y, Here at = Here::current()) {
   static_assert(X::rank == 1 && Y::rank == 1, "tessera: meshgrid takes vectors");
   const auto down = unsqueeze<1>(x, at), across = unsqueeze<0>(y, at);
-  const auto like = equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
+  const auto like = tessera::equal(iota<0, std::int32_t>(down, at), iota<1, std::int32_t>(across, at), at);
   return std::tuple(broadcast_like(down, like, at), broadcast_like(across, like, at));
 }
 /// Matrices along the diagonal of one matrix, and 0 elsewhere: [m, n] and [p, q] give [m + p, n + q]. Communication: as

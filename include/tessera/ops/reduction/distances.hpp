@@ -9,7 +9,6 @@
 #include <tessera/ops/data_movement/diagonal.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/repeat.hpp>
-#include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/nonzero.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 
@@ -99,8 +98,8 @@ constexpr auto cross(const A& a, const B& b, Here at = Here::current()) {
 template <bool Increasing = false, TensorOperand X, SizeOperand Count>
 constexpr auto vander(const X& x, const Count& count, Here at = Here::current()) {
   static_assert(X::rank == 1, "tessera: vander takes a vector");
-  constexpr CumulativeOptions exclusive{.exclusive = true};
-  const auto powers = cumprod<1, exclusive>(tile<1>(unsqueeze<1>(x, at), count, at), at);
+  const auto columns = tile<1>(unsqueeze<1>(x, at), count, at);
+  const auto powers = pow(columns, iota<1, typename X::element>(columns, at), at);
   if constexpr (Increasing)
     return powers;
   else
