@@ -199,7 +199,7 @@ TEST(Stack, GridsAndBlocks) {
   EXPECT_EQ(grid[1].data, (std::vector<double>{3, 4, 5, 3, 4, 5}));
   const auto blocks = results_of<Float<2>, Float<2>>(
       [](const auto& a, const auto& b) { return std::tuple(ts::block_diag(a, b), ts::block_diag(b, b, b)); },
-      {rows, Array({1, 1}, {7})});
+      {rows, Array({1, 1}, 7)});
   EXPECT_EQ(blocks[0].shape, (Shape{3, 4}));
   EXPECT_EQ(blocks[0].data, (std::vector<double>{1, 2, 3, 0, 4, 5, 6, 0, 0, 0, 0, 7}));
   EXPECT_EQ(blocks[1].data, (std::vector<double>{7, 0, 0, 0, 7, 0, 0, 0, 7}));
