@@ -33910,6 +33910,46 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/partition/propagation/unit_readers.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_UNIT_READERS_HPP
+#define TESSERA_PARTITION_PROPAGATION_UNIT_READERS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// The units that read each node of a graph, in the order in which they run. A unit that reads a node in two of its
+/// inputs is listed twice.
+class UnitReaders {
+ public:
+  constexpr UnitReaders() = default;
+  constexpr UnitReaders(const UnitsView& units, int nodes) : begin_(static_cast<std::size_t>(nodes + 1)) {
+    std::int32_t* const begin = begin_.data();
+    for (int u = 0; u < units.count; ++u)
+      for (int i = 0; i < units[u].input_count; ++i) ++begin[units.input(u, i).node];
+    for (int id = 0; id < nodes; ++id) begin[id + 1] += begin[id];
+    // Filling from the back turns the end of each range into its beginning.
+    units_ = Growable<std::int32_t>(static_cast<std::size_t>(begin[nodes]));
+    std::int32_t* const readers = units_.data();
+    for (int u = units.count - 1; u >= 0; --u)
+      for (int i = 0; i < units[u].input_count; ++i) readers[--begin[units.input(u, i).node]] = u;
+  }
+
+  constexpr int count(int node) const { return begin_.data()[node + 1] - begin_.data()[node]; }
+  /// Reader `i` of a node, below count(node).
+  constexpr int unit(int node, int i) const { return units_.data()[begin_.data()[node] + i]; }
+
+ private:
+  Growable<std::int32_t> begin_, units_;
+};
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/partition/propagation/solve.hpp
 
 #ifndef TESSERA_PARTITION_PROPAGATION_SOLVE_HPP
@@ -33961,6 +34001,7 @@ class ShardingSolver {
     seeds_.resize(static_cast<std::size_t>(program.graph_count));
     for (int g = 0; g < program.graph_count; ++g) {
       links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
+      readers.push_back(UnitReaders(units[g], program.graphs[g].size));
       argument_nodes_.push_back(find_arguments(program.graphs[g]));
     }
     tie_carried();
@@ -33968,6 +34009,7 @@ class ShardingSolver {
 
   Growable<ValueShardings> values;    ///< by graph
   Growable<Links> links;              ///< by graph
+  Growable<UnitReaders> readers;      ///< by graph
   Growable<ExplicitShardings> rules;  ///< by graph
 
   /// `arguments`: shardings by argument of the program. `requests`: by output of the program, or null.
@@ -35431,45 +35473,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/partition/propagation/unit_readers.hpp
-
-#ifndef TESSERA_PARTITION_PROPAGATION_UNIT_READERS_HPP
-#define TESSERA_PARTITION_PROPAGATION_UNIT_READERS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-/// The units that read each node of a graph, in the order in which they run. A unit that reads a node in two of its
-/// inputs is listed twice.
-class UnitReaders {
- public:
-  constexpr UnitReaders(const UnitsView& units, int nodes) : begin_(static_cast<std::size_t>(nodes + 1)) {
-    std::int32_t* const begin = begin_.data();
-    for (int u = 0; u < units.count; ++u)
-      for (int i = 0; i < units[u].input_count; ++i) ++begin[units.input(u, i).node];
-    for (int id = 0; id < nodes; ++id) begin[id + 1] += begin[id];
-    // Filling from the back turns the end of each range into its beginning.
-    units_ = Growable<std::int32_t>(static_cast<std::size_t>(begin[nodes]));
-    std::int32_t* const readers = units_.data();
-    for (int u = units.count - 1; u >= 0; --u)
-      for (int i = 0; i < units[u].input_count; ++i) readers[--begin[units.input(u, i).node]] = u;
-  }
-
-  constexpr int count(int node) const { return begin_.data()[node + 1] - begin_.data()[node]; }
-  /// Reader `i` of a node, below count(node).
-  constexpr int unit(int node, int i) const { return units_.data()[begin_.data()[node] + i]; }
-
- private:
-  Growable<std::int32_t> begin_, units_;
-};
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/partition/reshard/halo.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_HALO_HPP
@@ -35664,11 +35667,11 @@ class Flow {
   /// `sums`: by graph, what the bodies of repeats could leave partial; what this graph needs reduced is dropped. Empty
   /// where all is reduced in each step. `deterministic`: units that reduce gather their operands and compute
   /// replicated.
-  constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
-                 const Mesh& mesh, const ValueShardings& values, Growable<PartialSums>& sums, int g,
-                 bool deterministic = false)
-      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values),
-        readers_(units, graph.size), sums_(sums) {
+  constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const UnitReaders& readers,
+                 const GraphShapes& found, const Mesh& mesh, const ValueShardings& values, Growable<PartialSums>& sums,
+                 int g, bool deterministic = false)
+      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values), readers_(readers),
+        sums_(sums) {
     produced = values.of;
     deferred.assign(static_cast<std::size_t>(graph.size), 0);
     parts.assign(static_cast<std::size_t>(graph.size), {});
@@ -35748,7 +35751,7 @@ class Flow {
   const GraphShapes& found_;
   const Mesh& mesh_;
   const ValueShardings& values_;
-  UnitReaders readers_;
+  const UnitReaders& readers_;
   Growable<std::uint8_t> is_result_;  // by node: whether the graph returns it
   Growable<std::int32_t> made_by_;    // by node: the unit that makes it
   Growable<std::uint8_t> partial_;
@@ -35761,6 +35764,9 @@ class Flow {
 
   /// The graph is the body of a repeat, and takes these carried values partial.
   constexpr void take_carried(const PartialSums& own) {
+    bool any = false;
+    for (const std::uint16_t axes : own.carried) any = any || axes != 0;
+    if (!any) return;
     for (int id = 0; id < graph_.size; ++id)
       if (graph_[id].is_argument() && at(graph_[id].index()) < own.carried.size())
         if (const std::uint16_t axes = own.carried[at(graph_[id].index())]; axes != 0) {
@@ -36351,8 +36357,8 @@ class GraphPlanner {
       : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), sums_(sums),
         options_(options), requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]),
         found_(found[size(g)]), values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)], sums, g,
-              options.deterministic),
+        flow_(program.graphs[g], units[g], solver.links[size(g)], solver.readers[size(g)], found[size(g)], mesh,
+              solver.values[size(g)], sums, g, options.deterministic),
         g_(g) {}
 
   constexpr GraphPlan plan() {
@@ -37189,38 +37195,54 @@ class LoopSums {
     for (int u = 0; u < units_[g].count; ++u) {
       if (units_[g][u].kind != UnitKind::repeat) continue;
       const Node& repeat = program_.graphs[g][units_[g][u].root];
+      const int carried = Repeat::of(repeat).carried;
       find_in(repeat.index());
-      find(repeat.index(), Repeat::of(repeat).carried);
+      bool read = false;  // whether a stacked result has a single reader, which could take it partial
+      const UnitReaders& readers = solver_.readers[size(g)];
+      for (int k = carried; k < units_[g][u].output_count && !read; ++k)
+        if (const int node = units_[g].output(u, k).node; node >= 0 && readers.count(node) == 1)
+          read = units_[g][readers.unit(node, 0)].kind != UnitKind::repeat;
+      find(repeat.index(), carried, read);
     }
   }
 
-  /// `sums`: a copy, from which the Flow drops what this trial does not leave partial.
   constexpr Flow flow_of(int body, Growable<PartialSums>& sums) const {
-    return Flow(program_.graphs[body], units_[body], solver_.links[size(body)], found_[size(body)], mesh_,
-                solver_.values[size(body)], sums, body);
+    return Flow(program_.graphs[body], units_[body], solver_.links[size(body)], solver_.readers[size(body)],
+                found_[size(body)], mesh_, solver_.values[size(body)], sums, body);
   }
 
-  constexpr void find(int body, int carried) {
+  /// Whether the body only returns output k, once, and does not read it.
+  constexpr bool only_returned(int body, int k) const {
+    const GraphView& graph = program_.graphs[body];
+    if (solver_.readers[size(body)].count(graph.outputs[k]) != 0) return false;
+    int times = 0;
+    for (int other = 0; other < graph.output_count; ++other) times += graph.outputs[other] == graph.outputs[k];
+    const Node& node = graph[graph.outputs[k]];
+    return times == 1 && !node.is_argument() && !node.is_constant();
+  }
+  /// The unit that makes carried value k for the next step and is the only one to read it; -1 where there is none.
+  constexpr int adder(int body, int k) const {
+    const GraphView& graph = program_.graphs[body];
+    const UnitReaders& readers = solver_.readers[size(body)];
+    const int node = solver_.argument_node(body, k);
+    if (node < 0 || readers.count(node) != 1 || !only_returned(body, k)) return -1;
+    for (int other = 0; other < graph.output_count; ++other)
+      if (graph.outputs[other] == node) return -1;
+    const int u = readers.unit(node, 0);
+    for (int o = 0; o < units_[body][u].output_count; ++o)
+      if (units_[body].output(u, o).node == graph.outputs[k]) return u;
+    return -1;
+  }
+
+  /// `with_results`: whether the stacked results matter.
+  constexpr void find(int body, int carried, bool with_results) {
     const GraphView& graph = program_.graphs[body];
     const UnitsView& units = units_[body];
-    const UnitReaders readers(units, graph.size);
-    Growable<std::int32_t> maker(size(graph.size), -1), returned(size(graph.size), 0);
-    for (int u = 0; u < units.count; ++u)
-      for (int o = 0; o < units[u].output_count; ++o)
-        if (const int node = units.output(u, o).node; node >= 0) maker[size(node)] = u;
-    for (int k = 0; k < graph.output_count; ++k) ++returned[size(graph.outputs[k])];
-    const auto only_returned = [&](int k) {
-      const int node = graph.outputs[k];
-      return maker[size(node)] >= 0 && returned[size(node)] == 1 && readers.count(node) == 0;
-    };
-
     PartialSums& own = sums_[size(body)];
-    Growable<std::int32_t> adders(size(carried), -1);
+    Growable<std::int32_t> adders;
     bool any = false;
     for (int k = 0; k < carried; ++k) {
-      const int node = solver_.argument_node(body, k);
-      if (node < 0 || readers.count(node) != 1 || returned[size(node)] != 0 || !only_returned(k)) continue;
-      if (const int u = readers.unit(node, 0); u == maker[size(graph.outputs[k])]) adders[size(k)] = u;
+      adders.push_back(adder(body, k));
       any = any || adders[size(k)] >= 0;
     }
     own.carried.assign(size(carried), 0);
@@ -37247,15 +37269,15 @@ class LoopSums {
         valid = false;
       }
     }
-    own.results.assign(size(graph.output_count), replicated(0));
     bool stacked = false;
-    for (int k = carried; k < graph.output_count; ++k) stacked = stacked || only_returned(k);
+    for (int k = carried; k < graph.output_count && with_results; ++k) stacked = stacked || only_returned(body, k);
     if (!stacked) return;
+    own.results.assign(size(graph.output_count), replicated(0));
     Growable<PartialSums> trial = sums_;
     const Flow flow = flow_of(body, trial);
     for (int k = carried; k < graph.output_count; ++k)
-      if (const int node = graph.outputs[k]; only_returned(k) && flow.parts[size(node)].entries.empty() &&
-                                             units[maker[size(node)]].kind != UnitKind::repeat)
+      if (const int node = graph.outputs[k];
+          only_returned(body, k) && !graph[node].is_projection() && flow.parts[size(node)].entries.empty())
         own.results[size(k)] = flow.produced[size(node)];
   }
 

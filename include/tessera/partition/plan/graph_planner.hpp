@@ -38,8 +38,8 @@ class GraphPlanner {
       : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), sums_(sums),
         options_(options), requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]),
         found_(found[size(g)]), values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], found[size(g)], mesh, solver.values[size(g)], sums, g,
-              options.deterministic),
+        flow_(program.graphs[g], units[g], solver.links[size(g)], solver.readers[size(g)], found[size(g)], mesh,
+              solver.values[size(g)], sums, g, options.deterministic),
         g_(g) {}
 
   constexpr GraphPlan plan() {

@@ -49,11 +49,11 @@ class Flow {
   /// `sums`: by graph, what the bodies of repeats could leave partial; what this graph needs reduced is dropped. Empty
   /// where all is reduced in each step. `deterministic`: units that reduce gather their operands and compute
   /// replicated.
-  constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
-                 const Mesh& mesh, const ValueShardings& values, Growable<PartialSums>& sums, int g,
-                 bool deterministic = false)
-      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values),
-        readers_(units, graph.size), sums_(sums) {
+  constexpr Flow(const GraphView& graph, const UnitsView& units, const Links& links, const UnitReaders& readers,
+                 const GraphShapes& found, const Mesh& mesh, const ValueShardings& values, Growable<PartialSums>& sums,
+                 int g, bool deterministic = false)
+      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values), readers_(readers),
+        sums_(sums) {
     produced = values.of;
     deferred.assign(static_cast<std::size_t>(graph.size), 0);
     parts.assign(static_cast<std::size_t>(graph.size), {});
@@ -133,7 +133,7 @@ class Flow {
   const GraphShapes& found_;
   const Mesh& mesh_;
   const ValueShardings& values_;
-  UnitReaders readers_;
+  const UnitReaders& readers_;
   Growable<std::uint8_t> is_result_;  // by node: whether the graph returns it
   Growable<std::int32_t> made_by_;    // by node: the unit that makes it
   Growable<std::uint8_t> partial_;
@@ -146,6 +146,9 @@ class Flow {
 
   /// The graph is the body of a repeat, and takes these carried values partial.
   constexpr void take_carried(const PartialSums& own) {
+    bool any = false;
+    for (const std::uint16_t axes : own.carried) any = any || axes != 0;
+    if (!any) return;
     for (int id = 0; id < graph_.size; ++id)
       if (graph_[id].is_argument() && at(graph_[id].index()) < own.carried.size())
         if (const std::uint16_t axes = own.carried[at(graph_[id].index())]; axes != 0) {

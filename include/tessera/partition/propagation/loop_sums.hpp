@@ -10,7 +10,6 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/partition/propagation/flow.hpp>
 #include <tessera/partition/propagation/solve.hpp>
-#include <tessera/partition/propagation/unit_readers.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -43,38 +42,54 @@ class LoopSums {
     for (int u = 0; u < units_[g].count; ++u) {
       if (units_[g][u].kind != UnitKind::repeat) continue;
       const Node& repeat = program_.graphs[g][units_[g][u].root];
+      const int carried = Repeat::of(repeat).carried;
       find_in(repeat.index());
-      find(repeat.index(), Repeat::of(repeat).carried);
+      bool read = false;  // whether a stacked result has a single reader, which could take it partial
+      const UnitReaders& readers = solver_.readers[size(g)];
+      for (int k = carried; k < units_[g][u].output_count && !read; ++k)
+        if (const int node = units_[g].output(u, k).node; node >= 0 && readers.count(node) == 1)
+          read = units_[g][readers.unit(node, 0)].kind != UnitKind::repeat;
+      find(repeat.index(), carried, read);
     }
   }
 
-  /// `sums`: a copy, from which the Flow drops what this trial does not leave partial.
   constexpr Flow flow_of(int body, Growable<PartialSums>& sums) const {
-    return Flow(program_.graphs[body], units_[body], solver_.links[size(body)], found_[size(body)], mesh_,
-                solver_.values[size(body)], sums, body);
+    return Flow(program_.graphs[body], units_[body], solver_.links[size(body)], solver_.readers[size(body)],
+                found_[size(body)], mesh_, solver_.values[size(body)], sums, body);
   }
 
-  constexpr void find(int body, int carried) {
+  /// Whether the body only returns output k, once, and does not read it.
+  constexpr bool only_returned(int body, int k) const {
+    const GraphView& graph = program_.graphs[body];
+    if (solver_.readers[size(body)].count(graph.outputs[k]) != 0) return false;
+    int times = 0;
+    for (int other = 0; other < graph.output_count; ++other) times += graph.outputs[other] == graph.outputs[k];
+    const Node& node = graph[graph.outputs[k]];
+    return times == 1 && !node.is_argument() && !node.is_constant();
+  }
+  /// The unit that makes carried value k for the next step and is the only one to read it; -1 where there is none.
+  constexpr int adder(int body, int k) const {
+    const GraphView& graph = program_.graphs[body];
+    const UnitReaders& readers = solver_.readers[size(body)];
+    const int node = solver_.argument_node(body, k);
+    if (node < 0 || readers.count(node) != 1 || !only_returned(body, k)) return -1;
+    for (int other = 0; other < graph.output_count; ++other)
+      if (graph.outputs[other] == node) return -1;
+    const int u = readers.unit(node, 0);
+    for (int o = 0; o < units_[body][u].output_count; ++o)
+      if (units_[body].output(u, o).node == graph.outputs[k]) return u;
+    return -1;
+  }
+
+  /// `with_results`: whether the stacked results matter.
+  constexpr void find(int body, int carried, bool with_results) {
     const GraphView& graph = program_.graphs[body];
     const UnitsView& units = units_[body];
-    const UnitReaders readers(units, graph.size);
-    Growable<std::int32_t> maker(size(graph.size), -1), returned(size(graph.size), 0);
-    for (int u = 0; u < units.count; ++u)
-      for (int o = 0; o < units[u].output_count; ++o)
-        if (const int node = units.output(u, o).node; node >= 0) maker[size(node)] = u;
-    for (int k = 0; k < graph.output_count; ++k) ++returned[size(graph.outputs[k])];
-    const auto only_returned = [&](int k) {
-      const int node = graph.outputs[k];
-      return maker[size(node)] >= 0 && returned[size(node)] == 1 && readers.count(node) == 0;
-    };
-
     PartialSums& own = sums_[size(body)];
-    Growable<std::int32_t> adders(size(carried), -1);
+    Growable<std::int32_t> adders;
     bool any = false;
     for (int k = 0; k < carried; ++k) {
-      const int node = solver_.argument_node(body, k);
-      if (node < 0 || readers.count(node) != 1 || returned[size(node)] != 0 || !only_returned(k)) continue;
-      if (const int u = readers.unit(node, 0); u == maker[size(graph.outputs[k])]) adders[size(k)] = u;
+      adders.push_back(adder(body, k));
       any = any || adders[size(k)] >= 0;
     }
     own.carried.assign(size(carried), 0);
@@ -101,15 +116,15 @@ class LoopSums {
         valid = false;
       }
     }
-    own.results.assign(size(graph.output_count), replicated(0));
     bool stacked = false;
-    for (int k = carried; k < graph.output_count; ++k) stacked = stacked || only_returned(k);
+    for (int k = carried; k < graph.output_count && with_results; ++k) stacked = stacked || only_returned(body, k);
     if (!stacked) return;
+    own.results.assign(size(graph.output_count), replicated(0));
     Growable<PartialSums> trial = sums_;
     const Flow flow = flow_of(body, trial);
     for (int k = carried; k < graph.output_count; ++k)
-      if (const int node = graph.outputs[k]; only_returned(k) && flow.parts[size(node)].entries.empty() &&
-                                             units[maker[size(node)]].kind != UnitKind::repeat)
+      if (const int node = graph.outputs[k];
+          only_returned(body, k) && !graph[node].is_projection() && flow.parts[size(node)].entries.empty())
         own.results[size(k)] = flow.produced[size(node)];
   }
 

@@ -10,6 +10,7 @@
 #include <tessera/base/planning.hpp>
 #include <tessera/partition/plan/planned_mesh.hpp>
 #include <tessera/partition/propagation/propagate.hpp>
+#include <tessera/partition/propagation/unit_readers.hpp>
 
 TESSERA_PLANNING_BEGIN
 
@@ -57,6 +58,7 @@ class ShardingSolver {
     seeds_.resize(static_cast<std::size_t>(program.graph_count));
     for (int g = 0; g < program.graph_count; ++g) {
       links.push_back(Links(program.graphs[g], units[g], found[static_cast<std::size_t>(g)]));
+      readers.push_back(UnitReaders(units[g], program.graphs[g].size));
       argument_nodes_.push_back(find_arguments(program.graphs[g]));
     }
     tie_carried();
@@ -64,6 +66,7 @@ class ShardingSolver {
 
   Growable<ValueShardings> values;    ///< by graph
   Growable<Links> links;              ///< by graph
+  Growable<UnitReaders> readers;      ///< by graph
   Growable<ExplicitShardings> rules;  ///< by graph
 
   /// `arguments`: shardings by argument of the program. `requests`: by output of the program, or null.

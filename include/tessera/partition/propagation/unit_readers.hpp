@@ -17,6 +17,7 @@ namespace tessera {
 /// inputs is listed twice.
 class UnitReaders {
  public:
+  constexpr UnitReaders() = default;
   constexpr UnitReaders(const UnitsView& units, int nodes) : begin_(static_cast<std::size_t>(nodes + 1)) {
     std::int32_t* const begin = begin_.data();
     for (int u = 0; u < units.count; ++u)
