@@ -56,7 +56,7 @@ struct Comparison {
   }
 
   void print() const {
-    std::printf("%-9s %-16s %8.4f %8.1e %9s %10s %10s %10s %5lld %5lld %5lld %5lld %5lld %10s\n", strategy.c_str(),
+    std::printf("%-9s %-22s %8.4f %8.1e %9s %10s %10s %10s %5lld %5lld %5lld %5lld %5lld %10s\n", strategy.c_str(),
                 mesh.c_str(), loss, difference, grouped(std::llround(tokens_per_second)).c_str(),
                 bytes_text(stored).c_str(), bytes_text(predicted).c_str(), bytes_text(scratch).c_str(),
                 static_cast<long long>(gathers), static_cast<long long>(scatters), static_cast<long long>(reduces),
@@ -66,9 +66,9 @@ struct Comparison {
 };
 
 inline void print_header() {
-  std::printf("\n%-9s %-16s %8s %8s %9s %10s %10s %10s %29s %10s\n", "", "", "", "", "", "bytes of", "a device", "",
+  std::printf("\n%-9s %-22s %8s %8s %9s %10s %10s %10s %29s %10s\n", "", "", "", "", "", "bytes of", "a device", "",
               "collectives of a step", "bytes a");
-  std::printf("%-9s %-16s %8s %8s %9s %10s %10s %10s %5s %5s %5s %5s %5s %10s\n", "strategy", "mesh", "loss", "differs",
+  std::printf("%-9s %-22s %8s %8s %9s %10s %10s %10s %5s %5s %5s %5s %5s %10s\n", "strategy", "mesh", "loss", "differs",
               "tokens/s", "stored", "predicted", "scratch", "ag", "rs", "ar", "a2a", "perm", "device sent");
 }
 
