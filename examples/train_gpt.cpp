@@ -17,7 +17,7 @@
 #include "train_gpt/comparison.hpp"
 #include "train_gpt/data.hpp"
 #include "train_gpt/generate.hpp"
-#include "train_gpt/options.hpp"
+#include "train_gpt/parse_options.hpp"
 #include "train_gpt/progress.hpp"
 #include "train_gpt/report.hpp"
 #include "train_gpt/trainer.hpp"

@@ -373,9 +373,15 @@ constexpr void add_times(std::int64_t& total, std::int64_t a, std::int64_t times
 #ifndef TESSERA_BASE_INLINE_HPP
 #define TESSERA_BASE_INLINE_HPP
 
-// Values of a kernel stay in registers only if all of its functions are inlined.
+// Values of a kernel stay in registers only if all of its functions are inlined. Without optimisation nothing stays in
+// registers, and kernels that share functions compile faster.
+#ifdef __OPTIMIZE__
 #define TESSERA_INLINE inline __attribute__((always_inline))
 #define TESSERA_INLINE_LAMBDA __attribute__((always_inline))
+#else
+#define TESSERA_INLINE inline
+#define TESSERA_INLINE_LAMBDA
+#endif
 // Accessors of containers: no call at any level of optimisation, and no function of its own to compile.
 #define TESSERA_ACCESS __attribute__((always_inline))
 
@@ -20112,22 +20118,23 @@ class LeafName {
  public:
   constexpr std::string_view view() const { return {text_.data(), text_.size()}; }
 
-  /// Calls f with a part added to the name; an empty part, the name of the model in a wrapper, adds nothing.
-  template <class F> constexpr void inside(std::string_view part, F&& f) {
-    if (part.empty()) return f();
+  /// Adds a part to the name, and returns the size before, for `leave`. An empty part, the name of the model in a
+  /// wrapper, adds nothing.
+  constexpr std::size_t enter(std::string_view part) {
     const std::size_t before = text_.size();
+    if (part.empty()) return before;
     if (before > 0) text_.push_back('.');
     for (const char c : part) text_.push_back(c);
-    f();
-    text_.resize(before);
+    return before;
   }
-  template <class F> constexpr void inside(std::size_t position, F&& f) {
+  constexpr std::size_t enter(std::size_t position) {
     char digits[20]{};
     std::size_t first = sizeof digits;
     do digits[--first] = static_cast<char>('0' + position % 10);
     while ((position /= 10) > 0);
-    inside(std::string_view(digits + first, sizeof digits - first), f);
+    return enter(std::string_view(digits + first, sizeof digits - first));
   }
+  constexpr void leave(std::size_t before) { text_.resize(before); }
 
  private:
   Growable<char> text_;
@@ -20151,27 +20158,34 @@ template <class F> class NameLeaves {
     } else if constexpr (is_stack_v<U>) {
       if (layers_ == VisitLayers::together && object.size() > 0) {
         count_ = object.size();
-        name_.inside("*", [&] { visit(object[0]); });
+        visit(object[0], name_.enter("*"));
         count_ = 1;
       } else {
-        for (int i = 0; i < object.size(); ++i) name_.inside(static_cast<std::size_t>(i), [&] { visit(object[i]); });
+        for (int i = 0; i < object.size(); ++i) visit(object[i], name_.enter(static_cast<std::size_t>(i)));
       }
     } else if constexpr (is_tuple_v<U>) {
       std::size_t i = 0;
-      std::apply([&](auto&... items) { (name_.inside(i++, [&] { visit(items); }), ...); }, object);
+      std::apply([&](auto&... items) { (visit(items, name_.enter(i++)), ...); }, object);
     } else if constexpr (is_array_v<U>) {
-      for (std::size_t i = 0; i < object.size(); ++i) name_.inside(i, [&] { visit(object[i]); });
+      for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
     } else if constexpr (!std::is_empty_v<U>) {
       std::size_t i = 0;
-      for_each_field(object, [&](auto& field) {
-        if constexpr (requires { U::field_names[i]; })
-          if (i < U::field_names.size()) return name_.inside(U::field_names[i++], [&] { visit(field); });
-        name_.inside(i++, [&] { visit(field); });
-      });
+      for_each_field(object, [&](auto& field) { visit(field, enter_field<U>(i++)); });
     }
   }
 
  private:
+  /// Visits a part of a model whose name was entered at `before`.
+  template <class T> constexpr void visit(T& part, std::size_t before) {
+    visit(part);
+    name_.leave(before);
+  }
+  template <class U> constexpr std::size_t enter_field(std::size_t i) {
+    if constexpr (requires { U::field_names[i]; })
+      if (i < U::field_names.size()) return name_.enter(std::string_view(U::field_names[i]));
+    return name_.enter(i);
+  }
+
   LeafName name_{};
   VisitLayers layers_;
   F& f_;
@@ -24008,6 +24022,16 @@ struct AdamWStep {
   }
 };
 
+/// The next value of a parameter and of its means; `s` is in the parameter's element type.
+constexpr auto adamw_update(const Updated& x, const AdamWStep& s, const Value& g, const Value& m, const Value& v) {
+  const Value& p = x.parameter;
+  const Value next_m = s.beta1 * m + s.keep1 * g;
+  const Value next_v = s.beta2 * v + s.keep2 * (g * g);
+  const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
+  const Value kept = x.decays() ? s.decay * p : p;
+  return std::tuple(kept - s.rate * next_m / spread, next_m, next_v);
+}
+
 }  // namespace detail
 }  // namespace optim
 
@@ -24030,12 +24054,7 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
         const DType type = p.dtype();
-        const optim::detail::AdamWStep s = type == DType::bf16 ? step.as(type) : of[type == DType::f64];
-        const Value next_m = s.beta1 * m + s.keep1 * g;
-        const Value next_v = s.beta2 * v + s.keep2 * (g * g);
-        const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
-        const Value kept = x.decays() ? s.decay * p : p;
-        return std::tuple(kept - s.rate * next_m / spread, next_m, next_v);
+        return optim::detail::adamw_update(x, type == DType::bf16 ? step.as(type) : of[type == DType::f64], g, m, v);
       },
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});
@@ -24617,6 +24636,533 @@ constexpr auto lion(const Model& model, const Model& gradients, const optim::Lio
 
 #endif
 
+// ---- tessera/ops/cond.hpp
+
+#ifndef TESSERA_OPS_COND_HPP
+#define TESSERA_OPS_COND_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// Replaces the tensors of a structure by what the only step of a repeat returned for them.
+struct OnlyStep {
+  const Value& made;
+  const BodyTrace& body;
+  int graph;
+  int next = 0;
+
+  template <class Leaf> constexpr void leaf(Leaf& leaf) {
+    if constexpr (TensorOperand<Leaf>) {
+      const Graph& own = made.module->graph(graph);
+      const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
+      const Value all = build::project(made, next++, type);
+      leaf = Leaf(
+          build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
+    }
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+
+/// Runs a branch where `runs` is 1; its results are zeros where that is 0.
+template <class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  auto result = as_carry(inside, branch());
+  GiveLeaves give{body, false};
+  for_each_leaf(std::as_const(result), give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  OnlyStep only{made, body, inside.graph};
+  for_each_leaf(result, only);
+  return result;
+}
+/// Runs a branch where `runs` is 1; where that is 0, its results are those of another one.
+template <class Branch, class Other>
+constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Other& other) {
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  Other carried = other;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const Other result = as_carry(inside, branch());
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  Other last = other;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+/// f(carry) where the condition holds, else the carry. It may hold Stacks.
+template <class Condition, class F, class Carry>
+constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Here at) {
+  const Value context = trace_in(carry).at(Source::from(at));
+  const Value runs = build::cast(lower(context, condition), DType::i32);
+  BodyTrace body(*runs.module, {.scan = true});
+  const Value inside{runs.module, runs.module->current, -1, runs.source};
+  Carry carried = carry;
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  for_each_leaf(carried, bind);
+  const Carry result = as_carry(inside, f(std::as_const(carried)));
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
+  Carry last = carry;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+/// A rank-0 tensor, a Scalar or a Dim.
+template <class X> constexpr bool is_number() {
+  if constexpr (TensorOperand<X>)
+    return X::rank == 0 && !LocalOperand<X>;
+  else
+    return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
+}
+/// What branches return together: tensors, or tuples and plain structs of tensors.
+template <class Result>
+inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
+
+template <class Pred, class Yes, class No>
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
+  constexpr bool is_scalar = is_number<Pred>();
+  static_assert(is_scalar,
+                "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
+                "element, ts::select");
+  using Result = carry_t<std::remove_cvref_t<decltype(yes())>>;
+  using Other = carry_t<std::remove_cvref_t<decltype(no())>>;
+  constexpr bool same = std::is_same_v<Result, Other>;
+  static_assert(same,
+                "tessera: the branches of ts::cond return different types; they return tensors of the same element "
+                "types and ranks, in the same structure");
+  constexpr bool is_flat = is_branch_result_v<Result>;
+  static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
+  if constexpr (is_scalar && same && is_flat) {
+    Value context = trace_of(pred);
+    if (context.module == nullptr)
+      fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
+    context.source = source;
+    const Value holds = build::cast(lower(context, pred), DType::bool_);
+    const Value runs = build::cast(holds, DType::i32);
+    const auto made = run_branch(runs, yes);
+    return run_branch_or(runs.integer(1, DType::i32) - runs, no, made);
+  } else {
+    return yes();
+  }
+}
+
+}  // namespace detail
+
+/// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
+/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
+/// as a tensor or in a structure. They may capture values of the traced function around them.
+///
+///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
+///                             [&](const auto& v) { return layers(v); }, x);
+///
+/// Gradient: that of the branch that ran. Communication: that of the branch that runs; a plan counts both branches.
+/// Errors: shape_mismatch for branches that return different shapes.
+template <class Pred, class Yes, class No>
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Here at = Here::current()) {
+  return detail::cond(pred, yes, no, Source::from(at));
+}
+template <class Pred, class Yes, class No, class First, class... Rest>
+  requires(!std::is_same_v<First, Here>)
+constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First& first, const Rest&... rest) {
+  const Value context = detail::trace_in(pred);
+  return detail::cond(
+      pred, [&] { return yes(first, rest...); }, [&] { return no(first, rest...); },
+      context.module != nullptr ? context.node().source : Source{});
+}
+
+/// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
+/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. All else as in
+/// ts::cond.
+///
+///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
+template <class Index, class First, class... Branches, class... Operands>
+constexpr auto switch_case(const Index& index, const std::tuple<First, Branches...>& branches,
+                           const Operands&... operands) {
+  using Result = detail::carry_t<std::remove_cvref_t<decltype(std::get<0>(branches)(operands...))>>;
+  constexpr bool is_index = [] {
+    if constexpr (TensorOperand<Index>)
+      return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
+    else
+      return detail::is_number<Index>();
+  }();
+  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
+  constexpr bool same =
+      (std::is_same_v<Result,
+                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>>> &&
+       ...);
+  static_assert(same,
+                "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
+                "element types and ranks, in the same structure");
+  static_assert(detail::is_branch_result_v<Result>,
+                "tessera: the branches of ts::switch_case return tensors, or a tuple or plain struct of tensors");
+  const Value context = detail::trace_in(index);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
+  const Value given = build::cast(lower(context, index), DType::i32);
+  constexpr auto last = static_cast<int>(sizeof...(Branches));
+  const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
+                                                    given.integer(last, DType::i32));
+  const auto runs = [&](int branch) {
+    return build::cast(build::equal(chosen, chosen.integer(branch, DType::i32)), DType::i32);
+  };
+  auto made = detail::run_branch(runs(0), [&] { return std::get<0>(branches)(operands...); });
+  [&]<std::size_t... I>(std::index_sequence<I...>) {
+    ((made = detail::run_branch_or(
+          runs(static_cast<int>(I) + 1), [&] { return std::get<I + 1>(branches)(operands...); }, made)),
+     ...);
+  }(std::index_sequence_for<Branches...>{});
+  return made;
+}
+
+/// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
+/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
+/// cost a test each. All else as in ts::scan and ts::cond.
+template <class Condition, class Body, class Init, SizeOperand Most>
+constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
+                          Here at = Here::current()) {
+  const Source source = Source::from(at);
+  const auto step = [&](const auto& carry) {
+    const auto next = detail::cond(
+        condition(carry), [&] { return body(carry); }, [&] { return carry; }, source);
+    return std::tuple(next, std::tuple());
+  };
+  return std::get<0>(detail::scan(step, init, most, false, source));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/reduction/statistics.hpp
+
+#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
+#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
+constexpr Value flat_root(Value x) {
+  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
+  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
+}
+
+template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class Correction> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value correction) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value count = build::cast(build::element_count(x, set), x.dtype());
+    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
+    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
+    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
+    return build::cast(Root ? flat_root(variance) : variance, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct Norm {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanSum {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
+    return R::emit(context, x, rank, set);
+  }
+};
+
+template <bool Keep, int... Dims> struct NanMean {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A> using result = typename R::template result<A>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    const DType type = floating_type(x.dtype());
+    set <<= x.rank() - rank;
+    x = build::cast(x.at(context.source), computed_as(type));
+    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
+    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
+    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
+  }
+};
+
+template <bool Keep, int... Dims> struct CountNonzero {
+  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
+  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
+  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
+  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
+    x = x.at(context.source);
+    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
+  }
+};
+
+template <int Rank, bool Keep, int... Dims> struct PNormTag {
+  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
+  template <class A, class P> using result = typename R::template result<A>;
+  static constexpr Value emit(Value context, Value x, Value p) {
+    const DType type = floating_type(x.dtype());
+    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
+    x = build::cast(x.at(context.source), computed_as(type));
+    const double infinity = std::numeric_limits<double>::infinity();
+    const Value size = build::unary(Op::abs, x);
+    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
+    if (p.is_number(1)) return over(Op::sum, size);
+    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
+    if (p.is_number(infinity)) return over(Op::max, size);
+    if (p.is_number(-infinity)) return over(Op::min, size);
+    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
+    p = build::cast(p, x.dtype());
+    // Powers of 0 have no slope: it is 0, as of flat_root.
+    const auto power = [](Value v, Value by) {
+      const Value at_zero = build::binary(Op::equal, v, v.number(0));
+      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
+    };
+    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
+  }
+};
+
+}  // namespace detail
+
+/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
+/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
+/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
+/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
+/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
+  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
+}
+
+/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
+/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
+/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
+}
+
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
+}
+template <int... Dims, TensorOperand X, NumberOperand P>
+constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
+  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
+}
+
+/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
+}
+/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
+}
+/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
+}
+template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
+  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
+}
+
+/// Two statistics of the same elements.
+template <class Spread, class Mean> struct SpreadAndMean {
+  Spread spread;
+  Mean mean;
+};
+template <class Min, class Max> struct Extremes {
+  Min min;
+  Max max;
+};
+/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
+/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X, NumberOperand Correction = int>
+constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
+  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
+      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
+}
+template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
+  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
+                                                                                max<Dims...>(x, at)};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/muon.hpp
+
+#ifndef TESSERA_OPTIM_MUON_HPP
+#define TESSERA_OPTIM_MUON_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Muon, with the defaults of torch.optim.Muon. They are Scalars, so a new learning rate needs no
+/// new plan.
+struct Muon {
+  Scalar learning_rate = 1e-3;  ///< of matrices [inputs, outputs]; times sqrt(max(1, outputs / inputs))
+  Scalar momentum = 0.95;
+  Scalar weight_decay = 0.1;  ///< decoupled; of matrices
+  Scalar epsilon = 1e-7;      ///< the least norm that a matrix is divided by
+  AdamW others;               ///< for tensors that are not matrices
+};
+
+/// Of a matrix: the running mean of its gradient; `square` is a zero of extents 1. Of every other tensor: the means of
+/// AdamW.
+template <class Model> struct MuonState {
+  Model mean, square;
+  Scalar step;
+
+  static constexpr std::array field_names{"mean", "square", "step"};
+};
+
+namespace detail {
+
+/// Moves the singular values of matrices [..., n, m] close to 1, between 0.7 and 1.2, by five steps of Newton and
+/// Schulz, x = a x + (b g + c g g) x with g = x x^T. A step costs least where x has no more rows than columns, so a
+/// matrix that has is transposed.
+template <class X> constexpr X orthogonalized(const X& matrices, const Scalar& epsilon, Here at) {
+  constexpr int rows = X::rank - 2, columns = X::rank - 1;
+  constexpr double a = 3.4445, b = -4.775, c = 2.0315;
+  const auto product = [&](const X& x, const X& y) {
+    if constexpr (X::rank == 2)
+      return einsum<"ik,kj->ij">(x, y, at);
+    else
+      return einsum<"bik,bkj->bij">(x, y, at);
+  };
+  const auto transposed = [&](const X& x) { return swapaxes<rows, columns>(x, at); };
+  const auto iterated = [&](const X& x) {
+    return fori_loop(
+        0, 5,
+        [&](const auto&, const X& last) -> X {
+          const X gram = product(last, transposed(last));
+          return a * last + product(b * gram + c * product(gram, gram), last);
+        },
+        x, at);
+  };
+  const X x = matrices / maximum(norm<rows, columns>(matrices, keepdims, at), epsilon, at);
+  const Value is_tall =
+      build::greater(build::extent(here(matrices.value), rows), build::extent(here(matrices.value), columns));
+  return cond(
+      Scalar(build::cast(is_tall, DType::f64)), [&] { return transposed(iterated(transposed(x))); },
+      [&] { return iterated(x); }, at);
+}
+
+/// The same for the matrix of a parameter, or for the matrices of a Stack's layers.
+template <class T> constexpr Value orthogonalized(const Value& matrices, const Scalar& epsilon, Here at) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const Value wide = build::cast(matrices, dtype_v<Wide>);
+  if (wide.rank() == 2) return orthogonalized(Sym<Wide, 2>(wide), epsilon, at).value;
+  if (wide.rank() == 3) return orthogonalized(Sym<Wide, 3>(wide), epsilon, at).value;
+  fail(errc::unsupported, "[muon] model: a Stack inside of a Stack; make its layers one Stack");
+}
+
+}  // namespace detail
+}  // namespace optim
+
+/// Inside a traced function: one step of Muon for the matrices of a model, the tensors of rank 2, and of AdamW for all
+/// of its other tensors. Returns (model, state).
+///
+///     m = mu m + (1 - mu) g,  u = mu m + (1 - mu) g,  o = u with its singular values near 1 (five Newton-Schulz steps)
+///     p = p (1 - rate decay) - rate sqrt(max(1, outputs / inputs)) o      for p [inputs, outputs]
+/// Each layer of a Stack is a matrix of its own. Tables of embeddings and the head are trained better by AdamW: call an
+/// optimizer for each part of a model.
+///
+///     const auto [blocks, blocks_state] = ts::muon(model.blocks, gradient.blocks, state.blocks, muon);
+///     const auto [tokens, tokens_state] = ts::adamw(model.tokens, gradient.tokens, state.tokens, muon.others);
+/// Arithmetic: in f32 for parameters in bf16. Communication: for a split matrix, that of its fifteen products. Errors:
+/// structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan and
+/// others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True, whose
+/// matrices are [outputs, inputs].
+template <class Model>
+constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<Model>& state,
+                    const optim::Muon& config = {}, Here at = Here::current()) {
+  const Growable<Value> any = optim::detail::parameters_of(model);
+  if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
+  const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config.others, state.step);
+  auto [moved, mean, square] = optim::tree_map(
+      [&](auto p, auto g, auto m, auto v) {
+        using S = decltype(p);
+        const optim::detail::Updated x{p.value.at(Source::from(at)), S::rank};
+        if constexpr (S::rank == 2) {
+          const Value momentum = x.wide(config.momentum), rate = x.wide(config.learning_rate);
+          const Value kept = x(momentum), in = x(1.0 - momentum);
+          const Value next_m = kept * m.value + in * g.value;
+          const Value u = kept * next_m + in * g.value;
+          const Value o = optim::detail::orthogonalized<typename S::element>(u, config.epsilon, at);
+          const Value inputs = build::extent(x.parameter, x.parameter.rank() - 2);
+          const Value outputs = build::extent(x.parameter, x.parameter.rank() - 1);
+          const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
+          const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
+          const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
+          return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), v);
+        } else {
+          const auto [next, next_m, next_v] =
+              optim::detail::adamw_update(x, step.as(x.parameter.dtype()), g.value, m.value, v.value);
+          return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), S(next_v));
+        }
+      },
+      model, gradients, state.mean, state.square);
+  return std::tuple(moved, optim::MuonState<Model>{mean, square, Scalar(step.count)});
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/optim/rmsprop.hpp
 
 #ifndef TESSERA_OPTIM_RMSPROP_HPP
@@ -24844,6 +25390,32 @@ template <class Model> Model factor_of(Model model, bool along_last) {
 
 template <class Model> AdafactorState<Model> init_state(const Adafactor&, const Model& model) {
   return {detail::factor_of(model, true), detail::factor_of(model, false), 0};
+}
+
+namespace detail {
+
+/// Makes a zero of extents 1 for each matrix, and zeros with the shape of every other tensor.
+struct SquaresOfMuon {
+  template <class Leaf> void leaf(Leaf& leaf) const {
+    if constexpr (is_parameter_v<Leaf>) {
+      if constexpr (Leaf::rank == 2)
+        leaf = zeros<typename Leaf::element, 2>(Shape{1, 1}, mesh(leaf), PartitionSpec());
+      else
+        ZeroParameters().leaf(leaf);
+    }
+  }
+  void enter_stack(const auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+
+}  // namespace detail
+
+template <class Model> MuonState<Model> init_state(const Muon&, const Model& model) {
+  MuonState<Model> state{detail::zeros_of(model), model, 0};
+  detail::SquaresOfMuon squares;
+  for_each_leaf(state.square, squares);
+  return state;
 }
 
 /// Splits the state of an optimizer over a mesh axis that its parameters are replicated over: ZeRO's first stage,
@@ -25839,212 +26411,6 @@ template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy
     region.close();
     return result;
   };
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/cond.hpp
-
-#ifndef TESSERA_OPS_COND_HPP
-#define TESSERA_OPS_COND_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// Replaces the tensors of a structure by what the only step of a repeat returned for them.
-struct OnlyStep {
-  const Value& made;
-  const BodyTrace& body;
-  int graph;
-  int next = 0;
-
-  template <class Leaf> constexpr void leaf(Leaf& leaf) {
-    if constexpr (TensorOperand<Leaf>) {
-      const Graph& own = made.module->graph(graph);
-      const Node type = build::stacked_type(own[own.outputs[static_cast<std::size_t>(next)]]);
-      const Value all = build::project(made, next++, type);
-      leaf = Leaf(
-          build::drop_singletons(build::slice(all, 0, made.integer(0, DType::i64), made.integer(1, DType::i64)), 1u));
-    }
-  }
-  constexpr void enter_stack(const auto&) {}
-  constexpr void enter_layer(int) {}
-  constexpr void leave_stack() {}
-};
-
-/// Runs a branch where `runs` is 1; its results are zeros where that is 0.
-template <class Branch> constexpr auto run_branch(const Value& runs, const Branch& branch) {
-  BodyTrace body(*runs.module, {.scan = true});
-  const Value inside{runs.module, runs.module->current, -1, runs.source};
-  auto result = as_carry(inside, branch());
-  GiveLeaves give{body, false};
-  for_each_leaf(std::as_const(result), give);
-  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-  OnlyStep only{made, body, inside.graph};
-  for_each_leaf(result, only);
-  return result;
-}
-/// Runs a branch where `runs` is 1; where that is 0, its results are those of another one.
-template <class Branch, class Other>
-constexpr Other run_branch_or(const Value& runs, const Branch& branch, const Other& other) {
-  BodyTrace body(*runs.module, {.scan = true});
-  const Value inside{runs.module, runs.module->current, -1, runs.source};
-  Other carried = other;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const Other result = as_carry(inside, branch());
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-  Other last = other;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
-}
-
-/// f(carry) where the condition holds, else the carry. It may hold Stacks.
-template <class Condition, class F, class Carry>
-constexpr Carry run_where(const Condition& condition, const F& f, const Carry& carry, Here at) {
-  const Value context = trace_in(carry).at(Source::from(at));
-  const Value runs = build::cast(lower(context, condition), DType::i32);
-  BodyTrace body(*runs.module, {.scan = true});
-  const Value inside{runs.module, runs.module->current, -1, runs.source};
-  Carry carried = carry;
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  for_each_leaf(carried, bind);
-  const Carry result = as_carry(inside, f(std::as_const(carried)));
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Value made = body.close(runs.integer(1, DType::i64), runs.source, runs);
-  Carry last = carry;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
-}
-
-/// A rank-0 tensor, a Scalar or a Dim.
-template <class X> constexpr bool is_number() {
-  if constexpr (TensorOperand<X>)
-    return X::rank == 0 && !LocalOperand<X>;
-  else
-    return std::is_same_v<X, Scalar> || std::is_same_v<X, Dim>;
-}
-/// What branches return together: tensors, or tuples and plain structs of tensors.
-template <class Result>
-inline constexpr bool is_branch_result_v = !BlockLeaves::of<Result>().stack && !holds_number_v<Result>;
-
-template <class Pred, class Yes, class No>
-constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Source source) {
-  constexpr bool is_scalar = is_number<Pred>();
-  static_assert(is_scalar,
-                "tessera: the condition of ts::cond is a rank-0 tensor, a Scalar or a Dim; for a choice of each "
-                "element, ts::select");
-  using Result = carry_t<std::remove_cvref_t<decltype(yes())>>;
-  using Other = carry_t<std::remove_cvref_t<decltype(no())>>;
-  constexpr bool same = std::is_same_v<Result, Other>;
-  static_assert(same,
-                "tessera: the branches of ts::cond return different types; they return tensors of the same element "
-                "types and ranks, in the same structure");
-  constexpr bool is_flat = is_branch_result_v<Result>;
-  static_assert(is_flat, "tessera: the branches of ts::cond return tensors, or a tuple or plain struct of tensors");
-  if constexpr (is_scalar && same && is_flat) {
-    Value context = trace_of(pred);
-    if (context.module == nullptr)
-      fail(errc::unsupported, "[cond] outside of a trace: it is for values inside a traced function");
-    context.source = source;
-    const Value holds = build::cast(lower(context, pred), DType::bool_);
-    const Value runs = build::cast(holds, DType::i32);
-    const auto made = run_branch(runs, yes);
-    return run_branch_or(runs.integer(1, DType::i32) - runs, no, made);
-  } else {
-    return yes();
-  }
-}
-
-}  // namespace detail
-
-/// `pred ? yes(operands...) : no(operands...)`, where only that branch runs: jax.lax.cond. `pred` is a rank-0 tensor, a
-/// Scalar or a Dim; any number but 0 holds. Both branches return tensors of the same element types, ranks and shapes,
-/// as a tensor or in a structure. They may capture values of the traced function around them.
-///
-///     const auto y = ts::cond(step < warm_up, [&](const auto& v) { return v * 0.5; },
-///                             [&](const auto& v) { return layers(v); }, x);
-///
-/// Gradient: that of the branch that ran. Communication: that of the branch that runs; a plan counts both branches.
-/// Errors: shape_mismatch for branches that return different shapes.
-template <class Pred, class Yes, class No>
-constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, Here at = Here::current()) {
-  return detail::cond(pred, yes, no, Source::from(at));
-}
-template <class Pred, class Yes, class No, class First, class... Rest>
-  requires(!std::is_same_v<First, Here>)
-constexpr auto cond(const Pred& pred, const Yes& yes, const No& no, const First& first, const Rest&... rest) {
-  const Value context = detail::trace_in(pred);
-  return detail::cond(
-      pred, [&] { return yes(first, rest...); }, [&] { return no(first, rest...); },
-      context.module != nullptr ? context.node().source : Source{});
-}
-
-/// `branches[index](operands...)`, where only that branch runs: jax.lax.switch, tf.switch_case. The index is a rank-0
-/// tensor of integers, a Scalar or a Dim; below 0 the first branch runs, above the last one the last. All else as in
-/// ts::cond.
-///
-///     const auto y = ts::switch_case(layer % 3, std::tuple(attend, convolve, skip), x);   // functions of x
-template <class Index, class First, class... Branches, class... Operands>
-constexpr auto switch_case(const Index& index, const std::tuple<First, Branches...>& branches,
-                           const Operands&... operands) {
-  using Result = detail::carry_t<std::remove_cvref_t<decltype(std::get<0>(branches)(operands...))>>;
-  constexpr bool is_index = [] {
-    if constexpr (TensorOperand<Index>)
-      return detail::is_number<Index>() && !is_floating_v<typename Index::element>;
-    else
-      return detail::is_number<Index>();
-  }();
-  static_assert(is_index, "tessera: the index of ts::switch_case is a rank-0 tensor of integers, a Scalar or a Dim");
-  constexpr bool same =
-      (std::is_same_v<Result,
-                      detail::carry_t<std::remove_cvref_t<std::invoke_result_t<Branches, const Operands&...>>>> &&
-       ...);
-  static_assert(same,
-                "tessera: the branches of ts::switch_case return different types; they return tensors of the same "
-                "element types and ranks, in the same structure");
-  static_assert(detail::is_branch_result_v<Result>,
-                "tessera: the branches of ts::switch_case return tensors, or a tuple or plain struct of tensors");
-  const Value context = detail::trace_in(index);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[switch_case] outside of a trace: it is for values inside a traced function");
-  const Value given = build::cast(lower(context, index), DType::i32);
-  constexpr auto last = static_cast<int>(sizeof...(Branches));
-  const Value chosen = build::apply<ops::MinimumOp>(build::apply<ops::MaximumOp>(given, given.integer(0, DType::i32)),
-                                                    given.integer(last, DType::i32));
-  const auto runs = [&](int branch) {
-    return build::cast(build::equal(chosen, chosen.integer(branch, DType::i32)), DType::i32);
-  };
-  auto made = detail::run_branch(runs(0), [&] { return std::get<0>(branches)(operands...); });
-  [&]<std::size_t... I>(std::index_sequence<I...>) {
-    ((made = detail::run_branch_or(
-          runs(static_cast<int>(I) + 1), [&] { return std::get<I + 1>(branches)(operands...); }, made)),
-     ...);
-  }(std::index_sequence_for<Branches...>{});
-  return made;
-}
-
-/// Runs `carry = body(carry)` while `condition(carry)` holds, at most `most` times: jax.lax.while_loop with a bound, so
-/// that a plan has a trip count, and the loop a gradient. `condition` returns a rank-0 tensor. Steps after the last one
-/// cost a test each. All else as in ts::scan and ts::cond.
-template <class Condition, class Body, class Init, SizeOperand Most>
-constexpr auto while_loop(const Condition& condition, const Body& body, const Init& init, const Most& most,
-                          Here at = Here::current()) {
-  const Source source = Source::from(at);
-  const auto step = [&](const auto& carry) {
-    const auto next = detail::cond(
-        condition(carry), [&] { return body(carry); }, [&] { return carry; }, source);
-    return std::tuple(next, std::tuple());
-  };
-  return std::get<0>(detail::scan(step, init, most, false, source));
 }
 
 }  // namespace tessera
@@ -28105,205 +28471,6 @@ constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Length
     return sum(losses, at);
   else
     return mean(losses / cast<T>(maximum(lengths, 1, at), at), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/reduction/statistics.hpp
-
-#ifndef TESSERA_OPS_REDUCTION_STATISTICS_HPP
-#define TESSERA_OPS_REDUCTION_STATISTICS_HPP
-
-namespace tessera {
-
-namespace detail {
-
-/// The root, with slope 0 where x is 0: a distance of 0 has no direction.
-constexpr Value flat_root(Value x) {
-  const Value zero = x.number(0), at_zero = build::binary(Op::equal, x, zero);
-  return build::select(at_zero, zero, build::unary(Op::sqrt, build::select(at_zero, x.number(1), x)));
-}
-
-template <int Rank, bool Root, bool Keep, int... Dims> struct VarianceTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class Correction> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value correction) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value count = build::cast(build::element_count(x, set), x.dtype());
-    const Value off = x - build::reduce(Op::sum, x, set, true) / count;
-    const Value divisor = build::binary(Op::maximum, count - build::cast(correction, x.dtype()), x.number(0));
-    const Value variance = build::reduce(Op::sum, off * off, set, Keep) / divisor;
-    return build::cast(Root ? flat_root(variance) : variance, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct Norm {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanSum {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    if (is_floating(x.dtype())) x = build::select(build::binary(Op::not_equal, x, x), x.number(0), x);
-    return R::emit(context, x, rank, set);
-  }
-};
-
-template <bool Keep, int... Dims> struct NanMean {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A> using result = typename R::template result<A>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    const DType type = floating_type(x.dtype());
-    set <<= x.rank() - rank;
-    x = build::cast(x.at(context.source), computed_as(type));
-    const Value is_nan = build::binary(Op::not_equal, x, x), zero = x.number(0);
-    const Value count = build::reduce(Op::sum, build::select(is_nan, zero, x.number(1)), set, Keep);
-    return build::cast(build::reduce(Op::sum, build::select(is_nan, zero, x), set, Keep) / count, type);
-  }
-};
-
-template <bool Keep, int... Dims> struct CountNonzero {
-  using R = Reduce<ops::SumOp, false, Keep, Dims...>;
-  template <class A> using result = typename R::template result<Typed<std::int32_t, A::rank>>;
-  template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
-  static constexpr Value emit(Value context, Value x, int rank, unsigned set) {
-    x = x.at(context.source);
-    return R::emit(context, build::cast(build::binary(Op::not_equal, x, x.number(0)), DType::i32), rank, set);
-  }
-};
-
-template <int Rank, bool Keep, int... Dims> struct PNormTag {
-  using R = Reduce<ops::SumOp, true, Keep, Dims...>;
-  template <class A, class P> using result = typename R::template result<A>;
-  static constexpr Value emit(Value context, Value x, Value p) {
-    const DType type = floating_type(x.dtype());
-    const unsigned set = dim_set<Rank, Dims...>() << x.leading(Rank);
-    x = build::cast(x.at(context.source), computed_as(type));
-    const double infinity = std::numeric_limits<double>::infinity();
-    const Value size = build::unary(Op::abs, x);
-    const auto over = [&](Op op, Value v) { return build::cast(build::reduce(op, v, set, Keep), type); };
-    if (p.is_number(1)) return over(Op::sum, size);
-    if (p.is_number(2)) return build::cast(flat_root(build::reduce(Op::sum, x * x, set, Keep)), type);
-    if (p.is_number(infinity)) return over(Op::max, size);
-    if (p.is_number(-infinity)) return over(Op::min, size);
-    if (p.is_number(0)) return over(Op::sum, build::cast(build::binary(Op::not_equal, x, x.number(0)), x.dtype()));
-    p = build::cast(p, x.dtype());
-    // Powers of 0 have no slope: it is 0, as of flat_root.
-    const auto power = [](Value v, Value by) {
-      const Value at_zero = build::binary(Op::equal, v, v.number(0));
-      return build::select(at_zero, v.number(0), build::binary(Op::pow, build::select(at_zero, v.number(1), v), by));
-    };
-    return build::cast(power(build::reduce(Op::sum, power(size, p), set, Keep), 1.0 / p), type);
-  }
-};
-
-}  // namespace detail
-
-/// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
-/// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
-/// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
-/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, false, true, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, false, Dims...>>(Source::from(at), x, correction);
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here at = Here::current()) {
-  return call<detail::VarianceTag<X::rank, true, true, Dims...>>(Source::from(at), x, correction);
-}
-
-/// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
-/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
-/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
-/// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::Norm<true, Dims...>>(x, at);
-}
-
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, false, Dims...>>(Source::from(at), x, p);
-}
-template <int... Dims, TensorOperand X, NumberOperand P>
-constexpr auto norm(const X& x, KeepDims, const P& p, Here at = Here::current()) {
-  return call<detail::PNormTag<X::rank, true, Dims...>>(Source::from(at), x, p);
-}
-
-/// The sum of the elements that are not NaN, whose gradient is 0 where elements are NaN. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nansum(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanSum<true, Dims...>>(x, at);
-}
-/// The mean of the elements that are not NaN; NaN where all are. In all else as `mean`.
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto nanmean(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::NanMean<true, Dims...>>(x, at);
-}
-/// The number of elements that are not 0, i32; NaN is not 0. No gradient. In all else as `sum`.
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<false, Dims...>>(x, at);
-}
-template <int... Dims, TensorOperand X> constexpr auto count_nonzero(const X& x, KeepDims, Here at = Here::current()) {
-  return detail::reduce_by<detail::CountNonzero<true, Dims...>>(x, at);
-}
-
-/// Two statistics of the same elements.
-template <class Spread, class Mean> struct SpreadAndMean {
-  Spread spread;
-  Mean mean;
-};
-template <class Min, class Max> struct Extremes {
-  Min min;
-  Max max;
-};
-/// `auto [variance, mean] = var_mean<-1>(x)`, `auto [deviation, mean] = std_mean<-1>(x)`, `auto [min, max] =
-/// aminmax<-1>(x)`: two reductions of one operand, as of var, std, mean, min and max.
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto var_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(var<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      var<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X, NumberOperand Correction = int>
-constexpr auto std_mean(const X& x, const Correction& correction = 1, Here at = Here::current()) {
-  return SpreadAndMean<decltype(tessera::std<Dims...>(x, correction, at)), decltype(mean<Dims...>(x, at))>{
-      tessera::std<Dims...>(x, correction, at), mean<Dims...>(x, at)};
-}
-template <int... Dims, TensorOperand X> constexpr auto aminmax(const X& x, Here at = Here::current()) {
-  return Extremes<decltype(min<Dims...>(x, at)), decltype(max<Dims...>(x, at))>{min<Dims...>(x, at),
-                                                                                max<Dims...>(x, at)};
 }
 
 }  // namespace tessera

@@ -63,6 +63,16 @@ struct AdamWStep {
   }
 };
 
+/// The next value of a parameter and of its means; `s` is in the parameter's element type.
+constexpr auto adamw_update(const Updated& x, const AdamWStep& s, const Value& g, const Value& m, const Value& v) {
+  const Value& p = x.parameter;
+  const Value next_m = s.beta1 * m + s.keep1 * g;
+  const Value next_v = s.beta2 * v + s.keep2 * (g * g);
+  const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
+  const Value kept = x.decays() ? s.decay * p : p;
+  return std::tuple(kept - s.rate * next_m / spread, next_m, next_v);
+}
+
 }  // namespace detail
 }  // namespace optim
 
@@ -85,12 +95,7 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
         const DType type = p.dtype();
-        const optim::detail::AdamWStep s = type == DType::bf16 ? step.as(type) : of[type == DType::f64];
-        const Value next_m = s.beta1 * m + s.keep1 * g;
-        const Value next_v = s.beta2 * v + s.keep2 * (g * g);
-        const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
-        const Value kept = x.decays() ? s.decay * p : p;
-        return std::tuple(kept - s.rate * next_m / spread, next_m, next_v);
+        return optim::detail::adamw_update(x, type == DType::bf16 ? step.as(type) : of[type == DType::f64], g, m, v);
       },
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});

@@ -17,6 +17,7 @@
 #include <tessera/optim/adamw.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lion.hpp>
+#include <tessera/optim/muon.hpp>
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/sgd.hpp>
 #include <tessera/optim/tree_map.hpp>
@@ -112,6 +113,32 @@ template <class Model> Model factor_of(Model model, bool along_last) {
 
 template <class Model> AdafactorState<Model> init_state(const Adafactor&, const Model& model) {
   return {detail::factor_of(model, true), detail::factor_of(model, false), 0};
+}
+
+namespace detail {
+
+/// Makes a zero of extents 1 for each matrix, and zeros with the shape of every other tensor.
+struct SquaresOfMuon {
+  template <class Leaf> void leaf(Leaf& leaf) const {
+    if constexpr (is_parameter_v<Leaf>) {
+      if constexpr (Leaf::rank == 2)
+        leaf = zeros<typename Leaf::element, 2>(Shape{1, 1}, mesh(leaf), PartitionSpec());
+      else
+        ZeroParameters().leaf(leaf);
+    }
+  }
+  void enter_stack(const auto&) {}
+  void enter_layer(int) {}
+  void leave_stack() {}
+};
+
+}  // namespace detail
+
+template <class Model> MuonState<Model> init_state(const Muon&, const Model& model) {
+  MuonState<Model> state{detail::zeros_of(model), model, 0};
+  detail::SquaresOfMuon squares;
+  for_each_leaf(state.square, squares);
+  return state;
 }
 
 /// Splits the state of an optimizer over a mesh axis that its parameters are replicated over: ZeRO's first stage,

@@ -1,5 +1,3 @@
-#include "train_gpt/options.hpp"
-
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -8,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "train_gpt/parse_options.hpp"
 #include <gtest/gtest.h>
 
 namespace {

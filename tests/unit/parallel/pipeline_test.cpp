@@ -269,7 +269,7 @@ struct Page {
     // clang-format off
     const auto y = ts::pipeline_gpipe(stages, x, 8);                      // what blocks(x) is, in 8 microbatches
     const auto loss = ts::pipeline_1f1b(
-        [](const auto& head, const auto& y, const auto& target) { return ts::mse(head(y), target); },
+        [](const auto& last, const auto& out, const auto& wanted) { return ts::mse(last(out), wanted); },
         stages, x, 8, head, target);
     // clang-format on
     return std::tuple(y, loss, ts::mse(head(y), target));

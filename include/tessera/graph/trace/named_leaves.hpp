@@ -17,22 +17,23 @@ class LeafName {
  public:
   constexpr std::string_view view() const { return {text_.data(), text_.size()}; }
 
-  /// Calls f with a part added to the name; an empty part, the name of the model in a wrapper, adds nothing.
-  template <class F> constexpr void inside(std::string_view part, F&& f) {
-    if (part.empty()) return f();
+  /// Adds a part to the name, and returns the size before, for `leave`. An empty part, the name of the model in a
+  /// wrapper, adds nothing.
+  constexpr std::size_t enter(std::string_view part) {
     const std::size_t before = text_.size();
+    if (part.empty()) return before;
     if (before > 0) text_.push_back('.');
     for (const char c : part) text_.push_back(c);
-    f();
-    text_.resize(before);
+    return before;
   }
-  template <class F> constexpr void inside(std::size_t position, F&& f) {
+  constexpr std::size_t enter(std::size_t position) {
     char digits[20]{};
     std::size_t first = sizeof digits;
     do digits[--first] = static_cast<char>('0' + position % 10);
     while ((position /= 10) > 0);
-    inside(std::string_view(digits + first, sizeof digits - first), f);
+    return enter(std::string_view(digits + first, sizeof digits - first));
   }
+  constexpr void leave(std::size_t before) { text_.resize(before); }
 
  private:
   Growable<char> text_;
@@ -56,27 +57,34 @@ template <class F> class NameLeaves {
     } else if constexpr (is_stack_v<U>) {
       if (layers_ == VisitLayers::together && object.size() > 0) {
         count_ = object.size();
-        name_.inside("*", [&] { visit(object[0]); });
+        visit(object[0], name_.enter("*"));
         count_ = 1;
       } else {
-        for (int i = 0; i < object.size(); ++i) name_.inside(static_cast<std::size_t>(i), [&] { visit(object[i]); });
+        for (int i = 0; i < object.size(); ++i) visit(object[i], name_.enter(static_cast<std::size_t>(i)));
       }
     } else if constexpr (is_tuple_v<U>) {
       std::size_t i = 0;
-      std::apply([&](auto&... items) { (name_.inside(i++, [&] { visit(items); }), ...); }, object);
+      std::apply([&](auto&... items) { (visit(items, name_.enter(i++)), ...); }, object);
     } else if constexpr (is_array_v<U>) {
-      for (std::size_t i = 0; i < object.size(); ++i) name_.inside(i, [&] { visit(object[i]); });
+      for (std::size_t i = 0; i < object.size(); ++i) visit(object[i], name_.enter(i));
     } else if constexpr (!std::is_empty_v<U>) {
       std::size_t i = 0;
-      for_each_field(object, [&](auto& field) {
-        if constexpr (requires { U::field_names[i]; })
-          if (i < U::field_names.size()) return name_.inside(U::field_names[i++], [&] { visit(field); });
-        name_.inside(i++, [&] { visit(field); });
-      });
+      for_each_field(object, [&](auto& field) { visit(field, enter_field<U>(i++)); });
     }
   }
 
  private:
+  /// Visits a part of a model whose name was entered at `before`.
+  template <class T> constexpr void visit(T& part, std::size_t before) {
+    visit(part);
+    name_.leave(before);
+  }
+  template <class U> constexpr std::size_t enter_field(std::size_t i) {
+    if constexpr (requires { U::field_names[i]; })
+      if (i < U::field_names.size()) return name_.enter(std::string_view(U::field_names[i]));
+    return name_.enter(i);
+  }
+
   LeafName name_{};
   VisitLayers layers_;
   F& f_;

@@ -162,7 +162,7 @@ struct OneForwardOneBackward {
 /// The loss of a model whose layers are a pipeline, by the schedule 1F1B (PipeDream-Flush): inside a traced function,
 ///
 ///     const auto loss = ts::pipeline_1f1b(
-///         [](const auto& head, const auto& y, const auto& labels) { return ts::cross_entropy(head(y), labels); },
+///         [](const auto& last, const auto& out, const auto& wanted) { return ts::cross_entropy(last(out), wanted); },
 ///         model.stages, x, 8, model.head, labels);
 ///
 /// is the mean over 8 microbatches of `loss(head, layers(x), labels)`, a tensor of rank 0. x is [batch, ...], and so

@@ -1,0 +1,142 @@
+#ifndef TESSERA_OPTIM_MUON_HPP
+#define TESSERA_OPTIM_MUON_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <array>
+#include <tuple>
+#include <type_traits>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/error.hpp>
+#include <tessera/base/growable.hpp>
+#include <tessera/base/here.hpp>
+#include <tessera/graph/ir/value.hpp>
+#include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/cond.hpp>
+#include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/control_flow.hpp>
+#include <tessera/ops/data_movement/rearrange.hpp>
+#include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/reduction/statistics.hpp>
+#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/tree_map.hpp>
+#include <tessera/optim/update.hpp>
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of Muon, with the defaults of torch.optim.Muon. They are Scalars, so a new learning rate needs no
+/// new plan.
+struct Muon {
+  Scalar learning_rate = 1e-3;  ///< of matrices [inputs, outputs]; times sqrt(max(1, outputs / inputs))
+  Scalar momentum = 0.95;
+  Scalar weight_decay = 0.1;  ///< decoupled; of matrices
+  Scalar epsilon = 1e-7;      ///< the least norm that a matrix is divided by
+  AdamW others;               ///< for tensors that are not matrices
+};
+
+/// Of a matrix: the running mean of its gradient; `square` is a zero of extents 1. Of every other tensor: the means of
+/// AdamW.
+template <class Model> struct MuonState {
+  Model mean, square;
+  Scalar step;
+
+  static constexpr std::array field_names{"mean", "square", "step"};
+};
+
+namespace detail {
+
+/// Moves the singular values of matrices [..., n, m] close to 1, between 0.7 and 1.2, by five steps of Newton and
+/// Schulz, x = a x + (b g + c g g) x with g = x x^T. A step costs least where x has no more rows than columns, so a
+/// matrix that has is transposed.
+template <class X> constexpr X orthogonalized(const X& matrices, const Scalar& epsilon, Here at) {
+  constexpr int rows = X::rank - 2, columns = X::rank - 1;
+  constexpr double a = 3.4445, b = -4.775, c = 2.0315;
+  const auto product = [&](const X& x, const X& y) {
+    if constexpr (X::rank == 2)
+      return einsum<"ik,kj->ij">(x, y, at);
+    else
+      return einsum<"bik,bkj->bij">(x, y, at);
+  };
+  const auto transposed = [&](const X& x) { return swapaxes<rows, columns>(x, at); };
+  const auto iterated = [&](const X& x) {
+    return fori_loop(
+        0, 5,
+        [&](const auto&, const X& last) -> X {
+          const X gram = product(last, transposed(last));
+          return a * last + product(b * gram + c * product(gram, gram), last);
+        },
+        x, at);
+  };
+  const X x = matrices / maximum(norm<rows, columns>(matrices, keepdims, at), epsilon, at);
+  const Value is_tall =
+      build::greater(build::extent(here(matrices.value), rows), build::extent(here(matrices.value), columns));
+  return cond(
+      Scalar(build::cast(is_tall, DType::f64)), [&] { return transposed(iterated(transposed(x))); },
+      [&] { return iterated(x); }, at);
+}
+
+/// The same for the matrix of a parameter, or for the matrices of a Stack's layers.
+template <class T> constexpr Value orthogonalized(const Value& matrices, const Scalar& epsilon, Here at) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  const Value wide = build::cast(matrices, dtype_v<Wide>);
+  if (wide.rank() == 2) return orthogonalized(Sym<Wide, 2>(wide), epsilon, at).value;
+  if (wide.rank() == 3) return orthogonalized(Sym<Wide, 3>(wide), epsilon, at).value;
+  fail(errc::unsupported, "[muon] model: a Stack inside of a Stack; make its layers one Stack");
+}
+
+}  // namespace detail
+}  // namespace optim
+
+/// Inside a traced function: one step of Muon for the matrices of a model, the tensors of rank 2, and of AdamW for all
+/// of its other tensors. Returns (model, state).
+///
+///     m = mu m + (1 - mu) g,  u = mu m + (1 - mu) g,  o = u with its singular values near 1 (five Newton-Schulz steps)
+///     p = p (1 - rate decay) - rate sqrt(max(1, outputs / inputs)) o      for p [inputs, outputs]
+/// Each layer of a Stack is a matrix of its own. Tables of embeddings and the head are trained better by AdamW: call an
+/// optimizer for each part of a model.
+///
+///     const auto [blocks, blocks_state] = ts::muon(model.blocks, gradient.blocks, state.blocks, muon);
+///     const auto [tokens, tokens_state] = ts::adamw(model.tokens, gradient.tokens, state.tokens, muon.others);
+/// Arithmetic: in f32 for parameters in bf16. Communication: for a split matrix, that of its fifteen products. Errors:
+/// structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan and
+/// others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True, whose
+/// matrices are [outputs, inputs].
+template <class Model>
+constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<Model>& state,
+                    const optim::Muon& config = {}, Here at = Here::current()) {
+  const Growable<Value> any = optim::detail::parameters_of(model);
+  if (any.empty()) fail(errc::structure, "[muon] model: the model has no floating-point tensor");
+  const optim::detail::AdamWStep step(any.front().at(Source::from(at)), config.others, state.step);
+  auto [moved, mean, square] = optim::tree_map(
+      [&](auto p, auto g, auto m, auto v) {
+        using S = decltype(p);
+        const optim::detail::Updated x{p.value.at(Source::from(at)), S::rank};
+        if constexpr (S::rank == 2) {
+          const Value momentum = x.wide(config.momentum), rate = x.wide(config.learning_rate);
+          const Value kept = x(momentum), in = x(1.0 - momentum);
+          const Value next_m = kept * m.value + in * g.value;
+          const Value u = kept * next_m + in * g.value;
+          const Value o = optim::detail::orthogonalized<typename S::element>(u, config.epsilon, at);
+          const Value inputs = build::extent(x.parameter, x.parameter.rank() - 2);
+          const Value outputs = build::extent(x.parameter, x.parameter.rank() - 1);
+          const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
+          const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
+          const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
+          return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), v);
+        } else {
+          const auto [next, next_m, next_v] =
+              optim::detail::adamw_update(x, step.as(x.parameter.dtype()), g.value, m.value, v.value);
+          return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), S(next_v));
+        }
+      },
+      model, gradients, state.mean, state.square);
+  return std::tuple(moved, optim::MuonState<Model>{mean, square, Scalar(step.count)});
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
