@@ -1843,6 +1843,26 @@ template <class To, class From> constexpr To narrow(From value, const char* what
 
 #endif
 
+// ---- tessera/graph/ir/precision.hpp
+
+#ifndef TESSERA_GRAPH_IR_PRECISION_HPP
+#define TESSERA_GRAPH_IR_PRECISION_HPP
+
+namespace tessera {
+
+/// How products of f32 are computed: in f32, or as 1, 3 or 6 products of bf16 that are summed in f32. The products of
+/// bf16 are fast on processors with matrix registers (AMX), and slow on others.
+///
+/// Each operand is split into a sum of one, two or three bf16 values; products of the less significant parts are left
+/// out. For each term a * b of a sum, the error is at most |a b| times 2^-8 (bf16), 2^-16 (bf16_x3) or 2^-25 (bf16_x6),
+/// plus the error of summing in f32. Operands below 2^-100 lose more; infinities become NaN. Gradients use the same
+/// precision.
+enum class Precision : std::uint8_t { full = 0, bf16 = 1, bf16_x3 = 3, bf16_x6 = 6 };
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/mesh/box.hpp
 
 #ifndef TESSERA_MESH_BOX_HPP
@@ -4009,7 +4029,8 @@ struct Module {
   Growable<PartitionSpec> specs;       ///< of the constraint nodes
   Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
-  Refusal refusal{};                   ///< the first
+  Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
+  Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
   int operations = 0;  ///< counted by an outline
@@ -10767,26 +10788,6 @@ template <TensorOperand X> constexpr auto sinc(const X& x, Here at = Here::curre
 
 #endif
 
-// ---- tessera/graph/ir/precision.hpp
-
-#ifndef TESSERA_GRAPH_IR_PRECISION_HPP
-#define TESSERA_GRAPH_IR_PRECISION_HPP
-
-namespace tessera {
-
-/// How products of f32 are computed: in f32, or as 1, 3 or 6 products of bf16 that are summed in f32. The products of
-/// bf16 are fast on processors with matrix registers (AMX), and slow on others.
-///
-/// Each operand is split into a sum of one, two or three bf16 values; products of the less significant parts are left
-/// out. For each term a * b of a sum, the error is at most |a b| times 2^-8 (bf16), 2^-16 (bf16_x3) or 2^-25 (bf16_x6),
-/// plus the error of summing in f32. Operands below 2^-100 lose more; infinities become NaN. Gradients use the same
-/// precision.
-enum class Precision : std::uint8_t { full = 0, bf16 = 1, bf16_x3 = 3, bf16_x6 = 6 };
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/contraction/split_product.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_SPLIT_PRODUCT_HPP
@@ -15831,6 +15832,14 @@ template <class Out> constexpr Value rounded_product(Value product, DType operan
     return build::cast(product, dtype_v<Out>);
 }
 
+/// A product of precision P, or of the precision that ts::default_matmul_precision sets.
+template <class Out, Precision P>
+constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
+  const bool by_default = P == Precision::full && a.dtype() == DType::f32;
+  const Precision precision = by_default ? a.module->matmul_precision : P;
+  return rounded_product<Out>(build::einsum(a, b, labels, precision), a.dtype());
+}
+
 /// Whether a product can have precision P: lower precisions are for f32 operands only.
 template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
@@ -15856,7 +15865,7 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
   };
   static constexpr EinsumLabels labels(int, int) { return text.labels; }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
+    return product_of<Out, P>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
 };
@@ -15880,7 +15889,7 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
     return labels;
   }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
+    return product_of<Out, P>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) {
     return product(a.at(context.source), b, labels(a.rank(), b.rank()));
@@ -16165,6 +16174,44 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.padding[0]), Dim(options.padding[1]),
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/default_matmul_precision.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_DEFAULT_MATMUL_PRECISION_HPP
+#define TESSERA_OPS_CONTRACTION_DEFAULT_MATMUL_PRECISION_HPP
+
+namespace tessera {
+
+/// Inside a traced function: f, whose f32 products (ts::matmul, ts::einsum and the layers made of them) have precision
+/// P, and so do their gradients: jax.default_matmul_precision, and what torch.autocast does to products. All else stays
+/// in f32: softmax, norms, losses, sums.
+///
+///     const auto forward = ts::default_matmul_precision<ts::Precision::bf16>(
+///         [](const auto& model, const auto& x) { return model(x); });
+///     const auto y = forward(model, x);
+///
+/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call. Attention and
+/// convolutions compute in the element type of their operands. Communication: that of f. Errors: unsupported outside of
+/// a traced function.
+template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
+  return [f](const auto&... given) {
+    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
+    const Value context = detail::trace_in(arguments);
+    if (context.module == nullptr)
+      fail(errc::unsupported,
+           "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");
+    Precision& precision = context.module->matmul_precision;
+    const Precision around = precision;
+    precision = P;
+    auto result = detail::settle(std::apply(f, arguments));
+    precision = around;
+    return result;
+  };
 }
 
 }  // namespace tessera

@@ -11,6 +11,7 @@
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/contraction/convolution.hpp>
+#include <tessera/ops/contraction/default_matmul_precision.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/control_flow.hpp>
 #include <tessera/ops/custom_call.hpp>

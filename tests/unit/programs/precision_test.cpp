@@ -4,14 +4,18 @@
 #include <cstdint>
 #include <random>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include <tessera/graph/trace/stack.hpp>
+#include <tessera/graph/transform/value_and_grad.hpp>
 #include <tessera/ops/ops.hpp>
 #include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/host.hpp>
+#include <tessera/tensor/random.hpp>
 
 namespace {
 
@@ -61,14 +65,15 @@ TEST(Precision, ErrorsAreWithinTheirBounds) {
   }
 }
 
+int count(const std::string& text, const std::string& word) {
+  int found = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
+}
+
 TEST(Precision, ExplainShowsTheProducts) {
   const ts::Mesh mesh({{"x", 1}});
   const auto x = ts::ones<float>({4, 8}, mesh), w = ts::ones<float>({8, 2}, mesh);
-  const auto count = [](const std::string& text, const std::string& word) {
-    int found = 0;
-    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
-    return found;
-  };
   EXPECT_EQ(count(product<Precision::bf16_x3>.explain(x, w), "einsum bf16_x3"), 3);
   EXPECT_EQ(count(product<Precision::bf16_x6>.explain(x, w), "einsum bf16_x6"), 6);
   EXPECT_EQ(count(product<Precision::bf16>.explain(x, w), "einsum bf16 "), 1);
@@ -82,6 +87,82 @@ TEST(Precision, ExplainShowsTheProducts) {
   const std::string rounded = ts::explain(ts::cast<ts::bf16>(ts::matmul(a, b)));
   EXPECT_EQ(count(rounded, "products by packed "), 1);
   EXPECT_EQ(count(rounded, "of bf16 by"), 0);
+}
+
+struct Layer {
+  ts::ShardedTensor<float, 2> weight;
+  constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul(x, weight)); }
+};
+struct Model {
+  ts::Stack<Layer> layers;
+  ts::ShardedTensor<float, 2> head;
+};
+constexpr auto loss = [](const Model& model, const auto& x) {
+  return ts::mean(ts::square(ts::einsum<"ik,kj->ij">(model.layers(x), model.head)));
+};
+/// The loss with its gradients, and a product after it that is in f32.
+template <Precision P> struct ByDefault {
+  constexpr auto operator()(const Model& model, const auto& x) const {
+    const auto low = ts::default_matmul_precision<P>(loss);
+    const auto all = ts::value_and_grad([&](const auto& m, const auto& in) { return low(m, in); })(model, x);
+    return std::tuple(std::get<0>(all), std::get<1>(all), ts::matmul(x, model.head));
+  }
+};
+/// The same, with a precision at each product.
+template <Precision P> struct AtEachProduct {
+  struct Low {
+    Layer layer;
+    constexpr auto operator()(const auto& x) const { return ts::tanh(ts::matmul<P>(x, layer.weight)); }
+  };
+  constexpr auto operator()(const auto& model, const auto& x) const {
+    const auto all = ts::value_and_grad([](const auto& m, const auto& in) {
+      return ts::mean(ts::square(ts::einsum<"ik,kj->ij", P>(m.layers(in), m.head)));
+    })(model, x);
+    return std::tuple(std::get<0>(all), std::get<1>(all), ts::matmul(x, model.head));
+  }
+};
+
+TEST(Precision, OfAllProductsOfAFunctionAndTheirGradients) {
+  const ts::Mesh mesh({{"x", 2}});
+  const auto drawn = [&](std::uint64_t key, const ts::Shape& shape, const ts::PartitionSpec& spec) {
+    return ts::normal<float, 2>(ts::Key(key), shape, mesh, spec);
+  };
+  const auto x = drawn(1, {6, 8}, {"x"});
+  const auto head = drawn(5, {8, 3}, {});
+  const auto weight = [&](int i) { return drawn(static_cast<std::uint64_t>(2 + i), {8, 8}, {}); };
+  const Model model{ts::Stack<Layer>(3, [&](int i) { return Layer{weight(i)}; }), head};
+  using Low = AtEachProduct<Precision::bf16>;
+  struct LowModel {
+    ts::Stack<Low::Low> layers;
+    ts::ShardedTensor<float, 2> head;
+  };
+  const LowModel low{ts::Stack<Low::Low>(3, [&](int i) { return Low::Low{{weight(i)}}; }), head};
+  static constexpr auto by_default = ts::compile(ByDefault<Precision::bf16>{});
+  static constexpr auto at_each = ts::compile(Low{});
+  const auto [value, gradient, plain] = by_default(model, x);
+  const auto [want, want_gradient, want_plain] = at_each(low, x);
+  EXPECT_EQ(ts::to_host(value), ts::to_host(want));
+  EXPECT_EQ(ts::to_host(gradient.head), ts::to_host(want_gradient.head));
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(ts::to_host(gradient.layers[i].weight), ts::to_host(want_gradient.layers[i].layer.weight));
+  EXPECT_EQ(ts::to_host(plain), ts::to_host(want_plain));
+  // Forward a layer and the head; backward two products of a layer and two of the head; the last product is in f32.
+  const std::string text = by_default.explain(model, x);
+  EXPECT_EQ(count(text, "einsum bf16 "), 2 + 4) << text;
+  EXPECT_EQ(count(text, " = einsum %"), 1) << text;
+
+  // An inner call's precision, and a product's own.
+  static constexpr auto nested = ts::compile([](auto a, auto b) {
+    const auto full =
+        ts::default_matmul_precision<Precision::full>([](const auto& p, const auto& q) { return ts::matmul(p, q); });
+    return ts::default_matmul_precision<Precision::bf16>([&](const auto& p, const auto& q) {
+      return std::tuple(full(p, q), ts::matmul<Precision::bf16_x3>(p, q), ts::matmul(p, q));
+    })(a, b);
+  });
+  const auto [f32, x3, bf16] = nested(x, head);
+  EXPECT_EQ(ts::to_host(f32), ts::to_host(product<Precision::full>(x, head)));
+  EXPECT_EQ(ts::to_host(x3), ts::to_host(product<Precision::bf16_x3>(x, head)));
+  EXPECT_EQ(ts::to_host(bf16), ts::to_host(product<Precision::bf16>(x, head)));
 }
 
 }  // namespace

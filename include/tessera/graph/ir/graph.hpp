@@ -11,6 +11,7 @@
 #include <tessera/base/error.hpp>
 #include <tessera/base/growable.hpp>
 #include <tessera/base/narrow.hpp>
+#include <tessera/graph/ir/precision.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/mesh/partition_spec.hpp>
 
@@ -125,7 +126,8 @@ struct Module {
   Growable<PartitionSpec> specs;       ///< of the constraint nodes
   Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
-  Refusal refusal{};                   ///< the first
+  Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
+  Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
   int operations = 0;  ///< counted by an outline

@@ -62,6 +62,14 @@ template <class Out> constexpr Value rounded_product(Value product, DType operan
     return build::cast(product, dtype_v<Out>);
 }
 
+/// A product of precision P, or of the precision that ts::default_matmul_precision sets.
+template <class Out, Precision P>
+constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
+  const bool by_default = P == Precision::full && a.dtype() == DType::f32;
+  const Precision precision = by_default ? a.module->matmul_precision : P;
+  return rounded_product<Out>(build::einsum(a, b, labels, precision), a.dtype());
+}
+
 /// Whether a product can have precision P: lower precisions are for f32 operands only.
 template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
@@ -87,7 +95,7 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
   };
   static constexpr EinsumLabels labels(int, int) { return text.labels; }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
+    return product_of<Out, P>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
 };
@@ -111,7 +119,7 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
     return labels;
   }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return rounded_product<Out>(build::einsum(a, b, labels, P), a.dtype());
+    return product_of<Out, P>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) {
     return product(a.at(context.source), b, labels(a.rank(), b.rank()));
