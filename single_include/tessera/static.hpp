@@ -16195,9 +16195,9 @@ namespace tessera {
 ///         [](const auto& model, const auto& x) { return model(x); });
 ///     const auto y = forward(model, x);
 ///
-/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call. Attention and
-/// convolutions compute in the element type of their operands. Communication: that of f. Errors: unsupported outside of
-/// a traced function.
+/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call. Attention
+/// and convolutions compute in the element type of their operands. Communication: that of f. Errors: unsupported
+/// outside of a traced function.
 template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
   return [f](const auto&... given) {
     const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);

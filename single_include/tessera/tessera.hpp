@@ -24029,17 +24029,17 @@ struct AdamWStep {
       *v = build::cast(*v, type);
     return made;
   }
+  /// The next means of a gradient and of its square.
+  constexpr auto next_means(const Value& g, const Value& m, const Value& v) const {
+    return std::tuple(beta1 * m + keep1 * g, beta2 * v + keep2 * (g * g));
+  }
+  /// The next value of a parameter.
+  constexpr Value moved(const Updated& x, const Value& next_m, const Value& next_v) const {
+    const Value spread = build::apply<ops::SqrtOp>(next_v) * inverse_root2 + epsilon;
+    const Value kept = x.decays() ? decay * x.parameter : x.parameter;
+    return kept - rate * next_m / spread;
+  }
 };
-
-/// The next value of a parameter and of its means; `s` is in the parameter's element type.
-constexpr auto adamw_update(const Updated& x, const AdamWStep& s, const Value& g, const Value& m, const Value& v) {
-  const Value& p = x.parameter;
-  const Value next_m = s.beta1 * m + s.keep1 * g;
-  const Value next_v = s.beta2 * v + s.keep2 * (g * g);
-  const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
-  const Value kept = x.decays() ? s.decay * p : p;
-  return std::tuple(kept - s.rate * next_m / spread, next_m, next_v);
-}
 
 }  // namespace detail
 }  // namespace optim
@@ -24063,7 +24063,9 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
         const DType type = p.dtype();
-        return optim::detail::adamw_update(x, type == DType::bf16 ? step.as(type) : of[type == DType::f64], g, m, v);
+        const optim::detail::AdamWStep s = type == DType::bf16 ? step.as(type) : of[type == DType::f64];
+        const auto [next_m, next_v] = s.next_means(g, m, v);
+        return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
       },
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});
@@ -24380,6 +24382,63 @@ constexpr auto adamax(const Model& model, const Model& gradients, const optim::A
       },
       model, gradients, state.mean, state.largest);
   return std::tuple(moved, optim::AdamaxState<Model>{mean, largest, step});
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/amsgrad.hpp
+
+#ifndef TESSERA_OPTIM_AMSGRAD_HPP
+#define TESSERA_OPTIM_AMSGRAD_HPP
+
+namespace tessera {
+
+namespace optim {
+
+/// Hyper-parameters of AMSGrad, those of AdamW. They are Scalars, so a new learning rate needs no new plan.
+struct AmsGrad {
+  Scalar learning_rate = 1e-3;
+  Scalar beta1 = 0.9;
+  Scalar beta2 = 0.999;
+  Scalar epsilon = 1e-8;
+  Scalar weight_decay = 0.01;  ///< decoupled; applies to tensors of rank 2 or more, not to biases and gains
+};
+
+/// The state of AdamW, and the largest mean of squares so far.
+template <class Model> struct AmsGradState {
+  Model mean, square, largest;
+  Scalar step;
+
+  static constexpr std::array field_names{"mean", "square", "largest", "step"};
+};
+
+}  // namespace optim
+
+/// Inside a traced function: one step of AdamW whose rate of an element never grows: it divides by the largest mean of
+/// squares so far. Returns (model, state).
+///
+///     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  w = max(w, v)
+///     p = p (1 - rate decay) - rate (m / (1 - b1^t)) / (sqrt(w / (1 - b2^t)) + epsilon)
+/// Communication, errors: as adamw. Source: Reddi, Kale, Kumar, ICLR 2018, as torch.optim.AdamW with amsgrad=True.
+template <class Model>
+constexpr auto amsgrad(const Model& model, const Model& gradients, const optim::AmsGradState<Model>& state,
+                       const optim::AmsGrad& config = {}, Here at = Here::current()) {
+  const Growable<Value> any = optim::detail::parameters_of(model);
+  if (any.empty()) fail(errc::structure, "[amsgrad] model: the model has no floating-point tensor");
+  const optim::AdamW as_adamw{config.learning_rate, config.beta1, config.beta2, config.epsilon, config.weight_decay};
+  const optim::detail::AdamWStep step(any.front().at(Source::from(at)), as_adamw, state.step);
+  auto [moved, mean, square, largest] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value m, Value v, Value w) {
+        const optim::detail::AdamWStep s = step.as(p.dtype());
+        const auto [next_m, next_v] = s.next_means(g, m, v);
+        const Value next_w = build::apply<ops::MaximumOp>(w, next_v);
+        return std::tuple(s.moved(x, next_m, next_w), next_m, next_v, next_w);
+      },
+      model, gradients, state.mean, state.square, state.largest);
+  return std::tuple(moved, optim::AmsGradState<Model>{mean, square, largest, Scalar(step.count)});
 }
 
 }  // namespace tessera
@@ -25159,9 +25218,10 @@ constexpr auto muon(const Model& model, const Model& gradients, const optim::Muo
           const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
           return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), v);
         } else {
-          const auto [next, next_m, next_v] =
-              optim::detail::adamw_update(x, step.as(x.parameter.dtype()), g.value, m.value, v.value);
-          return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), S(next_v));
+          const optim::detail::AdamWStep s = step.as(x.parameter.dtype());
+          const auto [next_m, next_v] = s.next_means(g.value, m.value, v.value);
+          return std::tuple(S(optim::detail::sharded_as(s.moved(x, next_m, next_v), x.parameter)), S(next_m),
+                            S(next_v));
         }
       },
       model, gradients, state.mean, state.square);
@@ -25361,6 +25421,9 @@ template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Mo
 }
 template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
@@ -26441,9 +26504,9 @@ namespace tessera {
 ///         [](const auto& model, const auto& x) { return model(x); });
 ///     const auto y = forward(model, x);
 ///
-/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call. Attention and
-/// convolutions compute in the element type of their operands. Communication: that of f. Errors: unsupported outside of
-/// a traced function.
+/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call. Attention
+/// and convolutions compute in the element type of their operands. Communication: that of f. Errors: unsupported
+/// outside of a traced function.
 template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
   return [f](const auto&... given) {
     const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
@@ -39077,6 +39140,84 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/kernels/build_info.hpp
+
+#ifndef TESSERA_KERNELS_BUILD_INFO_HPP
+#define TESSERA_KERNELS_BUILD_INFO_HPP
+
+namespace tessera {
+
+/// Which instructions a program uses.
+struct BuildInfo {
+  std::string_view compiler;  ///< such as "g++ 12.2.0"
+  bool is_optimised;          ///< compiled with -O1 or more
+  /// Of fused elementwise operations and reductions, such as "sse2" or "avx2_fma": those that -march allows.
+  std::string_view instructions;
+  std::string_view products;  ///< the kernels of products and attention, chosen when the program runs: "avx512", ...
+  kernels::CpuLevel level;      ///< the highest level that `instructions` include
+  kernels::CpuLevel processor;  ///< the highest level of this processor
+
+  /// Whether the processor has wider vectors, or FMA, that `instructions` lack.
+  bool is_narrow() const {
+    const auto widest = [](kernels::CpuLevel of) {
+      return of > kernels::CpuLevel::avx512 ? kernels::CpuLevel::avx512 : of;
+    };
+    return widest(level) < widest(processor);
+  }
+  /// One line, such as "compiled for sse2; this processor has avx512: -march=native makes fused operations up to twice
+  /// as fast". docs/performance.md has the factors.
+  std::string text() const {
+    std::string made = concat_text("compiled for ", instructions);
+    if (!is_optimised) made += ", without optimisation";
+    if (is_narrow())
+      made += concat_text("; this processor has ", kernels::name_of(processor),
+                          ": -march=native makes fused operations up to twice as fast");
+    return made;
+  }
+};
+
+namespace kernels::inline TESSERA_ISA {
+
+/// The build of the translation unit that calls it.
+inline BuildInfo build_info() {
+#define TESSERA_TEXT(x) #x
+#define TESSERA_TEXT_OF(x) TESSERA_TEXT(x)
+  BuildInfo info{};
+#if defined(__clang__)
+  info.compiler = "clang++ " __clang_version__;
+#else
+  info.compiler = "g++ " __VERSION__;
+#endif
+#if defined(__OPTIMIZE__)
+  info.is_optimised = true;
+#endif
+  info.instructions = TESSERA_TEXT_OF(TESSERA_ISA);
+#undef TESSERA_TEXT_OF
+#undef TESSERA_TEXT
+#if defined(__AVX512F__)
+  info.level = CpuLevel::avx512;
+#elif defined(__AVX2__) && defined(__FMA__)
+  info.level = CpuLevel::avx2;
+#else
+  info.level = CpuLevel::portable;
+#endif
+  info.products = name_of(cpu_level());
+  info.processor = detail::detect_cpu();
+  return info;
+}
+
+}  // namespace kernels::inline TESSERA_ISA
+
+/// Inside a program: which instructions its kernels use, and whether the processor has wider ones. `explain` ends with
+/// its text.
+///
+///     std::puts(ts::build_info().text().c_str());
+using kernels::build_info;
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/kernels/gemm/amx.hpp
 
 #ifndef TESSERA_KERNELS_GEMM_AMX_HPP
@@ -50366,10 +50507,10 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
   });
 }
 
-/// A plan as text, with the library that computes matrix products on this machine.
-TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled);
+/// A plan as text, with the library that computes matrix products on this machine, and the instructions of the rest.
+TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled, const BuildInfo& build);
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
+TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled, const BuildInfo& build) {
   std::string text = tessera::explain(plan, compiled.program, compiled.units);
   bool multiplies = false, bf16 = false;
   for (int g = 0; g < compiled.program.graph_count; ++g) {
@@ -50382,11 +50523,12 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
       bf16 = bf16 || precision != Precision::full || graph.operand_node(unit.rule_node(), 0).dtype == DType::bf16;
     }
   }
-  if (!multiplies) return text;
-  text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
-  if (bf16) text += concat_text(", of bf16 by packed ", kernels::name_of(kernels::cpu_level()));
-  text += "\n";
-  return text;
+  if (multiplies) {
+    text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
+    if (bf16) text += concat_text(", of bf16 by packed ", build.products);
+    text += "\n";
+  }
+  return text + build.text() + "\n";
 }
 #endif
 
@@ -50406,7 +50548,7 @@ template <ExprOperand E> Plan plan(const E& expression) {
 }
 template <ExprOperand E> std::string explain(const E& expression) {
   const Plan& found = plan(expression);
-  return detail::explain_here(found, detail::ExpressionPrograms<E>::find(expression).compiled());
+  return detail::explain_here(found, detail::ExpressionPrograms<E>::find(expression).compiled(), build_info());
 }
 
 }  // namespace tessera
@@ -50532,10 +50674,11 @@ template <class F> class Compiled {
     std::vector<Leaf> leaves;
     return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
-  /// The plan as text: kernels, collectives, bytes, source lines, and the library that computes matrix products.
+  /// The plan as text: kernels, collectives, bytes, source lines, the library that computes matrix products, and the
+  /// instructions that the rest is compiled for.
   template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
-    return detail::explain_here(plan(args...), compiled);
+    return detail::explain_here(plan(args...), compiled, build_info());
   }
   /// Statistics of the cached plans for arguments of these types.
   template <class... Args> CacheStatistics cache_statistics() const {

@@ -61,17 +61,17 @@ struct AdamWStep {
       *v = build::cast(*v, type);
     return made;
   }
+  /// The next means of a gradient and of its square.
+  constexpr auto next_means(const Value& g, const Value& m, const Value& v) const {
+    return std::tuple(beta1 * m + keep1 * g, beta2 * v + keep2 * (g * g));
+  }
+  /// The next value of a parameter.
+  constexpr Value moved(const Updated& x, const Value& next_m, const Value& next_v) const {
+    const Value spread = build::apply<ops::SqrtOp>(next_v) * inverse_root2 + epsilon;
+    const Value kept = x.decays() ? decay * x.parameter : x.parameter;
+    return kept - rate * next_m / spread;
+  }
 };
-
-/// The next value of a parameter and of its means; `s` is in the parameter's element type.
-constexpr auto adamw_update(const Updated& x, const AdamWStep& s, const Value& g, const Value& m, const Value& v) {
-  const Value& p = x.parameter;
-  const Value next_m = s.beta1 * m + s.keep1 * g;
-  const Value next_v = s.beta2 * v + s.keep2 * (g * g);
-  const Value spread = build::apply<ops::SqrtOp>(next_v) * s.inverse_root2 + s.epsilon;
-  const Value kept = x.decays() ? s.decay * p : p;
-  return std::tuple(kept - s.rate * next_m / spread, next_m, next_v);
-}
 
 }  // namespace detail
 }  // namespace optim
@@ -95,7 +95,9 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
         const DType type = p.dtype();
-        return optim::detail::adamw_update(x, type == DType::bf16 ? step.as(type) : of[type == DType::f64], g, m, v);
+        const optim::detail::AdamWStep s = type == DType::bf16 ? step.as(type) : of[type == DType::f64];
+        const auto [next_m, next_v] = s.next_means(g, m, v);
+        return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
       },
       model, gradients, state.mean, state.square);
   return std::tuple(moved, optim::AdamWState<Model>{mean, square, Scalar(step.count)});

@@ -15,6 +15,7 @@
 #include <tessera/optim/adam.hpp>
 #include <tessera/optim/adamax.hpp>
 #include <tessera/optim/adamw.hpp>
+#include <tessera/optim/amsgrad.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/muon.hpp>
@@ -75,6 +76,9 @@ template <class Model> AdadeltaState<Model> init_state(const Adadelta&, const Mo
 }
 template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};

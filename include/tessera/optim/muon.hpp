@@ -126,9 +126,10 @@ constexpr auto muon(const Model& model, const Model& gradients, const optim::Muo
           const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
           return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), v);
         } else {
-          const auto [next, next_m, next_v] =
-              optim::detail::adamw_update(x, step.as(x.parameter.dtype()), g.value, m.value, v.value);
-          return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), S(next_v));
+          const optim::detail::AdamWStep s = step.as(x.parameter.dtype());
+          const auto [next_m, next_v] = s.next_means(g.value, m.value, v.value);
+          return std::tuple(S(optim::detail::sharded_as(s.moved(x, next_m, next_v), x.parameter)), S(next_m),
+                            S(next_v));
         }
       },
       model, gradients, state.mean, state.square);

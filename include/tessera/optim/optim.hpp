@@ -9,6 +9,7 @@
 #include <tessera/optim/adam.hpp>
 #include <tessera/optim/adamax.hpp>
 #include <tessera/optim/adamw.hpp>
+#include <tessera/optim/amsgrad.hpp>
 #include <tessera/optim/average.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/groups.hpp>

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <tessera/graph/trace/nested_call.hpp>
+#include <tessera/kernels/build_info.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/static_plan.hpp>
 #include <tessera/tensor/evaluate.hpp>
@@ -128,10 +129,11 @@ template <class F> class Compiled {
     std::vector<Leaf> leaves;
     return detail::plan_of(*find<traced<const Args&...>>(leaves, args...));
   }
-  /// The plan as text: kernels, collectives, bytes, source lines, and the library that computes matrix products.
+  /// The plan as text: kernels, collectives, bytes, source lines, the library that computes matrix products, and the
+  /// instructions that the rest is compiled for.
   template <class... Args> std::string explain(const Args&... args) const {
     const CompiledProgram compiled = detail::ProgramCode<traced<const Args&...>>::compiled();
-    return detail::explain_here(plan(args...), compiled);
+    return detail::explain_here(plan(args...), compiled, build_info());
   }
   /// Statistics of the cached plans for arguments of these types.
   template <class... Args> CacheStatistics cache_statistics() const {

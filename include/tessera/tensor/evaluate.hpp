@@ -10,7 +10,7 @@
 
 #include <tessera/base/compiled.hpp>
 #if TESSERA_HAS_DEFINITIONS
-#include <tessera/kernels/cpu.hpp>
+#include <tessera/kernels/build_info.hpp>
 #include <tessera/kernels/gemm/contraction_provider.hpp>
 #endif
 #include <tessera/ops/elementwise.hpp>
@@ -71,10 +71,10 @@ template <class T, int Rank> template <class E> ShardedTensor<T, Rank> Evaluate<
   });
 }
 
-/// A plan as text, with the library that computes matrix products on this machine.
-TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled);
+/// A plan as text, with the library that computes matrix products on this machine, and the instructions of the rest.
+TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled, const BuildInfo& build);
 #if TESSERA_HAS_DEFINITIONS
-TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled) {
+TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled, const BuildInfo& build) {
   std::string text = tessera::explain(plan, compiled.program, compiled.units);
   bool multiplies = false, bf16 = false;
   for (int g = 0; g < compiled.program.graph_count; ++g) {
@@ -87,11 +87,12 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
       bf16 = bf16 || precision != Precision::full || graph.operand_node(unit.rule_node(), 0).dtype == DType::bf16;
     }
   }
-  if (!multiplies) return text;
-  text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
-  if (bf16) text += concat_text(", of bf16 by packed ", kernels::name_of(kernels::cpu_level()));
-  text += "\n";
-  return text;
+  if (multiplies) {
+    text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
+    if (bf16) text += concat_text(", of bf16 by packed ", build.products);
+    text += "\n";
+  }
+  return text + build.text() + "\n";
 }
 #endif
 
@@ -111,7 +112,7 @@ template <ExprOperand E> Plan plan(const E& expression) {
 }
 template <ExprOperand E> std::string explain(const E& expression) {
   const Plan& found = plan(expression);
-  return detail::explain_here(found, detail::ExpressionPrograms<E>::find(expression).compiled());
+  return detail::explain_here(found, detail::ExpressionPrograms<E>::find(expression).compiled(), build_info());
 }
 
 }  // namespace tessera

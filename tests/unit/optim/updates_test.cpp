@@ -119,6 +119,48 @@ TEST(AdamW, IsThePublishedUpdateForFiveSteps) {
   }
 }
 
+struct AmsGradStep {
+  constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
+    return ts::amsgrad(model, gradients, state, config);
+  }
+};
+
+// The pseudo code of torch.optim.AdamW with amsgrad=True. Gradients that shrink make the largest mean matter.
+TEST(AmsGrad, IsThePublishedUpdateForTwentySteps) {
+  const oracle::Program program =
+      oracle::trace<AmsGradStep, Model, Model, ts::optim::AmsGradState<Model>, ts::optim::AmsGrad>();
+  const double rate = 0.1, b1 = 0.8, b2 = 0.9, epsilon = 1e-3, decay = 0.2;
+  std::vector<Array> p = random_model(1), m = zeros_for(p), v = m, w = m;
+  std::vector<Array> want = p, want_m = m, want_v = v, want_w = w;
+  Array step = Array::number(0);
+  int kept = 0;
+  for (unsigned t = 1; t <= 20; ++t) {
+    std::vector<Array> g = random_model(t + 1);
+    for (Array& leaf : g)
+      for (double& x : leaf.data) x /= t;
+    std::vector<Array> arguments = p;
+    for (const auto* more : std::initializer_list<const std::vector<Array>*>{&g, &m, &v, &w}) append(arguments, *more);
+    append(arguments, {step});
+    for (double number : {rate, b1, b2, epsilon, decay}) arguments.push_back(Array::number(number));
+    const std::vector<Array> results = oracle::run(program.view(), arguments);
+    p = model_at(results, 0), m = model_at(results, 1), v = model_at(results, 2), w = model_at(results, 3);
+    step = results.back();
+    for_each_parameter(
+        [&](const LeafKind& kind, double& x, double gradient, double& first, double& second, double& largest) {
+          first = b1 * first + (1 - b1) * gradient;
+          second = b2 * second + (1 - b2) * gradient * gradient;
+          kept += largest > second;
+          largest = std::max(largest, second);
+          const double decayed = kind.decays ? x - rate * decay * x : x;
+          x = decayed - rate * (first / (1 - std::pow(b1, t))) / (std::sqrt(largest / (1 - std::pow(b2, t))) + epsilon);
+        },
+        want, g, want_m, want_v, want_w);
+    expect_models_near(p, want, 1e-11);
+    expect_models_near(w, want_w, 1e-12);
+  }
+  EXPECT_GT(kept, 500);
+}
+
 struct SgdStep {
   constexpr auto operator()(const auto& model, const auto& gradients, const auto& config) const {
     return ts::sgd(model, gradients, config);
