@@ -40,7 +40,8 @@ const ts::Mesh& mesh() {
   return mesh;
 }
 ts::data::DataLoaderOptions options(std::int64_t rows, int prefetch) {
-  return {.batch_size = rows, .shuffle = ts::Key(1), .ragged = ts::Ragged::drop, .spec = {"data"}, .prefetch = prefetch};
+  return {
+      .batch_size = rows, .shuffle = ts::Key(1), .ragged = ts::Ragged::drop, .spec = {"data"}, .prefetch = prefetch};
 }
 
 /// 8 MB of tokens, in windows of 1,024: 32 windows and the tokens that follow, 256 KB.

@@ -39153,7 +39153,7 @@ struct BuildInfo {
   bool is_optimised;          ///< compiled with -O1 or more
   /// Of fused elementwise operations and reductions, such as "sse2" or "avx2_fma": those that -march allows.
   std::string_view instructions;
-  std::string_view products;  ///< the kernels of products and attention, chosen when the program runs: "avx512", ...
+  std::string_view products;    ///< the kernels of products and attention, chosen when the program runs: "avx512", ...
   kernels::CpuLevel level;      ///< the highest level that `instructions` include
   kernels::CpuLevel processor;  ///< the highest level of this processor
 
