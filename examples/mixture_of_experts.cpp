@@ -11,6 +11,7 @@
 #include <exception>
 #include <numbers>
 #include <random>
+#include <ranges>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -19,6 +20,7 @@
 #include "picture.hpp"
 
 #include <tessera/tessera.hpp>
+#include <tessera/train/train.hpp>
 
 namespace ts = tessera;
 namespace nn = tessera::nn;
@@ -42,14 +44,9 @@ struct Mixture {
   }
 };
 
-constexpr auto train_step = ts::compile([](auto model, auto state, auto x, auto classes, auto config) {
-  const auto loss_of = [](const auto& m, const auto& in, const auto& wanted) {
-    const auto [logits, balance] = m(in);
-    return ts::cross_entropy(logits, wanted) + 0.01 * balance;
-  };
-  const auto [loss, gradient] = ts::value_and_grad(loss_of)(model, x, classes);
-  const auto [next, next_state] = ts::adamw(model, gradient, state, config);
-  return std::tuple(next, next_state, loss);
+constexpr auto train_step = ts::train::train_step([](const auto& model, const auto& x, const auto& wanted) {
+  const auto [logits, balance] = model(x);
+  return ts::cross_entropy(logits, wanted) + 0.01 * balance;
 });
 
 /// The class of each point, and the first of its experts.
@@ -85,36 +82,37 @@ int run(int argc, char** argv) {
                     second, features, 2 * features, experts, 2, strategy, nn::expert_capacity(points, experts, 2, 1.5),
                     "expert", 0.2),
                 .head = nn::linear(third, features, arms, strategy, nn::Role::head, 0.2)};
-  ts::optim::AdamW config{.learning_rate = 5e-3};
-  auto state = ts::optim::init_state(config, model);
+  auto state = ts::train::train_state(std::move(model), ts::optim::AdamW{});
   const auto x_of = [](const Sample& s) { return ts::shard(s.x, {sequences, points, 2}, mesh, {"expert"}); };
   const auto classes_of = [](const Sample& s) { return ts::shard(s.classes, {sequences, points}, mesh, {"expert"}); };
 
   const Sample test(0);
   const auto accuracy = [&] {
-    const std::vector<std::int32_t> found = ts::to_host(std::get<0>(classify(model, x_of(test))));
+    const std::vector<std::int32_t> found = ts::to_host(std::get<0>(classify(state.model, x_of(test))));
     int right = 0;
     for (std::size_t i = 0; i < found.size(); ++i) right += found[i] == test.classes[i] ? 1 : 0;
     return static_cast<double>(right) / static_cast<double>(found.size());
   };
-  const ts::Plan plan = train_step.plan(model, state, x_of(test), classes_of(test), config);
+  const ts::Plan plan = train_step.plan(state, x_of(test), classes_of(test));
   plan.for_each_collective([](const ts::CollectiveInfo& c, std::int64_t) {
     if (c.kind == ts::all_to_all) std::printf("all_to_all: a device sends %d bytes\n", static_cast<int>(c.wire_bytes));
   });
 
   constexpr int steps = 1200;
   double reached = 0;
-  for (int step = 1; step <= steps; ++step) {
-    const Sample batch(static_cast<std::uint32_t>(step));
-    config.learning_rate = ts::optim::warmup_cosine(step - 1, 50, steps, 1e-2, 1e-4);
-    auto [next, next_state, loss] =
-        train_step(std::move(model), std::move(state), x_of(batch), classes_of(batch), config);
-    model = std::move(next);
-    state = std::move(next_state);
-    if (step % 200 != 0) continue;
-    reached = accuracy();
-    std::printf("step %4d  loss %.3f  accuracy %.3f\n", step, ts::item(loss), reached);
-  }
+  const auto batches = std::views::iota(1, steps + 1) | std::views::transform([&](int step) {
+                         const Sample batch(static_cast<std::uint32_t>(step));
+                         return std::tuple(x_of(batch), classes_of(batch));
+                       });
+  ts::train::fit(state, train_step, batches,
+                 {.learning_rate = [](auto step) { return ts::optim::warmup_cosine(step, 50, steps, 1e-2, 1e-4); },
+                  .after_step =
+                      [&](const ts::train::StepReport& report) {
+                        if (report.step % 200 != 0) return;
+                        reached = accuracy();
+                        std::printf("step %4d  loss %.3f  accuracy %.3f\n", static_cast<int>(report.step),
+                                    report.metrics.loss, reached);
+                      }});
 
   if (argc > 1) {
     examples::Picture picture(2);
@@ -122,7 +120,7 @@ int run(int argc, char** argv) {
     for (const bool of_experts : {false, true}) {
       picture.panel(of_experts ? "the first expert of each point" : "the arm that is found");
       for (const Sample& s : shown) {
-        const auto [found, expert] = classify(model, x_of(s));
+        const auto [found, expert] = classify(state.model, x_of(s));
         const std::vector<std::int32_t> kinds = ts::to_host(of_experts ? expert : found);
         for (std::size_t i = 0; i < kinds.size(); ++i)
           picture.point(static_cast<double>(s.x[2 * i]), static_cast<double>(s.x[2 * i + 1]), kinds[i], 2.4);

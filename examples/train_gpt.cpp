@@ -50,7 +50,8 @@ std::string layout_text(const Options& o) {
 }
 std::string model_text(const Options& o, std::int64_t parameters) {
   return ts::concat_text(grouped(parameters), " parameters: ", o.layers, " layers, dim ", o.dim, ", ", o.heads,
-                         " heads, context ", o.context, o.dtype == ts::DType::bf16 ? ", computed in bf16" : "");
+                         " heads, context ", o.context, o.experts > 0 ? ", " + counted(o.experts, "expert") : "",
+                         o.dtype == ts::DType::bf16 ? ", computed in bf16" : "");
 }
 std::int64_t batch_bytes(const PlacedBatch& batch) {
   return ts::nn::parameter_bytes_per_device(std::tuple(batch.inputs, batch.targets));

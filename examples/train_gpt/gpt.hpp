@@ -80,6 +80,12 @@ inline ts::nn::ShardingStrategy strategy_of(Strategy strategy, const ts::Mesh& m
       if (mesh.has_axis("model")) return ts::nn::tensor_parallel(mesh);
       if (mesh.has_axis("data")) return ts::nn::data_parallel(mesh);
       break;
+    case Strategy::ep: {
+      // The axis splits the batch too: each device computes attention for its sequences.
+      ts::nn::ShardingStrategy by_sequence = ts::nn::data_parallel(mesh, "expert");
+      if (mesh.has_axis("data")) by_sequence.batch = {{"data", "expert"}};
+      return by_sequence;
+    }
   }
   return ts::nn::single(mesh);
 }

@@ -14,7 +14,7 @@ namespace train_gpt {
 namespace ts = tessera;
 
 /// How the model is sharded.
-enum class Strategy { single, dp, zero1, zero2, fsdp, hsdp, tp, sp, fsdp_tp, cp, ulysses, ring, pp };
+enum class Strategy { single, dp, zero1, zero2, fsdp, hsdp, tp, sp, fsdp_tp, cp, ulysses, ring, pp, ep };
 
 struct StrategyInfo {
   Strategy strategy;
@@ -36,6 +36,7 @@ inline const std::vector<StrategyInfo> strategies{
     {Strategy::ulysses, "ulysses", {"context"}, "context=2"},
     {Strategy::ring, "ring", {"context"}, "context=2"},
     {Strategy::pp, "pp", {"pipe"}, "pipe=2"},
+    {Strategy::ep, "ep", {"expert"}, "expert=2"},
 };
 
 /// A strategy on a mesh, as --compare names it: "tp" or "tp:model=4".
@@ -47,6 +48,7 @@ struct Layout {
 struct Options {
   std::vector<std::string> text;  ///< files; empty: the sources and documents of this project
   int layers = 2, dim = 64, heads = 4, context = 64;
+  int experts = 0;  ///< of each layer; 0: an MLP
   int batch = 16, microbatches = 4, steps = 200, warmup = 20;
   double lr = 5e-3, clip = 1;
   std::uint64_t seed = 1;

@@ -62,6 +62,7 @@ inline StrategyInfo strategy_for(const ts::Mesh& mesh) {
   if (data && mesh.has_axis("fsdp")) return strategy_named("hsdp");
   if (mesh.has_axis("context")) return strategy_named("cp");
   if (mesh.has_axis("pipe")) return strategy_named("pp");
+  if (mesh.has_axis("expert")) return strategy_named("ep");
   return strategy_named(data && model ? "fsdp+tp" : data ? "fsdp" : model ? "tp" : "single");
 }
 
@@ -89,6 +90,13 @@ inline void check(const StrategyInfo& strategy, const ts::Mesh& mesh, const Opti
   if (strategy.strategy == Strategy::ring && o.context % (2 * mesh.axis_size(mesh.axis_index("context"))) != 0)
     ts::fail(ts::errc::option, "--context: strategy 'ring' cuts ", o.context, " positions into two chunks for each of ",
              mesh.axis_size(mesh.axis_index("context")), " devices, evenly");
+  if (strategy.strategy == Strategy::ep && o.experts == 0)
+    ts::fail(ts::errc::option,
+             "--experts: strategy 'ep' shares out experts, of which the model has none; try --experts 4");
+  if (o.experts > 0)
+    for (const Strategy without : {Strategy::zero2, Strategy::ulysses, Strategy::ring, Strategy::pp})
+      if (strategy.strategy == without)
+        ts::fail(ts::errc::option, "--experts: strategy '", strategy.name, "' is of the model without experts here");
   if (strategy.strategy == Strategy::pp) {
     const int stages = mesh.axis_size(mesh.axis_index("pipe"));
     if (o.layers % stages != 0)
@@ -156,6 +164,8 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   count("--layers", o.layers, whole(1, 10'000), "Transformer blocks");
   count("--dim", o.dim, whole(1, large), "Width of the residual stream");
   count("--heads", o.heads, whole(1, large), "Attention heads; they divide --dim");
+  count("--experts", o.experts, whole(0, 10'000),
+        "Experts of each layer, in place of the MLP; default: 4 for ep, else none");
   count("--context", o.context, whole(1, large), "Characters that the model sees for a prediction");
 
   section("Training");
@@ -170,7 +180,8 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
 
   section("Layout");
   word("--strategy", strategy, "NAME",
-       "single; dp, zero1, zero2, fsdp, hsdp; tp, sp, fsdp+tp; cp, ulysses, ring; pp; default: all axes of the mesh");
+       "single; dp, zero1, zero2, fsdp, hsdp; tp, sp, fsdp+tp; cp, ulysses, ring; pp; ep; default: all axes of the "
+       "mesh");
   word("--mesh", mesh, "MESH", "Devices by axis, like data=2,model=2; default: the strategy's");
   app.add_option("--threads", o.threads, "Threads that run the devices; default: all processors")
       ->type_name("N")
@@ -213,6 +224,9 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
   for (const char* single : {"--strategy", "--mesh", "--csv", "--svg", "--explain"})
     if (!compare.empty() && app.count(single) > 0)
       ts::fail(ts::errc::option, single, ": is of one run, and can't be combined with --compare");
+  bool shares_experts = o.strategy.strategy == Strategy::ep;
+  for (const Layout& layout : o.compare) shares_experts = shares_experts || layout.strategy.strategy == Strategy::ep;
+  if (shares_experts && app.count("--experts") == 0) o.experts = 4;
   detail::check(o);
   return o;
 }

@@ -49,9 +49,11 @@ std::unique_ptr<Trainer> make_zero2_trainer(ts::Key key, int classes, const Opti
 std::unique_ptr<Trainer> make_ulysses_trainer(ts::Key key, int classes, const Options& options);
 std::unique_ptr<Trainer> make_ring_trainer(ts::Key key, int classes, const Options& options);
 std::unique_ptr<Trainer> make_pipeline_trainer(ts::Key key, int classes, const Options& options);
+std::unique_ptr<Trainer> make_expert_trainer(ts::Key key, int classes, const Options& options);
 
 /// A trainer for the strategy of the options, with parameters that depend only on the key.
 inline std::unique_ptr<Trainer> make_trainer(ts::Key key, int classes, const Options& options) {
+  if (options.experts > 0) return make_expert_trainer(key, classes, options);
   switch (options.strategy.strategy) {
     case Strategy::zero2:
       return make_zero2_trainer(key, classes, options);

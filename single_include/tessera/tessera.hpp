@@ -25636,6 +25636,83 @@ constexpr LossScale next_scale(const LossScale& now, const Sym<bool, 0>& finite,
 
 #endif
 
+// ---- tessera/optim/optimizer_step.hpp
+
+#ifndef TESSERA_OPTIM_OPTIMIZER_STEP_HPP
+#define TESSERA_OPTIM_OPTIMIZER_STEP_HPP
+
+namespace tessera::optim {
+
+/// Inside a traced function: one step of the optimizer whose hyper-parameters are `config`, for code that works with
+/// any of them, as optimizer.step() of PyTorch. Returns (model, state). With an Sgd it is SGD with momentum. An
+/// optimizer of your own has an overload beside its hyper-parameters. Errors and communication: those of the optimizer.
+///
+///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<Model>& state,
+                              const AdamW& config, Here at = Here::current()) {
+  return adamw(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AmsGradState<Model>& state,
+                              const AmsGrad& config, Here at = Here::current()) {
+  return amsgrad(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<Model>& state,
+                              const Adam& config, Here at = Here::current()) {
+  return adam(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamaxState<Model>& state,
+                              const Adamax& config, Here at = Here::current()) {
+  return adamax(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdadeltaState<Model>& state,
+                              const Adadelta& config, Here at = Here::current()) {
+  return adadelta(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdafactorState<Model>& state,
+                              const Adafactor& config, Here at = Here::current()) {
+  return adafactor(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdagradState<Model>& state,
+                              const Adagrad& config, Here at = Here::current()) {
+  return adagrad(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<Model>& state,
+                              const Lamb& config, Here at = Here::current()) {
+  return lamb(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const LionState<Model>& state,
+                              const Lion& config, Here at = Here::current()) {
+  return lion(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const MuonState<Model>& state,
+                              const Muon& config, Here at = Here::current()) {
+  return muon(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const RmsPropState<Model>& state,
+                              const RmsProp& config, Here at = Here::current()) {
+  return rmsprop(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const SgdState<Model>& state,
+                              const Sgd& config, Here at = Here::current()) {
+  return sgd(model, gradients, state, config, at);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
 // ---- tessera/optim/schedule.hpp
 
 #ifndef TESSERA_OPTIM_SCHEDULE_HPP
@@ -33887,7 +33964,8 @@ struct FactorClaim {
   bool argument = false;
   FactorKind kind = FactorKind::pass;
   std::int8_t factor = -1;
-  std::int64_t bytes = 0;  ///< of all operands that suggest the same axes
+  std::int64_t bytes = 0;   ///< of all operands that suggest these axes, or more axes behind them
+  std::int64_t direct = 0;  ///< of those that suggest these axes alone
 
   /// Whether this claim wins over the other one: a lower priority, arguments of the program, more bytes, ...
   constexpr bool before(const FactorClaim& other) const {
@@ -33907,7 +33985,10 @@ class ClaimList {
  public:
   Growable<FactorClaim> claims;
 
-  constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
+  /// `separate`: an operand that suggests the axes (data, expert) for a factor, and one that suggests (data), make two
+  /// claims, so that the second does not count for the axis expert. Otherwise they make one.
+  constexpr ClaimList(const Links& links, const Mesh& mesh, bool separate = false)
+      : links_(links), mesh_(mesh), separate_(separate) {}
 
   constexpr void collect(const Link& link, const ValueShardings& values, int max_priority, bool narrow_inputs) {
     claims.clear();
@@ -33945,6 +34026,7 @@ class ClaimList {
  private:
   const Links& links_;
   const Mesh& mesh_;
+  bool separate_;
 
   /// Moves the axes of a dim that has to be whole (the dim of a sort) to the first dim that they divide and that no
   /// claim splits: an all_to_all then replaces an all_gather. Source: GSPMD does so for sorts.
@@ -33986,7 +34068,28 @@ class ClaimList {
     return -1;
   }
 
+  constexpr void add_separately(FactorClaim made) {
+    made.direct = made.bytes;
+    FactorClaim* same = nullptr;
+    for (FactorClaim& claim : claims) {
+      if (claim.factor != made.factor || claim.priority != made.priority) continue;
+      if (claim.axes == made.axes) {
+        same = &claim;
+      } else if (is_prefix(claim.axes, made.axes)) {
+        claim.bytes += made.direct;
+        claim.argument = claim.argument || made.argument;
+      } else if (is_prefix(made.axes, claim.axes)) {
+        made.bytes += claim.direct;
+        made.argument = made.argument || claim.argument;
+      }
+    }
+    if (same == nullptr) return claims.push_back(made);
+    same->argument = same->argument || made.argument;
+    same->bytes += made.direct;
+    same->direct += made.direct;
+  }
   constexpr void add(const FactorClaim& made) {
+    if (separate_) return add_separately(made);
     for (FactorClaim& claim : claims) {
       if (claim.factor != made.factor || claim.priority != made.priority) continue;
       if (!is_prefix(claim.axes, made.axes) && !is_prefix(made.axes, claim.axes)) continue;
@@ -35557,7 +35660,7 @@ using FactorAxes = Growable<AxisList>;
 constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
                                     const ValueShardings& values, int whole = -1) {
   FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
-  ClaimList claims(links, mesh);
+  ClaimList claims(links, mesh, true);
   claims.collect(link, values, 255, true);
   unsigned used = 0;
   for (const FactorClaim& claim : claims.claims) {

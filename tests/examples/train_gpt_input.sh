@@ -48,6 +48,9 @@ refused --mesh "'data'" -- --text text.txt --strategy fsdp+tp --mesh model=2
 refused --mesh "'data:2'" -- --text text.txt --mesh data:2
 refused --mesh "'data=-2'" -- --text text.txt --mesh data=-2
 refused --heads 5 --dim 64 -- --text text.txt --heads 5 --dim 64
+refused --experts "'ep'" -- --text text.txt --strategy ep --experts 0
+refused --experts "'ring'" -- --text text.txt --strategy ring --experts 4
+refused --mesh "'expert'" -- --text text.txt --strategy ep --experts 4 --mesh data=2
 refused --csv folder -- --text text.txt --csv folder
 refused --csv nowhere/x.csv -- --text text.txt --csv nowhere/x.csv
 refused --svg nowhere/x.svg -- --text text.txt --svg nowhere/x.svg

@@ -42,6 +42,17 @@ done
 grep -q all_reduce 1.txt || fail "dp: no all_reduce is reported"
 grep -q all_gather 2.txt && grep -q reduce_scatter 2.txt || fail "fsdp: no all_gather or reduce_scatter is reported"
 
+# The model with experts: all strategies agree with one device, and tokens travel to their experts.
+run --steps 50 --sample 0 --experts 4 --csv experts.csv >experts.txt || fail "--experts failed"
+grep -q '4 experts' experts.txt || fail "--experts is not said"
+for layout in "ep" "ep expert=3" "ep data=2,expert=2" "fsdp+tp"; do
+  read -r strategy mesh <<<"$layout"
+  run --steps 50 --sample 0 --experts 4 --strategy "$strategy" ${mesh:+--mesh "$mesh"} --csv ep.csv >ep.txt 2>&1 ||
+    fail "$layout with experts failed: $(tail -n 1 ep.txt)"
+  agree experts.csv ep.csv || fail "$layout: another loss curve than on one device, with experts"
+  [[ $strategy != ep ]] || grep -q 'all_to_all' ep.txt || fail "$layout: no token travels"
+done
+
 # A table of several strategies, whose losses differ by less than the bound above.
 run --steps 10 --compare single zero1 ring:context=4 >table.txt || fail "--compare failed"
 awk '/^(single|zero1|ring) / { n++; if ($4 + 0 > 1e-4) bad = 1 } END { exit bad || n != 3 }' table.txt ||

@@ -105,6 +105,22 @@ auto generate(std::int64_t rows, const Extent (&row_shape)[RowRank], F function,
                                                             std::move(function), at);
 }
 
+/// The same of rows that are single elements, such as labels: function(index), or function(row) of a ts::data::Row,
+/// returns the element.
+///
+///     const auto parities = ts::data::generate<std::int32_t>(1000, [](std::int64_t i) { return i % 2; });
+template <Element T, class F>
+  requires(std::invocable<const F&, Row> || std::invocable<const F&, std::int64_t>)
+auto generate(std::int64_t rows, F function, Here at = Here::current()) {
+  const auto one = [function = std::move(function)](Row row, std::span<T> out) {
+    if constexpr (std::invocable<const F&, Row>)
+      out[0] = static_cast<T>(function(row));
+    else
+      out[0] = static_cast<T>(function(row.index));
+  };
+  return detail::Generated<T, 0, decltype(one)>(rows, {}, one, at);
+}
+
 /// A column computed from the rows of another column: function(in, out) reads a std::span of the row of `column` and
 /// writes the std::span<T> `out`; with a third parameter, a ts::data::Row, from which random augmentation derives its
 /// key:

@@ -18,6 +18,7 @@
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/loss_scale.hpp>
 #include <tessera/optim/muon.hpp>
+#include <tessera/optim/optimizer_step.hpp>
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/schedule.hpp>
 #include <tessera/optim/sgd.hpp>

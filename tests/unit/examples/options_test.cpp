@@ -75,7 +75,18 @@ TEST(Options, AMeshAloneChoosesTheStrategy) {
   EXPECT_EQ(parsed({"--mesh", "data=2,fsdp=3"})->strategy.strategy, Strategy::hsdp);
   EXPECT_EQ(parsed({"--mesh", "context=2"})->strategy.strategy, Strategy::cp);
   EXPECT_EQ(parsed({"--mesh", "data=2,model=2,pipe=2"})->strategy.strategy, Strategy::pp);
+  EXPECT_EQ(parsed({"--mesh", "data=2,expert=2"})->strategy.strategy, Strategy::ep);
   EXPECT_EQ(parsed({"--mesh", "other=2"})->strategy.strategy, Strategy::single);
+}
+
+TEST(Options, ExpertsAreThereForStrategiesThatShareThem) {
+  EXPECT_EQ(parsed({"--strategy", "dp"})->experts, 0);
+  EXPECT_EQ(parsed({"--strategy", "ep"})->experts, 4);
+  EXPECT_EQ(parsed({"--strategy", "tp", "--experts", "3"})->experts, 3);
+  EXPECT_EQ(parsed({"--compare", "single", "ep"})->experts, 4);
+  expect_words({"--strategy", "ep", "--experts", "0"}, {"--experts", "'ep'", "--experts 4"});
+  expect_words({"--strategy", "ring", "--experts", "3"}, {"--experts", "'ring'"});
+  expect_words({"--compare", "zero2", "ep"}, {"--experts", "'zero2'"});
 }
 
 TEST(Options, SeveralLayoutsAreCompared) {

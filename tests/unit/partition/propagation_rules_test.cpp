@@ -109,6 +109,11 @@ TEST(PropagationRules, Einsum) {
   for (const char* a : {"{-,-,-}", "{x,-,-}", "{-,x,-}", "{-,-,x}"})
     for (const char* b : {"{-,-,-}", "{x,-,-}", "{-,x,-}", "{-,-,x}"})
       golden.row(f, f32({8, 16, 32}, spec(a)), f32({8, 32, 64}, spec(b)));
+  // The gradient of the weights of experts: sequences are split by both axes, or by one beside the experts. The larger
+  // operand says nothing for y as an axis of sequences, so the smaller operand moves.
+  constexpr auto of_experts = [](auto a, auto b) { return ts::einsum<"secf,sech->efh">(a, b); };
+  golden.row(of_experts, f32({8, 4, 16, 32}, spec("{(x,y),-,-,-}")), f32({8, 4, 16, 64}, spec("{x,y,-,-}")));
+  golden.row(of_experts, f32({8, 4, 16, 64}, spec("{x,y,-,-}")), f32({8, 4, 16, 32}, spec("{(x,y),-,-,-}")));
   EXPECT_EQ(golden.text(), R"(
 einsum: abc, acd -> abd  c summed
   {(x,y),-,-} {(x,y),-,-} -> {(x,y),-,-}
@@ -143,6 +148,8 @@ einsum: abc, acd -> abd  c summed
   {-,-,x} {x,-,-} -> {x,-,-} all_to_all(x) 16384
   {-,-,x} {-,x,-} -> {-,-,-} all_reduce(x) 32768
   {-,-,x} {-,-,x} -> {-,-,x} all_gather(x) 16384
+  {(x,y),-,-,-} {x,y,-,-} -> {y,-,-} all_to_all(y) 32768 all_reduce(x) 16384
+  {x,y,-,-} {(x,y),-,-,-} -> {y,-,-} all_to_all(y) 32768 all_reduce(x) 16384
 )");
 }
 

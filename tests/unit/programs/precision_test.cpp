@@ -77,7 +77,8 @@ TEST(Precision, ExplainShowsTheProducts) {
   EXPECT_EQ(count(product<Precision::bf16_x3>.explain(x, w), "einsum bf16_x3"), 3);
   EXPECT_EQ(count(product<Precision::bf16_x6>.explain(x, w), "einsum bf16_x6"), 6);
   EXPECT_EQ(count(product<Precision::bf16>.explain(x, w), "einsum bf16 "), 1);
-  EXPECT_EQ(count(product<Precision::full>.explain(x, w), "bf16"), 0);
+  EXPECT_EQ(count(product<Precision::full>.explain(x, w), "einsum bf16"), 0);
+  EXPECT_EQ(count(product<Precision::full>.explain(x, w), "of bf16"), 0);
   EXPECT_EQ(count(product<Precision::full>.explain(x, w), "products by packed "), 1);
   EXPECT_EQ(count(product<Precision::bf16>.explain(x, w), ", of bf16 by packed "), 1);
   // Names that read like an operation or an element type, and bf16 that is in no product.

@@ -22,7 +22,7 @@ using FactorAxes = Growable<AxisList>;
 constexpr FactorAxes assign_factors(const Links& links, const Link& link, const Mesh& mesh,
                                     const ValueShardings& values, int whole = -1) {
   FactorAxes chosen(static_cast<std::size_t>(link.factor_count));
-  ClaimList claims(links, mesh);
+  ClaimList claims(links, mesh, true);
   claims.collect(link, values, 255, true);
   unsigned used = 0;
   for (const FactorClaim& claim : claims.claims) {

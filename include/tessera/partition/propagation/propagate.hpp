@@ -68,7 +68,8 @@ struct FactorClaim {
   bool argument = false;
   FactorKind kind = FactorKind::pass;
   std::int8_t factor = -1;
-  std::int64_t bytes = 0;  ///< of all operands that suggest the same axes
+  std::int64_t bytes = 0;   ///< of all operands that suggest these axes, or more axes behind them
+  std::int64_t direct = 0;  ///< of those that suggest these axes alone
 
   /// Whether this claim wins over the other one: a lower priority, arguments of the program, more bytes, ...
   constexpr bool before(const FactorClaim& other) const {
@@ -88,7 +89,10 @@ class ClaimList {
  public:
   Growable<FactorClaim> claims;
 
-  constexpr ClaimList(const Links& links, const Mesh& mesh) : links_(links), mesh_(mesh) {}
+  /// `separate`: an operand that suggests the axes (data, expert) for a factor, and one that suggests (data), make two
+  /// claims, so that the second does not count for the axis expert. Otherwise they make one.
+  constexpr ClaimList(const Links& links, const Mesh& mesh, bool separate = false)
+      : links_(links), mesh_(mesh), separate_(separate) {}
 
   constexpr void collect(const Link& link, const ValueShardings& values, int max_priority, bool narrow_inputs) {
     claims.clear();
@@ -126,6 +130,7 @@ class ClaimList {
  private:
   const Links& links_;
   const Mesh& mesh_;
+  bool separate_;
 
   /// Moves the axes of a dim that has to be whole (the dim of a sort) to the first dim that they divide and that no
   /// claim splits: an all_to_all then replaces an all_gather. Source: GSPMD does so for sorts.
@@ -167,7 +172,28 @@ class ClaimList {
     return -1;
   }
 
+  constexpr void add_separately(FactorClaim made) {
+    made.direct = made.bytes;
+    FactorClaim* same = nullptr;
+    for (FactorClaim& claim : claims) {
+      if (claim.factor != made.factor || claim.priority != made.priority) continue;
+      if (claim.axes == made.axes) {
+        same = &claim;
+      } else if (is_prefix(claim.axes, made.axes)) {
+        claim.bytes += made.direct;
+        claim.argument = claim.argument || made.argument;
+      } else if (is_prefix(made.axes, claim.axes)) {
+        made.bytes += claim.direct;
+        made.argument = made.argument || claim.argument;
+      }
+    }
+    if (same == nullptr) return claims.push_back(made);
+    same->argument = same->argument || made.argument;
+    same->bytes += made.direct;
+    same->direct += made.direct;
+  }
   constexpr void add(const FactorClaim& made) {
+    if (separate_) return add_separately(made);
     for (FactorClaim& claim : claims) {
       if (claim.factor != made.factor || claim.priority != made.priority) continue;
       if (!is_prefix(claim.axes, made.axes) && !is_prefix(made.axes, claim.axes)) continue;

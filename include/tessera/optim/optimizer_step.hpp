@@ -1,0 +1,91 @@
+#ifndef TESSERA_OPTIM_OPTIMIZER_STEP_HPP
+#define TESSERA_OPTIM_OPTIMIZER_STEP_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tessera/base/here.hpp>
+#include <tessera/optim/adadelta.hpp>
+#include <tessera/optim/adafactor.hpp>
+#include <tessera/optim/adagrad.hpp>
+#include <tessera/optim/adam.hpp>
+#include <tessera/optim/adamax.hpp>
+#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/amsgrad.hpp>
+#include <tessera/optim/lamb.hpp>
+#include <tessera/optim/lion.hpp>
+#include <tessera/optim/muon.hpp>
+#include <tessera/optim/rmsprop.hpp>
+#include <tessera/optim/sgd.hpp>
+
+namespace tessera::optim {
+
+/// Inside a traced function: one step of the optimizer whose hyper-parameters are `config`, for code that works with
+/// any of them, as optimizer.step() of PyTorch. Returns (model, state). With an Sgd it is SGD with momentum. An
+/// optimizer of your own has an overload beside its hyper-parameters. Errors and communication: those of the optimizer.
+///
+///     const auto [next, next_state] = ts::optim::optimizer_step(model, gradient, state, config);
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<Model>& state,
+                              const AdamW& config, Here at = Here::current()) {
+  return adamw(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AmsGradState<Model>& state,
+                              const AmsGrad& config, Here at = Here::current()) {
+  return amsgrad(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<Model>& state,
+                              const Adam& config, Here at = Here::current()) {
+  return adam(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamaxState<Model>& state,
+                              const Adamax& config, Here at = Here::current()) {
+  return adamax(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdadeltaState<Model>& state,
+                              const Adadelta& config, Here at = Here::current()) {
+  return adadelta(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdafactorState<Model>& state,
+                              const Adafactor& config, Here at = Here::current()) {
+  return adafactor(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdagradState<Model>& state,
+                              const Adagrad& config, Here at = Here::current()) {
+  return adagrad(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<Model>& state,
+                              const Lamb& config, Here at = Here::current()) {
+  return lamb(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const LionState<Model>& state,
+                              const Lion& config, Here at = Here::current()) {
+  return lion(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const MuonState<Model>& state,
+                              const Muon& config, Here at = Here::current()) {
+  return muon(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const RmsPropState<Model>& state,
+                              const RmsProp& config, Here at = Here::current()) {
+  return rmsprop(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const SgdState<Model>& state,
+                              const Sgd& config, Here at = Here::current()) {
+  return sgd(model, gradients, state, config, at);
+}
+
+}  // namespace tessera::optim
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif

@@ -1,0 +1,14 @@
+#ifndef TESSERA_TRAIN_TRAIN_HPP
+#define TESSERA_TRAIN_TRAIN_HPP
+#include <tessera/base/push_macros.hpp>
+
+// A training loop. Not in tessera.hpp.
+#include <tessera/train/evaluate.hpp>
+#include <tessera/train/fit.hpp>
+#include <tessera/train/print_progress.hpp>
+#include <tessera/train/train_state.hpp>
+#include <tessera/train/train_step.hpp>
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
