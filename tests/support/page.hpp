@@ -29,6 +29,9 @@ inline std::vector<std::string> lines_of(const std::filesystem::path& path) {
   for (std::string line; std::getline(file, line);) lines.push_back(line);
   return lines;
 }
+inline std::filesystem::path page_path(std::string_view name) {
+  return std::filesystem::path(__FILE__).parent_path() / "../../docs" / name;
+}
 /// The line without alignment spaces.
 inline std::string squeezed(const std::string& line) {
   std::string out;
@@ -38,6 +41,13 @@ inline std::string squeezed(const std::string& line) {
 }
 }  // namespace detail
 
+/// The whole text of a page of docs/.
+inline std::string page_text(std::string_view name) {
+  std::string text;
+  for (const std::string& line : detail::lines_of(detail::page_path(name))) text += line + "\n";
+  return text;
+}
+
 /// Whether a line is an error message. Messages name lines of other files.
 inline bool is_message(std::string_view line) { return line.starts_with("    ["); }
 
@@ -45,11 +55,10 @@ inline bool is_message(std::string_view line) { return line.starts_with("    [")
 inline void expect_lines(const Page& page, const std::filesystem::path& test_file) {
   std::string code;
   for (const std::string& line : detail::lines_of(test_file)) code += detail::squeezed(line);
-  const auto docs = std::filesystem::path(__FILE__).parent_path() / "../../docs";
   bool own = page.section.empty();
   bool fenced = false;
   int checked = 0;
-  for (const std::string& line : detail::lines_of(docs / page.name)) {
+  for (const std::string& line : detail::lines_of(detail::page_path(page.name))) {
     if (line.starts_with("## ") && !page.section.empty()) own = line.substr(3) == page.section;
     if (line.starts_with("```")) fenced = !fenced;
     if (!own || fenced || !line.starts_with("    ") || page.left_out(line)) continue;

@@ -2,7 +2,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <fstream>
 #include <string>
 #include <string_view>
 
@@ -64,9 +63,7 @@ TEST(TrainingLoopDoc, TrainsAndPrints) {
   EXPECT_EQ(state.step, 12);
   EXPECT_GT(ts::train::evaluate(accuracy, state.model, tests), 0.99);
   // The page has its lines, but for the speed and the last digits.
-  std::string page;
-  std::ifstream file(std::string(TESSERA_SOURCE_DIR) + "/docs/training_loop.md");
-  for (std::string line; std::getline(file, line);) page += line + "\n";
+  const std::string page = tessera_test::page_text("training_loop.md");
   std::size_t begin = 0;
   for (int lines = 0; lines < 2; ++lines) {
     const std::size_t end = printed.find('\n', begin), digits = printed.find("loss ", begin) + 8;
