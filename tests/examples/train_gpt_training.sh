@@ -16,12 +16,12 @@ fail() {
 # run ARGUMENT...   a small model on a text that does not change
 run() { "$train_gpt" --text "$root/LICENSE" --layers 2 --dim 32 --heads 4 --context 32 --batch 6 --microbatches 3 --seed 3 "$@"; }
 
-# agree ONE OTHER [BOUND]   losses of two runs, relative to each other
+# agree ONE OTHER [BOUND] [STEPS]   losses of two runs, relative to each other
 agree() {
-  paste -d, "$1" "$2" | awk -F, -v bound="${3:-1e-4}" '
+  paste -d, "$1" "$2" | awk -F, -v bound="${3:-1e-4}" -v steps="${4:-50}" '
     NR == 1 { next }
     { d = ($2 - $5) / $2; if (d < 0) d = -d; if (!(d <= bound)) { bad = 1; print "  step " $1 ": " $2 " and " $5 } }
-    END { exit bad || NR != 51 }'
+    END { exit bad || NR != steps + 1 }'
 }
 
 run --steps 50 --sample 0 --strategy single --csv single.csv >single.txt || fail "single failed"
@@ -42,14 +42,15 @@ done
 grep -q all_reduce 1.txt || fail "dp: no all_reduce is reported"
 grep -q all_gather 2.txt && grep -q reduce_scatter 2.txt || fail "fsdp: no all_gather or reduce_scatter is reported"
 
-# The model with experts: all strategies agree with one device, and tokens travel to their experts.
-run --steps 50 --sample 0 --experts 4 --csv experts.csv >experts.txt || fail "--experts failed"
+# The model with experts: all strategies agree with one device, and tokens travel to their experts. After many steps they need
+# not: which experts compute a character is a choice, which a difference in the last bit can change.
+run --steps 10 --sample 0 --experts 4 --csv experts.csv >experts.txt || fail "--experts failed"
 grep -q '4 experts' experts.txt || fail "--experts is not said"
 for layout in "ep" "ep expert=3" "ep data=2,expert=2" "fsdp+tp"; do
   read -r strategy mesh <<<"$layout"
-  run --steps 50 --sample 0 --experts 4 --strategy "$strategy" ${mesh:+--mesh "$mesh"} --csv ep.csv >ep.txt 2>&1 ||
+  run --steps 10 --sample 0 --experts 4 --strategy "$strategy" ${mesh:+--mesh "$mesh"} --csv ep.csv >ep.txt 2>&1 ||
     fail "$layout with experts failed: $(tail -n 1 ep.txt)"
-  agree experts.csv ep.csv || fail "$layout: another loss curve than on one device, with experts"
+  agree experts.csv ep.csv 1e-4 10 || fail "$layout: another loss curve than on one device, with experts"
   [[ $strategy != ep ]] || grep -q 'all_to_all' ep.txt || fail "$layout: no token travels"
 done
 
