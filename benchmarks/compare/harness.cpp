@@ -18,6 +18,7 @@
 #include <dlfcn.h>
 #include <sys/mman.h>
 
+#include <tessera/kernels/build_info.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace compare {
@@ -39,6 +40,17 @@ double median_quotient(const std::vector<double>& a, const std::vector<double>& 
   std::vector<double> quotients;
   for (std::size_t i = 0; i < a.size(); ++i) quotients.push_back(a[i] / b[i]);
   return median(std::move(quotients));
+}
+
+/// "[0.012,0.013]"
+std::string json_of(const std::vector<double>& values) {
+  std::string text = "[";
+  for (const double value : values) {
+    char number[32];
+    std::snprintf(number, sizeof number, "%s%.5g", text.size() > 1 ? "," : "", value);
+    text += number;
+  }
+  return text + "]";
 }
 
 void check_same(const std::string& row, const std::string& name, const std::vector<float>& ours,
@@ -161,12 +173,20 @@ void Harness::measure(const std::string& row, const Work& work, std::vector<Cont
   for (std::size_t round = 0; round < ours.size(); ++round)
     floor.push_back(std::max(work.flops / fma.amount * contenders[named].times[round],
                              work.bytes / copy.amount * contenders[named + 1].times[round]));
+  // What tools/bench --compare needs: how fast each round was, against the machine where a floor is known.
+  std::vector<double> speeds;
+  for (std::size_t round = 0; round < ours.size(); ++round)
+    speeds.push_back((floor[round] > 0 ? floor[round] : 1.0) / ours[round]);
+  const std::vector<double>& probe = contenders[named].times;
+  const auto [quickest, slowest] = std::minmax_element(probe.begin(), probe.end());
+  const double spread = (*slowest - *quickest) / median(probe);
   const auto print = [&](const char* peer, double theirs, double ratio) {
     std::printf("{\"name\": \"%s\", \"peer\": \"%s\", \"ours\": %.9g, \"theirs\": %.9g, \"ratio\": %.5g, "
-                "\"floor\": %.9g, \"share\": %.5g, \"fma\": %.5g, \"copy\": %.5g, \"rounds\": %zu}\n",
+                "\"floor\": %.9g, \"share\": %.5g, \"fma\": %.5g, \"copy\": %.5g, \"rounds\": %zu, "
+                "\"spread\": %.3g, \"speeds\": %s}\n",
                 row.c_str(), peer, median(ours), theirs, ratio, median(floor), median_quotient(floor, ours),
                 fma.amount / median(contenders[named].times), copy.amount / median(contenders[named + 1].times),
-                ours.size());
+                ours.size(), spread, json_of(speeds).c_str());
   };
   if (named == 1) print("", 0, 0);
   for (std::size_t i = 1; i < named; ++i)
@@ -195,6 +215,9 @@ int run(int argc, char** argv, std::vector<std::string> peers, void (*rows)(Harn
       else
         throw std::runtime_error("unknown option " + std::string(option));
     }
+    const tessera::BuildInfo build = tessera::build_info();
+    std::printf("{\"build\": \"%s, %s\", \"products\": \"%s\"}\n", std::string(build.compiler).c_str(),
+                build.text().c_str(), std::string(build.products).c_str());
     Harness harness(arguments, std::move(peers));
     rows(harness);
     return 0;

@@ -39254,9 +39254,10 @@ namespace tessera {
 struct BuildInfo {
   std::string_view compiler;  ///< such as "g++ 12.2.0"
   bool is_optimised;          ///< compiled with -O1 or more
-  /// Of fused elementwise operations and reductions, such as "sse2" or "avx2_fma": those that -march allows.
+  /// Of fused elementwise operations and reductions, and of attention in f32 and f64, such as "sse2" or "avx2_fma":
+  /// those that -march allows.
   std::string_view instructions;
-  std::string_view products;    ///< the kernels of products and attention, chosen when the program runs: "avx512", ...
+  std::string_view products;    ///< the kernels of matrix products, chosen when the program runs: "avx512", ...
   kernels::CpuLevel level;      ///< the highest level that `instructions` include
   kernels::CpuLevel processor;  ///< the highest level of this processor
 
@@ -39267,14 +39268,15 @@ struct BuildInfo {
     };
     return widest(level) < widest(processor);
   }
-  /// One line, such as "compiled for sse2; this processor has avx512: -march=native makes fused operations up to twice
-  /// as fast". docs/performance.md has the factors.
+  /// One line, such as "compiled for sse2; this processor has avx512: -march=native makes fused operations up to four
+  /// times as fast". docs/performance.md has the factors.
   std::string text() const {
     std::string made = concat_text("compiled for ", instructions);
     if (!is_optimised) made += ", without optimisation";
     if (is_narrow())
       made += concat_text("; this processor has ", kernels::name_of(processor),
-                          ": -march=native makes fused operations up to twice as fast");
+                          ": -march=native makes fused operations up to ",
+                          level < kernels::CpuLevel::avx2 ? "four times" : "twice", " as fast");
     return made;
   }
 };

@@ -34,15 +34,24 @@ TEST(BuildInfo, IsOfThisTranslationUnit) {
 }
 
 TEST(BuildInfo, SaysWhatTheProcessorHasBeyondIt) {
-  ts::BuildInfo info{.compiler = "g++ 12", .is_optimised = true, .instructions = "sse2"};
-  info.processor = CpuLevel::amx;
+  ts::BuildInfo info{.compiler = "g++ 12",
+                     .is_optimised = true,
+                     .instructions = "sse2",
+                     .products = "amx",
+                     .level = CpuLevel::portable,
+                     .processor = CpuLevel::amx};
   EXPECT_TRUE(info.is_narrow());
   EXPECT_EQ(info.text(),
-            "compiled for sse2; this processor has amx: -march=native makes fused operations up to twice as fast");
+            "compiled for sse2; this processor has amx: -march=native makes fused operations up to four times as fast");
   info.level = CpuLevel::avx512;
   EXPECT_FALSE(info.is_narrow()) << "AMX is for products alone, which are chosen at run time";
   info.processor = CpuLevel::avx2;
   EXPECT_FALSE(info.is_narrow());
+  info.instructions = "avx2_fma", info.level = CpuLevel::avx2, info.processor = CpuLevel::avx512;
+  EXPECT_EQ(
+      info.text(),
+      "compiled for avx2_fma; this processor has avx512: -march=native makes fused operations up to twice as fast");
+  info.instructions = "sse2", info.level = info.processor = CpuLevel::avx512;
   info.is_optimised = false;
   EXPECT_EQ(info.text(), "compiled for sse2, without optimisation");
 }
