@@ -20158,7 +20158,7 @@ enum class VisitLayers { each, together };
 /// field_names`. All other parts are named by their positions.
 template <class F> class NameLeaves {
  public:
-  constexpr NameLeaves(VisitLayers layers, F& f) : layers_(layers), f_(f) {}
+  constexpr NameLeaves(VisitLayers visit, F& f) : layers_(visit), f_(f) {}
 
   template <class T> constexpr void visit(T& object) {
     using U = std::remove_const_t<T>;
@@ -25125,7 +25125,7 @@ struct Muon {
   Scalar momentum = 0.95;
   Scalar weight_decay = 0.1;  ///< decoupled; of matrices
   Scalar epsilon = 1e-7;      ///< the least norm that a matrix is divided by
-  AdamW others;               ///< for tensors that are not matrices
+  AdamW others = {};          ///< for tensors that are not matrices
 };
 
 /// Of a matrix: the running mean of its gradient; `square` is a zero of extents 1. Of every other tensor: the means of

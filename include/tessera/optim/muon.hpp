@@ -33,7 +33,7 @@ struct Muon {
   Scalar momentum = 0.95;
   Scalar weight_decay = 0.1;  ///< decoupled; of matrices
   Scalar epsilon = 1e-7;      ///< the least norm that a matrix is divided by
-  AdamW others;               ///< for tensors that are not matrices
+  AdamW others = {};          ///< for tensors that are not matrices
 };
 
 /// Of a matrix: the running mean of its gradient; `square` is a zero of extents 1. Of every other tensor: the means of

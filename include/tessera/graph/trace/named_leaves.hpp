@@ -48,7 +48,7 @@ enum class VisitLayers { each, together };
 /// field_names`. All other parts are named by their positions.
 template <class F> class NameLeaves {
  public:
-  constexpr NameLeaves(VisitLayers layers, F& f) : layers_(layers), f_(f) {}
+  constexpr NameLeaves(VisitLayers visit, F& f) : layers_(visit), f_(f) {}
 
   template <class T> constexpr void visit(T& object) {
     using U = std::remove_const_t<T>;
