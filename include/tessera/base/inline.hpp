@@ -11,6 +11,18 @@
 #define TESSERA_INLINE inline
 #define TESSERA_INLINE_LAMBDA
 #endif
+// g++ inlines all that a flattened function calls in one step. With always_inline it would inline each function into its
+// caller, level by level, and optimise the same code again at each level. clang flattens one level alone.
+#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
+#define TESSERA_FLATTEN __attribute__((flatten))
+#define TESSERA_FLATTENED inline
+#define TESSERA_FLATTENED_LAMBDA
+#else
+#define TESSERA_FLATTEN
+#define TESSERA_FLATTENED TESSERA_INLINE
+#define TESSERA_FLATTENED_LAMBDA TESSERA_INLINE_LAMBDA
+#endif
+#define TESSERA_NO_INLINE __attribute__((noinline))
 // Accessors of containers: no call at any level of optimisation, and no function of its own to compile.
 #define TESSERA_ACCESS __attribute__((always_inline))
 

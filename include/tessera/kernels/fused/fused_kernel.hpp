@@ -110,7 +110,7 @@ template <class P> struct FusedRun {
   };
 
   template <int Pass, std::size_t... K>
-  static TESSERA_INLINE void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
+  static TESSERA_FLATTENED void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
                                            [[maybe_unused]] const File& shared,
                                            [[maybe_unused]] const ElementCursor& cursor) {
     constexpr const Steps& list = schedule.element[Pass];
@@ -120,7 +120,7 @@ template <class P> struct FusedRun {
   }
 
   template <int Stage, std::size_t... K>
-  static TESSERA_INLINE void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+  static TESSERA_FLATTENED void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
                                        [[maybe_unused]] const RowCursor& cursor) {
     constexpr const Steps& list = schedule.row[Stage];
     (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
@@ -129,7 +129,7 @@ template <class P> struct FusedRun {
   }
 
   template <std::size_t... K>
-  static TESSERA_INLINE void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+  static TESSERA_FLATTENED void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
                                            [[maybe_unused]] const RowCursor& cursor,
                                            [[maybe_unused]] const double* uniforms) {
     constexpr const Steps& list = schedule.uniform;
@@ -140,12 +140,12 @@ template <class P> struct FusedRun {
 
   /// Calls `f` with each index of a list as an integral_constant.
   template <std::size_t... K, class F>
-  static TESSERA_INLINE void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
+  static TESSERA_FLATTENED void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
     (f(std::integral_constant<std::size_t, K>{}), ...);
   }
 
   template <int Pass, std::size_t... K>
-  static TESSERA_INLINE void leave_all(std::index_sequence<K...>, File& sums, const File& own, const File& shared,
+  static TESSERA_FLATTENED void leave_all(std::index_sequence<K...>, File& sums, const File& own, const File& shared,
                                        std::byte* const* outputs, std::int64_t offset,
                                        [[maybe_unused]] bool past_caches) {
     constexpr const Exits& list = schedule.exits[Pass];
@@ -155,7 +155,7 @@ template <class P> struct FusedRun {
   }
 
   /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
-  template <int Pass> TESSERA_INLINE bool passes_caches(const Window& window) const {
+  template <int Pass> TESSERA_FLATTENED bool passes_caches(const Window& window) const {
     if (!call.past_caches || window.size != window.padded) return false;
     bool aligned = true;
     for (int k = 0; k < schedule.exits[Pass].size; ++k) {
@@ -171,7 +171,7 @@ template <class P> struct FusedRun {
 
   /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
   /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
-  template <int Pass> TESSERA_INLINE std::int64_t fetch_ahead() const {
+  template <int Pass> TESSERA_FLATTENED std::int64_t fetch_ahead() const {
     constexpr std::int64_t page = 4096, most = 4 * page;
     if constexpr (phases == 1) return page;
     const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
@@ -180,7 +180,7 @@ template <class P> struct FusedRun {
   }
 
   template <int Pass, std::size_t... U, std::size_t... Operand>
-  TESSERA_INLINE void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
+  TESSERA_FLATTENED void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
                                  const Window& window) {
     constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[Pass].size)>{};
     constexpr auto exits = std::make_index_sequence<static_cast<std::size_t>(schedule.exits[Pass].size)>{};
@@ -192,7 +192,7 @@ template <class P> struct FusedRun {
     const bool past_caches = passes_caches<Pass>(window);
     const std::int64_t ahead = fetch_ahead<Pass>();
     for (std::int64_t offset = 0; offset < window.padded; offset += width * static_cast<int>(sizeof...(U))) {
-      const auto iterate = [&](std::int64_t at, File& sums) TESSERA_INLINE_LAMBDA {
+      const auto iterate = [&](std::int64_t at, File& sums) TESSERA_FLATTENED_LAMBDA {
         File own;
         element_steps<Pass>(steps, own, values.shared,
                             {operands, at, position + at, kept_rows, along + at, capacity, ahead});
@@ -204,7 +204,7 @@ template <class P> struct FusedRun {
 
   /// Writes the accumulated value of `exit` to its output and resets the accumulator.
   template <Reduction R, DType Type, int Count>
-  TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
+  TESSERA_FLATTENED void finish_accumulation(Values& values, const Exit& exit) {
     add_to_total<R, Type, Count>(values.totals[exit.to], values.sums, exit.to);
     if (targets[exit.slot] != nullptr)
       combine_element<R, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
@@ -217,34 +217,67 @@ template <class P> struct FusedRun {
     return P::reduces(Pass) && run < window_size ? run : window_size;
   }
 
-  template <int Pass> TESSERA_INLINE void run_pass(Values& values) {
+  /// Adds the lanes of all reductions of a pass to their totals.
+  template <int Pass> TESSERA_FLATTENED void collect(Values& values) {
+    constexpr const Exits& list = schedule.exits[Pass];
+    each(std::make_index_sequence<static_cast<std::size_t>(list.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = list[k];
+      if constexpr (exit.reduces)
+        add_to_total<exit.reduction, exit.dtype, P::unroll(Pass)>(values.totals[exit.to], values.sums, exit.to);
+    });
+    values.pending[Pass] = 0;
+  }
+
+  /// A window of a pass that reduces: in a padded window, the lanes past the end of the row keep their sums.
+  template <int Pass, std::size_t... U, std::size_t... Operand>
+  TESSERA_FLATTENED void run_reducing_window(std::index_sequence<U...> lanes, std::index_sequence<Operand...> operands,
+                                             Values& values, const Window& window) {
+    constexpr const Exits& list = schedule.exits[Pass];
+    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
+    constexpr int count = P::unroll(Pass);
+    File saved[count];
+    const bool partial = window.size != window.padded;
+    if (partial)
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+        constexpr Exit exit = list[k];
+        using T = lanes_of<exit.dtype>;
+        if constexpr (exit.reduces)
+          for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
+      });
+    run_window<Pass>(lanes, operands, values, window);
+    if (partial)
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+        constexpr Exit exit = list[k];
+        using T = lanes_of<exit.dtype>;
+        if constexpr (exit.reduces)
+          for (int u = 0; u < count; ++u) {
+            auto& sum = values.sums[u].template get<T>(exit.to);
+            sum = select(first_lanes(window.size - u * width), sum, saved[u].template get<T>(exit.to));
+          }
+      });
+  }
+
+  template <int Pass> TESSERA_FLATTENED void run_pass(Values& values) {
     constexpr const Exits& list = schedule.exits[Pass];
     constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
     constexpr int count = P::unroll(Pass);
     constexpr auto lanes = std::make_index_sequence<static_cast<std::size_t>(count)>{};
     constexpr auto operands = std::make_index_sequence<static_cast<std::size_t>(P::operands)>{};
-    each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
-      constexpr Exit exit = list[k];
-      if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
-        for (int u = 0; u < count; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
-        clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
-      } else if constexpr (exit.reduces) {
-        std::byte* const target = rows.row[P::inputs + exit.slot];
-        if (targets[exit.slot] != target) {
-          finish_accumulation<exit.reduction, exit.dtype, count>(values, exit);
-          targets[exit.slot] = target;
-        }
-      }
-    });
-    if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
-    const auto collect = [&]() TESSERA_INLINE_LAMBDA {
-      each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+    if constexpr (P::reduces(Pass))
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
         constexpr Exit exit = list[k];
-        if constexpr (exit.reduces)
-          add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+        if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
+          for (int u = 0; u < count; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
+          clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
+        } else if constexpr (exit.reduces) {
+          std::byte* const target = rows.row[P::inputs + exit.slot];
+          if (targets[exit.slot] != target) {
+            finish_accumulation<exit.reduction, exit.dtype, count>(values, exit);
+            targets[exit.slot] = target;
+          }
+        }
       });
-      values.pending[Pass] = 0;
-    };
+    if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
     const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
                              schedule.writes[Pass], width * count, longest_window<Pass>());
     Window window;
@@ -252,44 +285,27 @@ template <class P> struct FusedRun {
       windows.open(window, begin, call.inner_end);
       if constexpr (P::reduces(Pass)) {
         const std::int64_t terms = window.padded / (width * count);
-        if (values.pending[Pass] + terms > sum_run) collect();
+        if (values.pending[Pass] + terms > sum_run) collect<Pass>(values);
         values.pending[Pass] += terms;
+        run_reducing_window<Pass>(lanes, operands, values, window);
+      } else {
+        run_window<Pass>(lanes, operands, values, window);
       }
-      File saved[count];
-      const bool partial = window.size != window.padded;
-      if (partial)
-        each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
-          constexpr Exit exit = list[k];
-          using T = lanes_of<exit.dtype>;
-          if constexpr (exit.reduces)
-            for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
-        });
-      run_window<Pass>(lanes, operands, values, window);
-      // Restores the sums of the lanes past the end of the row.
-      if (partial)
-        each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
-          constexpr Exit exit = list[k];
-          using T = lanes_of<exit.dtype>;
-          if constexpr (exit.reduces)
-            for (int u = 0; u < count; ++u) {
-              auto& sum = values.sums[u].template get<T>(exit.to);
-              sum = select(first_lanes(window.size - u * width), sum, saved[u].template get<T>(exit.to));
-            }
-        });
       windows.close(window);
     }
-    each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
-      constexpr Exit exit = list[k];
-      if constexpr (exit.reduces && exit.to < P::fused.instr_count)
-        add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
-    });
+    if constexpr (P::reduces(Pass))
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+        constexpr Exit exit = list[k];
+        if constexpr (exit.reduces && exit.to < P::fused.instr_count)
+          add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+      });
   }
 
-  template <int Stage> TESSERA_INLINE void run_stage(Values& values, std::int64_t row) {
+  template <int Stage> TESSERA_FLATTENED void run_stage(Values& values, std::int64_t row) {
     if (Stage > call.phase_end) return;
     constexpr const Exits& reduces = schedule.reduces[Stage];
     constexpr const Exits& exits = schedule.row_exits[Stage];
-    each(std::make_index_sequence<static_cast<std::size_t>(reduces.size)>{}, [&](auto k) TESSERA_INLINE_LAMBDA {
+    each(std::make_index_sequence<static_cast<std::size_t>(reduces.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = reduces[k];
       using T = lanes_of<exit.dtype>;
       double* const slot =
@@ -307,7 +323,7 @@ template <class P> struct FusedRun {
                      {rows, call});
     const bool mine = Stage >= call.phase_begin && (Stage < call.phase_end || Stage == phases);
     if (mine)
-      each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_INLINE_LAMBDA {
+      each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
         constexpr Exit exit = exits[k];
         using T = lanes_of<exit.dtype>;
         std::byte* const at = rows.row[P::inputs + exit.slot];
@@ -322,11 +338,11 @@ template <class P> struct FusedRun {
       if (mine || schedule.saves[Stage]) run_pass<Stage>(values);
   }
 
-  template <int... Stage> TESSERA_INLINE void run_rows(std::integer_sequence<int, Stage...>) {
+  template <int... Stage> TESSERA_FLATTENED void run_rows(std::integer_sequence<int, Stage...>) {
     Values values;
     constexpr const Exits& list = schedule.accumulations;
     constexpr auto accumulations = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
-    each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
+    each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = list[k];
       for (int u = 0; u < unroll; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
       clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
@@ -337,7 +353,7 @@ template <class P> struct FusedRun {
       (run_stage<Stage>(values, row), ...);
       rows.next();
     }
-    each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
+    each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = list[k];
       finish_accumulation<exit.reduction, exit.dtype, unroll>(values, exit);
     });
@@ -347,7 +363,7 @@ template <class P> struct FusedRun {
 }  // namespace detail
 
 /// Runs fused kernel `Table[I]` on a range of rows and columns of one shard.
-template <const auto& Table, int I> void fused_kernel(const FusedCall& call) {
+template <const auto& Table, int I> TESSERA_FLATTEN void fused_kernel(const FusedCall& call) {
   using P = detail::Program<Table, I>;
   if (call.row_begin >= call.row_end) return;
   detail::FusedRun<P> run(call);

@@ -30,7 +30,7 @@ struct RowWalk {
   bool contiguous;  ///< every operand that is read or written along the row has row stride 1
 
   /// `sizes`: bytes of an element, by operand; `in_row`: bits of the operands that are read or written along the row.
-  void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes, std::uint64_t in_row) {
+  TESSERA_NO_INLINE void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes, std::uint64_t in_row) {
     rank = call.outer_rank;
     count = inputs + outputs;
     contiguous = true;
@@ -50,7 +50,7 @@ struct RowWalk {
     }
   }
 
-  void next() {
+  TESSERA_NO_INLINE void next() {
     for (int d = rank - 1; d >= 0; --d) {
       if (++index[d] < extent[d]) {
         for (int i = 0; i < count; ++i) row[i] += step[d][i];
@@ -108,7 +108,7 @@ class WindowWalk {
         granularity_(granularity), longest_(longest) {}
 
   /// Opens the window at `begin`, which ends at `end` or before. A remainder below the granularity is a padded window.
-  void open(Window& window, std::int64_t begin, std::int64_t end) const {
+  TESSERA_NO_INLINE void open(Window& window, std::int64_t begin, std::int64_t end) const {
     const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
     const std::int64_t left = end - begin, whole = left - left % granularity_;
     window.begin = begin;
@@ -127,14 +127,16 @@ class WindowWalk {
 
   /// Writes staged outputs back.
   void close(const Window& window) const {
-    if (rows_.contiguous && window.size == window.padded) return;
+    if (!(rows_.contiguous && window.size == window.padded)) drain_all(window);
+  }
+
+ private:
+  TESSERA_NO_INLINE void drain_all(const Window& window) const {
     for (std::uint64_t operands = writes_; operands != 0; operands &= operands - 1) {
       const int i = __builtin_ctzll(operands);
       if (!in_place(i, window)) drain(i, window);
     }
   }
-
- private:
   bool in_place(int i, const Window& window) const { return rows_.stride[i] == 1 && window.size == window.padded; }
   std::byte* element(int i, std::int64_t index) const { return rows_.row[i] + index * rows_.stride[i] * sizes_[i]; }
   void fill(int i, const Window& window) const {
