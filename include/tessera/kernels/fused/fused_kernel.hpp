@@ -24,7 +24,8 @@ namespace detail {
 /// Compile-time properties of kernel I of a table.
 template <const auto& Table, int I> struct Program {
   static constexpr const Fused& fused = Table[I];
-  static constexpr FusedSchedule schedule = make_schedule(fused);
+  static constexpr auto schedule = make_schedule<schedule_size(fused)>(fused);
+  using Schedule = decltype(make_schedule<schedule_size(fused)>(fused));
   static constexpr int inputs = fused.input_count, operands = fused.input_count + fused.store_count;
 
   static constexpr bool reduces(int pass) {
@@ -83,14 +84,14 @@ template <const auto& Table, int I> struct Program {
   }();
 
   static constexpr int register_count = fused.instr_count + fused.store_count;
-  static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : FusedSchedule::registers;
+  static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : Schedule::registers;
   using File = Registers<file_size>;
 };
 
 /// One call of one kernel. All members are inlined into fused_kernel, so that Values are registers.
 template <class P> struct FusedRun {
   using File = typename P::File;
-  static constexpr const FusedSchedule& schedule = P::schedule;
+  static constexpr const auto& schedule = P::schedule;
   static constexpr int phases = P::fused.phases, unroll = P::most_unrolled;
 
   const FusedCall& call;
@@ -111,9 +112,9 @@ template <class P> struct FusedRun {
 
   template <int Pass, std::size_t... K>
   static TESSERA_FLATTENED void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
-                                           [[maybe_unused]] const File& shared,
-                                           [[maybe_unused]] const ElementCursor& cursor) {
-    constexpr const Steps& list = schedule.element[Pass];
+                                              [[maybe_unused]] const File& shared,
+                                              [[maybe_unused]] const ElementCursor& cursor) {
+    constexpr const auto& list = schedule.element[Pass];
     (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], cursor,
                                                                                      nullptr),
      ...);
@@ -121,8 +122,8 @@ template <class P> struct FusedRun {
 
   template <int Stage, std::size_t... K>
   static TESSERA_FLATTENED void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                       [[maybe_unused]] const RowCursor& cursor) {
-    constexpr const Steps& list = schedule.row[Stage];
+                                          [[maybe_unused]] const RowCursor& cursor) {
+    constexpr const auto& list = schedule.row[Stage];
     (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
                                                                                  nullptr),
      ...);
@@ -130,9 +131,9 @@ template <class P> struct FusedRun {
 
   template <std::size_t... K>
   static TESSERA_FLATTENED void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                           [[maybe_unused]] const RowCursor& cursor,
-                                           [[maybe_unused]] const double* uniforms) {
-    constexpr const Steps& list = schedule.uniform;
+                                              [[maybe_unused]] const RowCursor& cursor,
+                                              [[maybe_unused]] const double* uniforms) {
+    constexpr const auto& list = schedule.uniform;
     (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
                                                                                  uniforms),
      ...);
@@ -146,9 +147,9 @@ template <class P> struct FusedRun {
 
   template <int Pass, std::size_t... K>
   static TESSERA_FLATTENED void leave_all(std::index_sequence<K...>, File& sums, const File& own, const File& shared,
-                                       std::byte* const* outputs, std::int64_t offset,
-                                       [[maybe_unused]] bool past_caches) {
-    constexpr const Exits& list = schedule.exits[Pass];
+                                          std::byte* const* outputs, std::int64_t offset,
+                                          [[maybe_unused]] bool past_caches) {
+    constexpr const auto& list = schedule.exits[Pass];
     (leave<list[K].kind, list[K].reduction, list[K].reduces, list[K].dtype, list[K].source>(
          sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
      ...);
@@ -181,7 +182,7 @@ template <class P> struct FusedRun {
 
   template <int Pass, std::size_t... U, std::size_t... Operand>
   TESSERA_FLATTENED void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
-                                 const Window& window) {
+                                    const Window& window) {
     constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[Pass].size)>{};
     constexpr auto exits = std::make_index_sequence<static_cast<std::size_t>(schedule.exits[Pass].size)>{};
     // Local copies: the compiler cannot prove that stores don't change the members.
@@ -219,7 +220,7 @@ template <class P> struct FusedRun {
 
   /// Adds the lanes of all reductions of a pass to their totals.
   template <int Pass> TESSERA_FLATTENED void collect(Values& values) {
-    constexpr const Exits& list = schedule.exits[Pass];
+    constexpr const auto& list = schedule.exits[Pass];
     each(std::make_index_sequence<static_cast<std::size_t>(list.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = list[k];
       if constexpr (exit.reduces)
@@ -232,7 +233,7 @@ template <class P> struct FusedRun {
   template <int Pass, std::size_t... U, std::size_t... Operand>
   TESSERA_FLATTENED void run_reducing_window(std::index_sequence<U...> lanes, std::index_sequence<Operand...> operands,
                                              Values& values, const Window& window) {
-    constexpr const Exits& list = schedule.exits[Pass];
+    constexpr const auto& list = schedule.exits[Pass];
     constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
     constexpr int count = P::unroll(Pass);
     File saved[count];
@@ -258,7 +259,7 @@ template <class P> struct FusedRun {
   }
 
   template <int Pass> TESSERA_FLATTENED void run_pass(Values& values) {
-    constexpr const Exits& list = schedule.exits[Pass];
+    constexpr const auto& list = schedule.exits[Pass];
     constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
     constexpr int count = P::unroll(Pass);
     constexpr auto lanes = std::make_index_sequence<static_cast<std::size_t>(count)>{};
@@ -301,10 +302,9 @@ template <class P> struct FusedRun {
       });
   }
 
-  template <int Stage> TESSERA_FLATTENED void run_stage(Values& values, std::int64_t row) {
-    if (Stage > call.phase_end) return;
-    constexpr const Exits& reduces = schedule.reduces[Stage];
-    constexpr const Exits& exits = schedule.row_exits[Stage];
+  /// Makes the result of each reduction of the pass before a value of the row.
+  template <int Stage> TESSERA_FLATTENED void take_reductions(Values& values, std::int64_t row) {
+    constexpr const auto& reduces = schedule.reduces[Stage];
     each(std::make_index_sequence<static_cast<std::size_t>(reduces.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = reduces[k];
       using T = lanes_of<exit.dtype>;
@@ -319,20 +319,32 @@ template <class P> struct FusedRun {
       }
       values.shared.template get<T>(exit.to) = splat<T>(value);
     });
-    row_steps<Stage>(std::make_index_sequence<static_cast<std::size_t>(schedule.row[Stage].size)>{}, values.shared,
-                     {rows, call});
-    const bool mine = Stage >= call.phase_begin && (Stage < call.phase_end || Stage == phases);
-    if (mine)
-      each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
-        constexpr Exit exit = exits[k];
-        using T = lanes_of<exit.dtype>;
-        std::byte* const at = rows.row[P::inputs + exit.slot];
-        const T value = first_lane(convert<T>(values.shared.template get<lanes_of<exit.source>>(exit.instr)));
-        if constexpr (exit.kind == StoreKind::row)
-          *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
-        else
-          combine_element<exit.reduction, exit.dtype>(at, value);
-      });
+  }
+
+  /// Stores what a stage computes once per row.
+  template <int Stage> TESSERA_FLATTENED void leave_row(Values& values) {
+    constexpr const auto& exits = schedule.row_exits[Stage];
+    each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = exits[k];
+      using T = lanes_of<exit.dtype>;
+      std::byte* const at = rows.row[P::inputs + exit.slot];
+      const T value = first_lane(convert<T>(values.shared.template get<lanes_of<exit.source>>(exit.instr)));
+      if constexpr (exit.kind == StoreKind::row)
+        *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
+      else
+        combine_element<exit.reduction, exit.dtype>(at, value);
+    });
+  }
+
+  template <int Stage> TESSERA_FLATTENED void run_stage(Values& values, std::int64_t row) {
+    if (Stage > call.phase_end) return;
+    if constexpr (schedule.reduces[Stage].size > 0) take_reductions<Stage>(values, row);
+    if constexpr (schedule.row[Stage].size > 0)
+      row_steps<Stage>(std::make_index_sequence<static_cast<std::size_t>(schedule.row[Stage].size)>{}, values.shared,
+                       {rows, call});
+    [[maybe_unused]] const bool mine = Stage >= call.phase_begin && (Stage < call.phase_end || Stage == phases);
+    if constexpr (schedule.row_exits[Stage].size > 0)
+      if (mine) leave_row<Stage>(values);
     if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
       // A pass that an earlier call ran is repeated if it stores values for later passes: they were in scratch memory.
       if (mine || schedule.saves[Stage]) run_pass<Stage>(values);
@@ -340,7 +352,7 @@ template <class P> struct FusedRun {
 
   template <int... Stage> TESSERA_FLATTENED void run_rows(std::integer_sequence<int, Stage...>) {
     Values values;
-    constexpr const Exits& list = schedule.accumulations;
+    constexpr const auto& list = schedule.accumulations;
     constexpr auto accumulations = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
     each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = list[k];

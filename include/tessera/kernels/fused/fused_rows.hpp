@@ -30,7 +30,8 @@ struct RowWalk {
   bool contiguous;  ///< every operand that is read or written along the row has row stride 1
 
   /// `sizes`: bytes of an element, by operand; `in_row`: bits of the operands that are read or written along the row.
-  TESSERA_NO_INLINE void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes, std::uint64_t in_row) {
+  TESSERA_NO_INLINE void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes,
+                               std::uint64_t in_row) {
     rank = call.outer_rank;
     count = inputs + outputs;
     contiguous = true;

@@ -46,26 +46,39 @@ template <class T, int Capacity> struct StepList {
   constexpr const T& operator[](std::size_t i) const { return items[i]; }
 };
 
-using Steps = StepList<Step, Fused::max_instrs>;
-using Exits = StepList<Exit, Fused::max_instrs>;
+/// Capacities of a schedule: of each list of instructions and of results, and the passes. A constant of the program for
+/// each kernel, most of which are small: with the largest capacities a schedule has 45 KB.
+struct ScheduleSize {
+  int instrs, exits, phases;
+};
+
+/// The size for a kernel, rounded up so that kernels share instances of make_schedule.
+constexpr ScheduleSize schedule_size(const Fused& fused) {
+  int reduces = 0;
+  for (int i = 0; i < fused.instr_count; ++i) reduces += fused.instrs[i].kind == InstrKind::reduce;
+  const auto rounded = [](int count) { return count <= 8 ? 8 : count <= 24 ? 24 : Fused::max_instrs; };
+  const int exits = rounded(fused.store_count + reduces);
+  return {rounded(fused.instr_count), exits, fused.phases};
+}
 
 /// The instructions of a fused kernel by stage and pass: for each row stage 0, pass 0, stage 1, pass 1, and so on. A
 /// stage runs once per row, a pass once per element. softmax: pass 0 finds the maximum, pass 1 the sum, pass 2 divides.
-struct FusedSchedule {
-  static constexpr int max_phases = Fused::max_phases;
+template <ScheduleSize Size> struct FusedSchedule {
   static constexpr int registers = Fused::max_instrs + Fused::max_outputs;
+  using Steps = StepList<Step, Size.instrs>;
+  using Exits = StepList<Exit, Size.exits>;
 
-  Steps uniform;              ///< once per call
-  Steps row[max_phases + 1];  ///< once per row, by stage
-  Exits row_exits[max_phases + 1];
-  Exits reduces[max_phases + 1];       ///< by stage s: the reductions that pass s - 1 computes
-  Steps element[max_phases];           ///< by pass, once per element
-  Exits exits[max_phases];             ///< stores and reductions by pass
-  Exits accumulations;                 ///< stores of all passes that reduce along the row
-  bool saves[max_phases]{};            ///< by pass: whether it stores values for later passes
-  std::uint8_t kept_bytes = 0;         ///< bytes stored between passes per element of a row
-  std::uint64_t reads[max_phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
-  std::uint64_t writes[max_phases]{};  ///< by pass: bits of the operands that it writes
+  Steps uniform;               ///< once per call
+  Steps row[Size.phases + 1];  ///< once per row, by stage
+  Exits row_exits[Size.phases + 1];
+  Exits reduces[Size.phases + 1];       ///< by stage s: the reductions that pass s - 1 computes
+  Steps element[Size.phases];           ///< by pass, once per element
+  Exits exits[Size.phases];             ///< stores and reductions by pass
+  Exits accumulations;                  ///< stores of all passes that reduce along the row
+  bool saves[Size.phases]{};            ///< by pass: whether it stores values for later passes
+  std::uint8_t kept_bytes = 0;          ///< bytes stored between passes per element of a row
+  std::uint64_t reads[Size.phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
+  std::uint64_t writes[Size.phases]{};  ///< by pass: bits of the operands that it writes
 };
 
 constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
@@ -136,9 +149,10 @@ constexpr std::size_t lane_bytes(DType type) { return type == DType::bf16 ? size
 
 /// Adds to pass `p` the per-element instructions that its exits need, in order. An expensive value (exp, say) that an
 /// earlier pass computed is stored by that pass and loaded here.
-constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Kept& kept) {
-  const Exits& exits = schedule.exits[p];
-  Steps& pass = schedule.element[p];
+template <ScheduleSize Size>
+constexpr void add_needed(const Fused& fused, FusedSchedule<Size>& schedule, int p, Kept& kept) {
+  const auto& exits = schedule.exits[p];
+  auto& pass = schedule.element[p];
   bool needed[Fused::max_instrs]{}, only_reduces = true;
   for (int i = 0; i < exits.size; ++i) {
     needed[exits.items[i].instr] = true;
@@ -178,11 +192,10 @@ constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Ke
 }  // namespace detail
 
 /// Assigns the instructions of a fused kernel to stages and passes, each at the least frequent level that is correct.
-constexpr FusedSchedule make_schedule(const Fused& fused) {
-  FusedSchedule schedule;
-  if (fused.phases < 1 || fused.phases > FusedSchedule::max_phases)
-    fail(errc::graph_invalid, "[fused] passes over a row: ", fused.phases, ", but a kernel has 1 to ",
-         FusedSchedule::max_phases);
+template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const Fused& fused) {
+  static_assert(Size.phases >= 1 && Size.phases <= Fused::max_phases,
+                "tessera: a kernel has one to six passes over a row");
+  FusedSchedule<Size> schedule;
   int reduce_count = 0;
   for (int i = 0; i < fused.instr_count; ++i) {
     const Instr& instr = fused.instrs[i];
