@@ -26,6 +26,7 @@
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
+#include <tessera/ops/gamma_draws.hpp>
 #include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
@@ -59,6 +60,7 @@
 #include <tessera/ops/spatial/pad_modes.hpp>
 #include <tessera/ops/spatial/pixel_shuffle.hpp>
 #include <tessera/ops/spatial/unfold.hpp>
+#include <tessera/ops/stochastic_round.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 #include <tessera/ops/vmap.hpp>
 

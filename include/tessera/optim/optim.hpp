@@ -22,6 +22,7 @@
 #include <tessera/optim/rmsprop.hpp>
 #include <tessera/optim/schedule.hpp>
 #include <tessera/optim/sgd.hpp>
+#include <tessera/optim/stochastic_rounding.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
 

@@ -10,9 +10,9 @@
 
 #include <tessera/base/compiled.hpp>
 #if TESSERA_HAS_DEFINITIONS
-#include <tessera/kernels/build_info.hpp>
 #include <tessera/kernels/gemm/contraction_provider.hpp>
 #endif
+#include <tessera/kernels/build_info.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/tensor/program/expression_program.hpp>

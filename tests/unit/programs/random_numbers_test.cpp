@@ -1,11 +1,15 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <numbers>
 
 #include "check.hpp"
 
+#include <tessera/optim/stochastic_rounding.hpp>
 #include <tessera/tensor/compare.hpp>
+#include <tessera/tensor/compile.hpp>
 #include <tessera/tensor/creation.hpp>
 #include <tessera/tensor/evaluate.hpp>
 #include <tessera/tensor/host.hpp>
@@ -39,6 +43,143 @@ TEST(Programs, RandomDraws) {
   expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>>, Tensor<2>, Tensor<3, double>, ts::Scalar>(
       with_gradient(f),
       {.arguments = {values("mn"), values("nk"), values("mn", 0, 1), values<double>("mnk"), scalar(0, 1e9)}}, 6);
+}
+
+// Which proposal of a gamma draw is accepted can depend on the last bit, so that draws are compared, not their oracle.
+TEST(RandomDraws, OfTheGammaFamilyAreEqualOnAllMeshes) {
+  const auto draws = [](const ts::Mesh& mesh) {
+    const auto a = ts::shard(std::vector<float>{.01f, .3f, 1, 2.5f, 7, 100, 1e6f}, {7}, mesh, {"x"});
+    const auto d = ts::cast<double>(a);
+    const auto rows = ts::embedding(ts::unsqueeze<0>(a), ts::full<std::int32_t>({5}, 0, mesh));  // [5, 7]
+    return std::tuple(ts::to_host(ts::eval(ts::gamma(a, 3))), ts::to_host(ts::eval(ts::gamma<1>(d, 3))),
+                      ts::to_host(ts::eval(ts::beta(d, d + 1.0, 5))), ts::to_host(ts::eval(ts::dirichlet(rows, 7))),
+                      ts::to_host(ts::eval(ts::chisquare(a, 9))),
+                      ts::to_host(ts::eval(ts::stochastic_round(a * 1.001, 11))));
+  };
+  const auto expected = draws(ts::Mesh({{"x", 1}}));
+  for (const int devices : {2, 3, 9}) {
+    const auto [gamma, wide, beta, simplex, squares, rounded] = draws(ts::Mesh({{"x", devices}}));
+    EXPECT_EQ(gamma, std::get<0>(expected));
+    EXPECT_EQ(wide, std::get<1>(expected));
+    EXPECT_EQ(beta, std::get<2>(expected));
+    for (std::size_t i = 0; i < simplex.size(); ++i) EXPECT_NEAR(simplex[i], std::get<3>(expected)[i], 1e-6);
+    EXPECT_EQ(squares, std::get<4>(expected));
+    EXPECT_TRUE(std::equal(rounded.begin(), rounded.end(), std::get<5>(expected).begin(),
+                           [](ts::bf16 a, ts::bf16 b) { return static_cast<float>(a) == static_cast<float>(b); }));
+  }
+}
+
+namespace {
+/// P(a, x), the share of gamma draws of concentration a below x: the series of Abramowitz and Stegun, 6.5.29.
+double gamma_below(double a, double x) {
+  double term = 1 / a, sum = term;
+  for (int n = 1; n < 2000 && term > sum * 1e-16; ++n) sum += term *= x / (a + n);
+  return std::min(1.0, sum * std::exp(a * std::log(x) - x - std::lgamma(a)));
+}
+/// The largest difference between the share of draws below a value and what it is on average (Kolmogorov, Smirnov).
+template <class F> double largest_difference(std::vector<double> draws, const F& below) {
+  std::sort(draws.begin(), draws.end());
+  double most = 0;
+  for (std::size_t i = 0; i < draws.size(); ++i) {
+    const double share = below(draws[i]), n = static_cast<double>(draws.size());
+    most = std::max(
+        {most, std::abs(share - static_cast<double>(i) / n), std::abs(share - static_cast<double>(i + 1) / n)});
+  }
+  return most;
+}
+std::vector<double> doubles(const auto& tensor) {
+  const auto host = ts::to_host(ts::ShardedTensor<typename std::remove_cvref_t<decltype(tensor)>::element, 1>(tensor));
+  return std::vector<double>(host.begin(), host.end());
+}
+}  // namespace
+
+// 1.95 / sqrt(n) is exceeded with a probability of .001; the keys are fixed.
+TEST(RandomDraws, OfTheGammaFamilyHaveTheirDistributions) {
+  constexpr ts::Mesh mesh({{"x", 3}});
+  constexpr std::int64_t n = 8000;
+  const double bound = 1.95 / std::sqrt(n);
+  for (const double a : {0.05, 0.5, 1.0, 1.5, 4.0, 60.0}) {
+    const auto wide = ts::full<double>({n}, a, mesh, {"x"});
+    EXPECT_LT(largest_difference(doubles(ts::gamma(wide, 3)), [&](double x) { return gamma_below(a, x); }), bound) << a;
+  }
+  const auto narrow = ts::full<float>({n}, 2.5f, mesh, {"x"});
+  EXPECT_LT(largest_difference(doubles(ts::gamma(narrow, 5)), [](double x) { return gamma_below(2.5, x); }), bound);
+  EXPECT_LT(largest_difference(doubles(ts::chisquare(narrow, 7)), [](double x) { return gamma_below(1.25, x / 2); }),
+            bound);
+  // beta(2, 1) is below x with probability x^2; beta(1, 3) with 1 - (1 - x)^3.
+  const auto one = narrow * 0.0 + 1.0;
+  EXPECT_LT(largest_difference(doubles(ts::beta(one + 1.0, one, 9)), [](double x) { return x * x; }), bound);
+  EXPECT_LT(largest_difference(doubles(ts::beta(one, one + 2.0, 11)), [](double x) { return 1 - std::pow(1 - x, 3); }),
+            bound);
+  // Each of three equal Dirichlet coordinates of concentration 1 is beta(1, 2).
+  const auto flat = ts::full<float>({n, 3}, 1.0f, mesh, {"x"});
+  const ts::ShardedTensor<float, 2> simplex = ts::dirichlet(flat, 13);
+  for (const double sum : doubles(ts::sum<1>(simplex))) ASSERT_NEAR(sum, 1, 1e-6);
+  EXPECT_LT(largest_difference(doubles(ts::sum<1>(ts::slice<1>(simplex, 1, 1))),
+                               [](double x) { return 1 - std::pow(1 - x, 2); }),
+            bound);
+  for (const double v : doubles(ts::gamma(one * -1.0, 3))) ASSERT_TRUE(std::isnan(v));
+}
+
+TEST(StochasticRound, IsTheArgumentOnAverage) {
+  constexpr ts::Mesh mesh({{"x", 3}});
+  constexpr std::int64_t n = 20000;
+  // 1 is where steps double, 1.9999 where the next number has another exponent.
+  for (const double x : {1.001, -1.001, 0.9987, 1.9999, 3.14159, -1e-20, 257.0, 1e30, 1.0 - 0x1p-9}) {
+    const float value = static_cast<float>(x);
+    const auto draws = doubles(ts::stochastic_round(ts::full<float>({n}, value, mesh, {"x"}), 17));
+    const auto [low, high] = std::minmax_element(draws.begin(), draws.end());
+    const float exact = value, below = static_cast<float>(*low), above = static_cast<float>(*high);
+    ASSERT_LT(below, exact);
+    ASSERT_GT(above, exact);
+    const std::uint32_t apart =
+        std::bit_cast<std::uint32_t>(x < 0 ? below : above) - std::bit_cast<std::uint32_t>(x < 0 ? above : below);
+    EXPECT_EQ(apart, 0x10000u) << "bf16 numbers that are not next to each other";
+    const double chance = (static_cast<double>(exact) - below) / (static_cast<double>(above) - below);
+    const auto count = static_cast<double>(std::count(draws.begin(), draws.end(), above));
+    EXPECT_NEAR(count, n * chance, 4.5 * std::sqrt(n * chance * (1 - chance)) + 1) << x;
+  }
+}
+
+TEST(StochasticRound, KeepsWhatBf16Has) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const std::vector<float> values{0, -0.0f, 1, -1.5f, 256, inf, -inf, 0x1p-126f, 3.3895314e38f};
+  const auto x = ts::shard(values, {static_cast<std::int64_t>(values.size())}, ts::Mesh{}, {});
+  for (const int key : {1, 2, 3}) {
+    const auto rounded = ts::to_host(ts::eval(ts::stochastic_round(x, key)));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      EXPECT_EQ(std::bit_cast<std::uint32_t>(static_cast<float>(rounded[i])), std::bit_cast<std::uint32_t>(values[i]));
+  }
+  const auto nan = ts::full<float>({3}, std::numeric_limits<float>::quiet_NaN(), ts::Mesh{});
+  for (const double v : doubles(ts::stochastic_round(nan, 1))) EXPECT_TRUE(std::isnan(v));
+  // The gradient is that of a cast.
+  constexpr auto slope = ts::compile([](const auto& in, auto key) {
+    return ts::grad([&](const auto& y) { return ts::sum(ts::cast<float>(ts::stochastic_round(y, key)) * 3.0); })(in);
+  });
+  for (const float g : ts::to_host(slope(ts::full<float>({5}, 1.001f, ts::Mesh{}), ts::Scalar(3)))) EXPECT_EQ(g, 3);
+}
+
+namespace {
+struct Weights {
+  ts::ShardedTensor<float, 1> a, b;
+};
+}  // namespace
+
+// 1,000 steps of 2^-12 are 0.244 in all. To nearest, bf16 stays at 1; stochastically it arrives.
+TEST(StochasticRound, KeepsSmallUpdatesOfParameters) {
+  constexpr auto step = ts::compile([](Weights model, auto key) {
+    return ts::optim::stochastic_round(ts::optim::tree_map([](auto p) { return p + 0x1p-12; }, model), key);
+  });
+  constexpr ts::Mesh mesh({{"x", 3}});
+  Weights moved{ts::full<float>({500}, 1, mesh, {"x"}), ts::full<float>({500}, 1, mesh, {})};
+  for (int key = 0; key < 1000; ++key) moved = step(std::move(moved), ts::Scalar(key));
+  const std::vector<double> a = doubles(moved.a), b = doubles(moved.b);
+  double mean = 0;
+  for (const double v : a) mean += v / 500;
+  // A step of bf16 is 2^-7, a draw's variance at most 2^-12 2^-7: a deviation of .0437 of an element, .002 of the mean.
+  EXPECT_NEAR(mean, 1 + 1000 * 0x1p-12, 4.5 * 0.002);
+  EXPECT_NE(a, b) << "each tensor has draws of its own";
+  for (const double v : a) EXPECT_EQ(v, static_cast<double>(static_cast<float>(ts::bf16(static_cast<float>(v)))));
 }
 
 // Frequencies and moments of 20,000 draws, each within 4.5 deviations of what it is on average; and the ends of ranges.
