@@ -145,6 +145,20 @@ template <int Chunks> void expect_schedules_equal(int count, std::vector<int> st
 
 TEST(Pipeline, EqualsLayersOnOneDevice) { expect_schedules_equal<1>(12, {1, 2, 3, 4, 6, 12}); }
 TEST(Pipeline, EqualsLayersOnOneDeviceInChunks) { expect_schedules_equal<2>(12, {1, 2, 3, 6}); }
+// Stages with fewer layers than others, and stages without layers.
+TEST(Pipeline, EqualsLayersOnOneDeviceWithUnevenStages) {
+  for (const int layers : {1, 5, 7}) {
+    const std::vector<double> want = on_one_device(layers);
+    for (const int n : {2, 3, 4, 8}) {
+      const ts::Mesh mesh({{"pipe", n}});
+      expect_equal(in_stages<Gpipe, 1>(layers, mesh, 4), want, mesh, 4);
+      expect_equal(in_stages<OneForwardOneBackward, 1>(layers, mesh, 4), want, mesh, 4);
+    }
+    const ts::Mesh grid({{"data", 2}, {"pipe", 3}});
+    expect_equal(in_stages<Gpipe, 2>(layers, grid, 4, {"data"}), want, grid, 4);
+    expect_equal(in_stages<OneForwardOneBackward, 2>(layers, grid, 4, {"data"}), want, grid, 4);
+  }
+}
 TEST(Pipeline, EqualsLayersOnOneDeviceInThreeChunks) {
   const ts::Mesh mesh({{"pipe", 4}});
   expect_equal(in_stages<Gpipe, 3>(12, mesh, 6), on_one_device(12), mesh, 6);
@@ -241,6 +255,34 @@ TEST(PipelineStages, HaveTheLayersInOrder) {
   }
 }
 
+// Of 5 layers, the first stages have one more, and what fills the others' place is no layer of the model.
+TEST(PipelineStages, ShareOutLayersUnevenly) {
+  const auto names_of = [&](int count, int stages) {
+    const ts::Mesh mesh({{"pipe", stages}});
+    const Layers layers = layers_of(count, mesh);
+    const auto made = ts::pipeline_stages<"pipe">(layers, mesh);
+    std::vector<std::vector<int>> found(static_cast<std::size_t>(stages));
+    for (int i = 0; i < made.size(); ++i) {
+      const std::vector<double> rows = ts::to_host(made[i].blocks.bias);
+      for (int stage = 0; stage < stages; ++stage)
+        for (int layer = 0; layer < count; ++layer)
+          if (std::equal(rows.begin() + stage * width, rows.begin() + (stage + 1) * width,
+                         ts::to_host(layers[layer].bias).begin()))
+            found[static_cast<std::size_t>(stage)].push_back(layer);
+    }
+    const Layers back = ts::unwrap(made);
+    EXPECT_EQ(back.size(), count);
+    for (int i = 0; i < count; ++i) EXPECT_EQ(ts::to_host(back[i].weight), ts::to_host(layers[i].weight)) << i;
+    return found;
+  };
+  using Lists = std::vector<std::vector<int>>;
+  EXPECT_EQ(names_of(5, 2), (Lists{{0, 1, 2}, {3, 4, 4}}));
+  EXPECT_EQ(names_of(5, 3), (Lists{{0, 1}, {2, 3}, {4, 4}}));
+  EXPECT_EQ(names_of(7, 4), (Lists{{0, 1}, {2, 3}, {4, 5}, {6, 6}}));
+  EXPECT_EQ(names_of(4, 3), (Lists{{0, 1}, {2, 3}, {3, 3}}));
+  EXPECT_EQ(names_of(2, 3), (Lists{{0}, {1}, {1}}));
+}
+
 TEST(PipelineStages, KeepOtherAxesAndMayBeDeferred) {
   const ts::Mesh mesh({{"pipe", 2}, {"model", 3}});
   const auto make = [&] {
@@ -292,13 +334,8 @@ TEST(ParallelismDoc, PipelinesAreTheLayers) {
 
 TEST(PipelineStages, RefuseWhatCannotBeSharedOut) {
   const ts::Mesh mesh({{"pipe", 2}});
-  const Layers three = layers_of(3, mesh);
   expect_error(
-      ts::errc::not_divisible, [&] { ts::pipeline_stages<"pipe">(three, mesh); },
-      "3 layers for 2 stages, the devices of the axis 'pipe', with 1 chunk");
-  expect_error(
-      ts::errc::not_divisible, [&] { ts::pipeline_stages<"pipe", 2>(layers_of(2, mesh), mesh); }, "2 chunk");
-  expect_error(ts::errc::not_divisible, [&] { ts::pipeline_stages<"pipe">(Layers(), mesh); });
+      ts::errc::structure, [&] { ts::pipeline_stages<"pipe">(Layers(), mesh); }, "among 2 stages");
   expect_error(
       ts::errc::mesh_axis, [&] { ts::pipeline_stages<"stage">(layers_of(2, mesh), mesh); }, "stage");
   Layers unlike = layers_of(2, mesh);
