@@ -317,6 +317,32 @@ struct Page {
     return std::tuple(y, loss, ts::mse(head(y), target));
   }
 };
+struct MaskedLayer {
+  ts::ShardedTensor<double, 2> weight;
+  constexpr auto operator()(const auto& x, const auto& mask, const auto& table) const {
+    return x + ts::tanh(ts::matmul(x * table, weight)) * mask;
+  }
+};
+struct MaskedPage {
+  constexpr auto operator()(const auto& blocks, const auto& stages, const auto& x, const auto& mask,
+                            const auto& table) const {
+    // clang-format off
+    const auto masked = ts::pipeline_gpipe(stages, x, 8, mask, table);   // what blocks(x, mask, table) is
+    // clang-format on
+    return ts::max(ts::abs(masked - blocks(x, mask, table)));
+  }
+};
+TEST(ParallelismDoc, LayersOfPipelinesTakeMoreThanATensor) {
+  const ts::Mesh mesh({{"pipe", 3}});
+  const ts::Stack<MaskedLayer> blocks(5, [&](int i) {
+    return MaskedLayer{ts::normal<double>(ts::Key(static_cast<std::uint64_t>(i)), {width, width}, mesh)};
+  });
+  static constexpr auto program = ts::compile(MaskedPage{});
+  const auto x = ts::normal<double>(ts::Key(1), {16, width}, mesh);
+  const ts::ShardedTensor<double, 0> difference =
+      program(blocks, ts::pipeline_stages<"pipe">(blocks, mesh), x, x, ts::normal<double>(ts::Key(2), {width}, mesh));
+  EXPECT_LT(ts::to_host(difference)[0], 1e-13);
+}
 TEST(ParallelismDoc, PipelinesAreTheLayers) {
   const Layers blocks = layers_of(8, ts::Mesh{});
   // clang-format off
@@ -329,7 +355,7 @@ TEST(ParallelismDoc, PipelinesAreTheLayers) {
   const auto [y, loss, want] = program(stages, x, head, x);
   EXPECT_NEAR(ts::to_host(loss)[0], ts::to_host(want)[0], 1e-13);
   tessera_test::expect_lines(
-      {.name = "parallelism.md", .section = "Splitting layers among devices (pipelines)", .lines = 9}, __FILE__);
+      {.name = "parallelism.md", .section = "Splitting layers among devices (pipelines)", .lines = 10}, __FILE__);
 }
 
 TEST(PipelineStages, RefuseWhatCannotBeSharedOut) {
