@@ -53,11 +53,11 @@ struct Comparison {
   void set_pipeline(const Options& o, const ts::Plan& plan) {
     microbatches = o.microbatches;
     const int axis = o.mesh.axis_index("pipe"), stages = o.mesh.axis_size(axis);
-    std::int64_t sent = 0;
+    std::int64_t both_ways = 0;
     for (const CollectiveTotal& total : collective_totals(plan))
-      if (total.kind == ts::Collective::permute && total.axes == 1u << axis) sent += total.count;
-    if (sent == 0) return;  // one stage
-    const std::int64_t ticks = sent / 2 - (stages - 1), most_layers = (o.layers + stages - 1) / stages;
+      if (total.kind == ts::Collective::permute && total.axes == 1u << axis) both_ways += total.count;
+    if (both_ways == 0) return;  // one stage
+    const std::int64_t ticks = both_ways / 2 - (stages - 1), most_layers = (o.layers + stages - 1) / stages;
     bubble = 1 - static_cast<double>(o.microbatches) * o.layers / static_cast<double>(ticks * stages * most_layers);
   }
   void set_losses(const std::vector<double>& losses, const std::vector<double>& first) {

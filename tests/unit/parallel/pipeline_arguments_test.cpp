@@ -35,7 +35,6 @@ struct Layer {
   ts::ShardedTensor<double, 2> weight;
   ts::ShardedTensor<double, 1> bias;
 
-  static constexpr std::array field_names{"weight", "bias"};
   constexpr auto operator()(const auto& x, const auto& encoded, const auto& keeps, const auto& table, const auto& gain,
                             const auto& scale) const {
     const auto y = ts::tanh(ts::matmul(x * table, weight) + encoded * bias);

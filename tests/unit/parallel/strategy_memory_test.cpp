@@ -135,7 +135,7 @@ TEST(HybridMesh, TrainsAsOneDeviceAndSendsLittleBetweenSlices) {
   for (const std::vector<double>& got :
        {losses(net(hybrid), pods, both), losses(ts::fsdp(net(one), pods), pods, both)}) {
     ASSERT_EQ(got.size(), want.size());
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5 * want[i]) << i;
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-4 * want[i]) << i;
   }
   EXPECT_LT(want.back(), 0.9 * want.front());
 

@@ -127,15 +127,15 @@ template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
 
  private:
   struct Own {
-    constexpr auto operator()(const auto& block, const auto& x, const auto& numbers, const auto& layers,
+    constexpr auto operator()(const auto& block, const auto& x, const auto& numbers, const auto& count,
                               const auto&... extra) const {
       const auto own = merge_dims<0, 1>(x);
-      return unsqueeze<0>(select(sum<0>(numbers) < layers, block(own, detail::own_entry(extra)...), own));
+      return unsqueeze<0>(select(sum<0>(numbers) < count, block(own, detail::own_entry(extra)...), own));
     }
   };
   struct OwnOfChunk {
     constexpr auto operator()(const PipelineStage& stage, const auto& x, const auto& numbers, const auto& chunks,
-                              const auto& layers, const auto&... extra) const {
+                              const auto& count, const auto&... extra) const {
       Block own = stage.blocks[0];
       for (std::size_t i = 1; i < stage.blocks.size(); ++i) {
         detail::CollectTensors others;
@@ -144,7 +144,7 @@ template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
         detail::ReplaceWhere<decltype(chosen)> replace{chosen, others.values};
         for_each_leaf(own, replace);
       }
-      return Own{}(own, x, numbers, layers, extra...);
+      return Own{}(own, x, numbers, count, extra...);
     }
   };
 };
