@@ -2,11 +2,10 @@
 #define TESSERA_PARALLEL_PIPELINE_PIPELINE_LAYERS_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <cstddef>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/fixed_string.hpp>
 #include <tessera/base/here.hpp>
 #include <tessera/graph/trace/operand.hpp>
