@@ -102,13 +102,17 @@ void print_sample(const Options& o, const Trainer& model, const Vocabulary& voca
 void compare(Options o, ts::Key model_key, const Corpus& corpus, const Batches& batches) {
   std::vector<Comparison> rows;
   std::vector<double> first;  // the losses of the first row
+  const int microbatches = o.microbatches;
   Interrupt::arm();
   for (const Layout& layout : o.compare) {
     o.strategy = layout.strategy;
     o.mesh = layout.mesh;
+    o.microbatches = layout.microbatches > 0 ? layout.microbatches : microbatches;
     const auto trainer = make_trainer(model_key, corpus.vocabulary.size(), o);
     const PlacedBatch batch = trainer->place(batches(1));
-    Comparison row(layout.strategy.name, layout.mesh, trainer->plan(batch));
+    const ts::Plan plan = trainer->plan(batch);
+    Comparison row(layout.strategy.name, layout.mesh, plan);
+    if (is_pipeline(layout.strategy.strategy)) row.set_pipeline(o, plan);
     row.stored = trainer->parameter_bytes() + trainer->state_bytes() + batch_bytes(batch);
     std::vector<double> losses, times;
     train(o, *trainer, batches, [&](int, double loss, double seconds) {

@@ -80,6 +80,15 @@ inline ts::nn::ShardingStrategy strategy_of(Strategy strategy, const ts::Mesh& m
       if (mesh.has_axis("model")) return ts::nn::tensor_parallel(mesh);
       if (mesh.has_axis("data")) return ts::nn::data_parallel(mesh);
       break;
+    case Strategy::fsdp_pp: {
+      // The parameters are split over "fsdp" when they are in stages; here that axis splits the batch.
+      ts::nn::ShardingStrategy by_stage =
+          mesh.has_axis("model") ? ts::nn::tensor_parallel(mesh, "model", "fsdp") : ts::nn::data_parallel(mesh, "fsdp");
+      if (mesh.has_axis("data")) by_stage.batch = {{"data", "fsdp"}};
+      return by_stage;
+    }
+    case Strategy::cp_pp:
+      return ts::nn::context_parallel(mesh);
     case Strategy::ep: {
       // The axis splits the batch too: each device computes attention for its sequences.
       ts::nn::ShardingStrategy by_sequence = ts::nn::data_parallel(mesh, "expert");

@@ -14,7 +14,28 @@ namespace train_gpt {
 namespace ts = tessera;
 
 /// How the model is sharded.
-enum class Strategy { single, dp, zero1, zero2, fsdp, hsdp, tp, sp, fsdp_tp, cp, ulysses, ring, pp, ep };
+enum class Strategy {
+  single,
+  dp,
+  zero1,
+  zero2,
+  fsdp,
+  hsdp,
+  tp,
+  sp,
+  fsdp_tp,
+  cp,
+  ulysses,
+  ring,
+  pp,
+  fsdp_pp,
+  cp_pp,
+  ep
+};
+
+inline bool is_pipeline(Strategy strategy) {
+  return strategy == Strategy::pp || strategy == Strategy::fsdp_pp || strategy == Strategy::cp_pp;
+}
 
 struct StrategyInfo {
   Strategy strategy;
@@ -36,13 +57,19 @@ inline const std::vector<StrategyInfo> strategies{
     {Strategy::ulysses, "ulysses", {"context"}, "context=2"},
     {Strategy::ring, "ring", {"context"}, "context=2"},
     {Strategy::pp, "pp", {"pipe"}, "pipe=2"},
+    {Strategy::pp, "dp+pp", {"data", "pipe"}, "data=2,pipe=2"},
+    {Strategy::pp, "tp+pp", {"model", "pipe"}, "model=2,pipe=2"},
+    {Strategy::fsdp_pp, "fsdp+pp", {"fsdp", "pipe"}, "fsdp=2,pipe=2"},
+    {Strategy::fsdp_pp, "fsdp+tp+pp", {"fsdp", "model", "pipe"}, "fsdp=2,model=2,pipe=2"},
+    {Strategy::cp_pp, "cp+pp", {"context", "pipe"}, "context=2,pipe=2"},
     {Strategy::ep, "ep", {"expert"}, "expert=2"},
 };
 
-/// A strategy on a mesh, as --compare names it: "tp" or "tp:model=4".
+/// A strategy on a mesh, as --compare names it: "tp", "tp:model=4" or, with 8 microbatches, "pp:pipe=4:8".
 struct Layout {
   StrategyInfo strategy;
   ts::Mesh mesh;
+  int microbatches = 0;  ///< 0: those of --microbatches
 };
 
 struct Options {

@@ -59,9 +59,13 @@ inline StrategyInfo strategy_named(std::string_view name, std::string_view optio
 /// The strategy of a run without --strategy: it uses every axis of the mesh.
 inline StrategyInfo strategy_for(const ts::Mesh& mesh) {
   const bool data = mesh.has_axis("data"), model = mesh.has_axis("model");
+  if (mesh.has_axis("pipe"))
+    return strategy_named(mesh.has_axis("context") ? "cp+pp"
+                          : !mesh.has_axis("fsdp") ? "pp"
+                          : model                  ? "fsdp+tp+pp"
+                                                   : "fsdp+pp");
   if (data && mesh.has_axis("fsdp")) return strategy_named("hsdp");
   if (mesh.has_axis("context")) return strategy_named("cp");
-  if (mesh.has_axis("pipe")) return strategy_named("pp");
   if (mesh.has_axis("expert")) return strategy_named("ep");
   return strategy_named(data && model ? "fsdp+tp" : data ? "fsdp" : model ? "tp" : "single");
 }
@@ -81,7 +85,8 @@ inline ts::Mesh mesh_from(std::string_view text, std::string_view option = "--me
 }
 
 /// Checks that a mesh has what a strategy needs.
-inline void check(const StrategyInfo& strategy, const ts::Mesh& mesh, const Options& o, std::string_view option) {
+inline void check(const StrategyInfo& strategy, const ts::Mesh& mesh, int microbatches, const Options& o,
+                  std::string_view option) {
   for (const std::string_view axis : strategy.axes)
     if (!mesh.has_axis(axis))
       ts::fail(ts::errc::option, option, ": strategy '", strategy.name, "' shards over an axis '", axis, "', which ",
@@ -94,33 +99,35 @@ inline void check(const StrategyInfo& strategy, const ts::Mesh& mesh, const Opti
     ts::fail(ts::errc::option,
              "--experts: strategy 'ep' shares out experts, of which the model has none; try --experts 4");
   if (o.experts > 0)
-    for (const Strategy without : {Strategy::zero2, Strategy::ulysses, Strategy::ring, Strategy::pp})
-      if (strategy.strategy == without)
+    for (const Strategy without : {Strategy::zero2, Strategy::ulysses, Strategy::ring})
+      if (strategy.strategy == without || is_pipeline(strategy.strategy))
         ts::fail(ts::errc::option, "--experts: strategy '", strategy.name, "' is of the model without experts here");
-  if (strategy.strategy == Strategy::pp) {
-    const int stages = mesh.axis_size(mesh.axis_index("pipe"));
-    if (o.layers % stages != 0)
-      ts::fail(ts::errc::option, "--layers: strategy 'pp' can't share out ", o.layers, " layers among ", stages,
-               " stages evenly");
-    if (o.batch % o.microbatches != 0)
-      ts::fail(ts::errc::option, "--microbatches: ", o.microbatches, " don't divide --batch ", o.batch, " evenly");
-  }
+  if (is_pipeline(strategy.strategy) && o.batch % microbatches != 0)
+    ts::fail(ts::errc::option, "--microbatches: ", microbatches, " don't divide --batch ", o.batch, " evenly");
 }
 /// Checks options that depend on each other.
 inline void check(const Options& o) {
   if (o.dim % o.heads != 0)
     ts::fail(ts::errc::option, "--heads: ", o.heads, " heads don't divide --dim ", o.dim, " evenly");
-  check(o.strategy, o.mesh, o, "--mesh");
-  for (const Layout& layout : o.compare) check(layout.strategy, layout.mesh, o, "--compare");
+  check(o.strategy, o.mesh, o.microbatches, o, "--mesh");
+  for (const Layout& layout : o.compare)
+    check(layout.strategy, layout.mesh, layout.microbatches > 0 ? layout.microbatches : o.microbatches, o, "--compare");
   if (!o.csv.empty() && o.csv == o.svg) ts::fail(ts::errc::option, "--svg: '", o.svg, "' is the file of --csv too");
 }
 
-/// "tp", or "tp:model=4".
+/// "tp", "tp:model=4" or "pp:pipe=4:8".
 inline Layout layout_from(const std::string& text) {
   const std::size_t colon = text.find(':');
   const StrategyInfo strategy = strategy_named(text.substr(0, colon), "--compare");
-  const bool given = colon != std::string::npos;
-  return {strategy, given ? mesh_from(text.substr(colon + 1), "--compare") : ts::parse_mesh(strategy.default_mesh)};
+  if (colon == std::string::npos) return {strategy, ts::parse_mesh(strategy.default_mesh), 0};
+  const std::size_t second = text.find(':', colon + 1);
+  Layout layout{strategy, mesh_from(text.substr(colon + 1, second - colon - 1), "--compare"), 0};
+  if (second == std::string::npos) return layout;
+  const char *first = text.data() + second + 1, *last = text.data() + text.size();
+  const auto [end, problem] = std::from_chars(first, last, layout.microbatches);
+  if (problem != std::errc() || end != last || layout.microbatches < 1)
+    ts::fail(ts::errc::option, "--compare: '", text.substr(second + 1), "' is not a number of microbatches");
+  return layout;
 }
 
 }  // namespace detail
@@ -180,15 +187,19 @@ inline std::optional<Options> parse_options(int argc, const char* const* argv) {
 
   section("Layout");
   word("--strategy", strategy, "NAME",
-       "single; dp, zero1, zero2, fsdp, hsdp; tp, sp, fsdp+tp; cp, ulysses, ring; pp; ep; default: all axes of the "
+       "single; dp, zero1, zero2, fsdp, hsdp; tp, sp, fsdp+tp; cp, ulysses, ring; pp, dp+pp, tp+pp, fsdp+pp, "
+       "fsdp+tp+pp, cp+pp; ep; "
+       "default: all axes of the "
        "mesh");
   word("--mesh", mesh, "MESH", "Devices by axis, like data=2,model=2; default: the strategy's");
   app.add_option("--threads", o.threads, "Threads that run the devices; default: all processors")
       ->type_name("N")
       ->check(whole(1, 4096));
 
-  app.add_option("--compare", compare, "Trains with each strategy, and prints one table; a mesh follows a colon")
-      ->type_name("NAME[:MESH] ...")
+  app.add_option("--compare", compare,
+                 "Trains with each strategy, and prints one table; a mesh follows a colon, and "
+                 "microbatches another one")
+      ->type_name("NAME[:MESH[:N]] ...")
       ->expected(1, 64)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 

@@ -2,6 +2,7 @@
 
 #include "trainer_of.hpp"
 
+#include <tessera/parallel/fsdp.hpp>
 #include <tessera/parallel/pipeline/pipeline_1f1b.hpp>
 #include <tessera/parallel/pipeline/pipeline_gpipe.hpp>
 #include <tessera/parallel/pipeline/pipeline_stage.hpp>
@@ -37,11 +38,14 @@ template <ts::Element T> struct PipelinedGpt {
 std::unique_ptr<Trainer> make_pipeline_trainer(ts::Key key, int classes, const Options& o) {
   return trainer_of(o, [&]<class T>() -> PipelinedGpt<T> {
     auto gpt = make_gpt<T>(key, classes, o, strategy_of(o.strategy.strategy, o.mesh));
-    return {std::move(gpt.characters),
-            std::move(gpt.positions),
-            ts::pipeline_stages<"pipe">(gpt.blocks, o.mesh),
-            {std::move(gpt.norm), std::move(gpt.head)},
-            o.microbatches};
+    PipelinedGpt<T> model{std::move(gpt.characters),
+                          std::move(gpt.positions),
+                          ts::pipeline_stages<"pipe">(gpt.blocks, o.mesh),
+                          {std::move(gpt.norm), std::move(gpt.head)},
+                          o.microbatches};
+    if (o.strategy.strategy != Strategy::fsdp_pp) return model;
+    // How parameters are stored is all that this model takes of the wrapper: they are gathered in each tick.
+    return ts::fsdp(std::move(model), o.mesh, {.split_sharded = true}).module;
   });
 }
 

@@ -62,6 +62,8 @@ inline std::unique_ptr<Trainer> make_trainer(ts::Key key, int classes, const Opt
     case Strategy::ring:
       return make_ring_trainer(key, classes, options);
     case Strategy::pp:
+    case Strategy::fsdp_pp:
+    case Strategy::cp_pp:
       return make_pipeline_trainer(key, classes, options);
     default:
       return make_plain_trainer(key, classes, options);

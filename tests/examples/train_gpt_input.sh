@@ -51,6 +51,9 @@ refused --heads 5 --dim 64 -- --text text.txt --heads 5 --dim 64
 refused --experts "'ep'" -- --text text.txt --strategy ep --experts 0
 refused --experts "'ring'" -- --text text.txt --strategy ring --experts 4
 refused --mesh "'expert'" -- --text text.txt --strategy ep --experts 4 --mesh data=2
+refused --microbatches 3 '--batch 4' -- --text text.txt --strategy pp --batch 4 --microbatches 3
+refused --compare "'x'" microbatches -- --text text.txt --compare pp:pipe=2:x
+refused --compare "'fsdp'" -- --text text.txt --compare fsdp+tp+pp:model=2,pipe=2
 refused --csv folder -- --text text.txt --csv folder
 refused --csv nowhere/x.csv -- --text text.txt --csv nowhere/x.csv
 refused --svg nowhere/x.svg -- --text text.txt --svg nowhere/x.svg

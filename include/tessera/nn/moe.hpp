@@ -54,6 +54,9 @@ enum class Dispatch : std::uint8_t {
   /// The same for each sequence of the batch, so that devices with different sequences count apart: what is sent are
   /// the tokens alone, to the devices of their experts and back (expert parallelism).
   sequence_capacity,
+  /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends, and
+  /// computes, as much as if each expert were chosen for each token.
+  dropless,
 };
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
@@ -68,8 +71,9 @@ enum class Dispatch : std::uint8_t {
 ///
 /// Errors: shape_mismatch for more choices than experts. Communication: with split experts each device computes its
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
-/// over all devices. With Dispatch::sequence_capacity, and the batch and the experts split by one axis, 2 all_to_alls
-/// forward and 2 for the gradients, of batch x experts x capacity x features. Sources: Shazeer et al., 1701.06538;
+/// over all devices. With Dispatch::sequence_capacity or Dispatch::dropless, and the batch and the experts split by one
+/// axis, 2 all_to_alls forward and 2 for the gradients, of batch x experts x capacity x features, where the capacity of
+/// dropless is the time. Sources: Shazeer et al., 1701.06538;
 /// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices
 /// counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
@@ -93,10 +97,11 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
         return dense(tokens, chosen, weights, at);
       } else if constexpr (How == Dispatch::capacity) {
         const auto whole = [&](const auto& of) { return unsqueeze<0>(of, at); };
-        return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), at), at);
+        return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), capacity, at), at);
       } else {
+        const Dim room = How == Dispatch::dropless ? Dim(extent<1>(x, at)) : capacity;
         const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
-        return merge_dims<0, 1>(dispatched(x, by_sequence(chosen), by_sequence(weights), at), at);
+        return merge_dims<0, 1>(dispatched(x, by_sequence(chosen), by_sequence(weights), room, at), at);
       }
     }();                                                 // [N, F]
     const auto share = mean<0>(sum<1>(chosen, at), at);  // [E]
@@ -112,16 +117,18 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
     return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
   }
-  /// Tokens [G, N, F] in groups, each of which has the capacity; chosen [G, N, K, E], weights [G, N, K].
-  constexpr auto dispatched(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
+  /// Tokens [G, N, F] in groups, in each of which an expert has room for so many; chosen [G, N, K, E], weights [G, N,
+  /// K].
+  constexpr auto dispatched(const auto& tokens, const auto& chosen, const auto& weights, const Dim& room,
+                            Here at) const {
     using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
     // How many tokens chose the expert before, where first choices come before second ones.
     const auto in_order = merge_dims<1, 2>(transpose<0, 2, 1, 3>(chosen, at), at);  // [G, K N, E]
     const auto before = cumsum<1, CumulativeOptions{.exclusive = true}>(in_order, at);
     const auto place = split_dim<1>(sum<2>(before * in_order, at), extent<1>(tokens, at), at);  // [G, K, N]
-    // A place beyond the capacity is no class of one_hot, which gives zeros.
-    const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);  // [G, K, N, C]
-    const auto slots = transpose<0, 2, 1, 3>(slot, at);                         // [G, N, K, C]
+    // A place beyond the room is no class of one_hot, which gives zeros.
+    const auto slot = one_hot<T>(cast<std::int32_t>(place, at), room, at);  // [G, K, N, C]
+    const auto slots = transpose<0, 2, 1, 3>(slot, at);                     // [G, N, K, C]
     const auto dispatch = einsum<"gnke,gnkc->gnec">(chosen, slots, at);
     const auto combine = einsum<"gnke,gnkc->gnec">(chosen * unsqueeze<3>(weights, at), slots, at);
     const auto own = einsum<"gnec,gnf->gecf">(cast<Element>(dispatch, at), tokens, at);
@@ -145,7 +152,7 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
                 Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02) {
   if (choices.value() < 1 || choices.value() > experts.value)
     fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts");
-  if (How != Dispatch::dense && capacity.value() < 1)
+  if ((How == Dispatch::capacity || How == Dispatch::sequence_capacity) && capacity.value() < 1)
     fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity");
   const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
   const auto spec = [&](Role role) {

@@ -120,6 +120,17 @@ TEST_P(Collectives, TensorParallelReducesActivationsTwiceEachWay) {
   EXPECT_EQ(made.count(ts::all_gather) + made.count(ts::reduce_scatter) + made.count(ts::all_to_all), 0);
 }
 
+// What tensor parallelism all-reduces is scattered by time, and gathered in front of the next weight (2205.05198): two
+// gathers and two scatters forward, as many backward, and two more gathers, of x again for the gradients of weights.
+TEST_P(Collectives, SequenceParallelGathersAndScattersActivations) {
+  const std::int64_t h = 256, b = 8, s = 128, activations = b * s * h * f32;
+  const ts::Plan made = plan(nn::sequence_parallel(ts::Mesh({{"model", 4}})), {GetParam(), b, s, h, 4});
+  EXPECT_EQ(payloads(made, ts::all_gather, "model"), repeated(6 * GetParam(), {activations}));
+  EXPECT_EQ(payloads(made, ts::reduce_scatter, "model"), repeated(4 * GetParam(), {activations}));
+  for (const std::int64_t bytes : payloads(made, ts::all_reduce, "model")) EXPECT_LE(bytes, 4 * h * f32);
+  EXPECT_EQ(made.count(ts::all_to_all), 0);
+}
+
 TEST_P(Collectives, BothSplitActivationsByDataAndWeightsByModel) {
   const std::int64_t h = 256, b = 8, s = 128;
   const ts::Plan made = plan(nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}})), {GetParam(), b, s, h, 4});

@@ -169,6 +169,42 @@ TEST(MoE, SendsTokensToTheirExpertsAndBack) {
   EXPECT_EQ(plan.count(ts::all_gather) + plan.count(ts::reduce_scatter), 0);
 }
 
+// No token is dropped, however unequally experts are chosen, and tokens travel as with a capacity.
+TEST(MoE, DroplessEqualsDense) {
+  const auto run = [](const auto& moe, const nn::ShardingStrategy& strategy) {
+    constexpr auto mixture = ts::compile(Mixture{});
+    const auto x = ts::normal<double>(ts::Key(2), {6, 10, 8}, strategy.mesh, strategy.batch);
+    const auto [y, gradient] = mixture(moe, x);
+    std::vector<double> all = ts::to_host(y);
+    const auto append = [&](const auto& g) {
+      for (const double v : ts::to_host(g)) all.push_back(v);
+    };
+    nn::for_each_named_parameter(std::get<0>(gradient), [&](const std::string&, const auto& g) { append(g); });
+    append(std::get<1>(gradient));
+    return std::pair(all, mixture.plan(moe, x));
+  };
+  // A router of large weights prefers few experts: with room for the mean, most tokens would be dropped.
+  const auto dense = [](const nn::ShardingStrategy& s) {
+    return nn::moe<double>(ts::Key(1), 8, 16, 4, 2, s, 0, "expert", 2);
+  };
+  const auto dropless = [](const nn::ShardingStrategy& s) {
+    return nn::moe<double, nn::Dispatch::dropless>(ts::Key(1), 8, 16, 4, 2, s, 0, "expert", 2);
+  };
+  const nn::ShardingStrategy one = nn::single(ts::Mesh{});
+  const std::vector<double> want = run(dense(one), one).first;
+  for (const int devices : {1, 2, 3, 4}) {
+    const nn::ShardingStrategy strategy = nn::data_parallel(ts::Mesh({{"expert", devices}}), "expert");
+    const auto [got, plan] = run(dropless(strategy), strategy);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], want[i], 1e-12 + 1e-11 * std::fabs(want[i])) << i << " on " << devices;
+    if (devices != 2) continue;
+    EXPECT_EQ(plan.count(ts::all_to_all), 4) << "two forward, two for the gradients";
+    EXPECT_EQ(plan.payload_bytes(ts::all_to_all), 4 * (6 * 4 * 10 * 8 * 8)) << "sequences x experts x time x features";
+    EXPECT_EQ(plan.count(ts::all_gather) + plan.count(ts::reduce_scatter), 0);
+  }
+}
+
 // Experts on an axis of their own: each device computes its experts, and the results are summed.
 TEST(MoE, SplitsTheExperts) {
   constexpr auto train = ts::compile([](auto moe, auto x) {

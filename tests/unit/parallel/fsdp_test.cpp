@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 
 #include <tessera/graph/transform/value_and_grad.hpp>
+#include <tessera/mesh/hybrid_mesh.hpp>
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/optim.hpp>
 #include <tessera/parallel/fsdp.hpp>
@@ -465,6 +466,9 @@ TEST(ParallelismDoc, CodeOnThePageIsInThisFile) {
              }});
     const ts::Mesh& grid = tensor.mesh;
     ts::fsdp(split_by_model, grid, {.split_sharded = true});            // tensor parallelism and FSDP together
+    const ts::Mesh pods =
+        ts::hybrid_mesh({.inner = {1, 4}, .outer = {2, 1}, .axes = {"data", "fsdp"}}, ts::Torus{{2, 2}, 2});
+    auto in_slices = ts::fsdp(model, pods);                             // batch: {{"data", "fsdp"}}
     constexpr ts::FsdpPolicy stage2{.reshard_after_forward = false};    // gathered once for both passes
     constexpr ts::FsdpPolicy half{.axis = "shards", .compute_dtype = ts::DType::bf16};
     auto two = ts::fsdp<stage2>(model, mesh);
@@ -479,6 +483,7 @@ TEST(ParallelismDoc, CodeOnThePageIsInThisFile) {
   EXPECT_EQ(joined.size(), full.size());
   EXPECT_EQ(types(of_half)[0], "up.weight f32[6,20]{-,shards*}");
   EXPECT_EQ(types(two), types(wrapped));
+  EXPECT_EQ(types(in_slices), types(wrapped));
   EXPECT_NO_THROW(ts::load_state_dict(model, full));
   for (const char* section : {"Wrapping a model (FSDP)", "Splitting layers (tensor parallelism)", "State dicts"})
     tessera_test::expect_lines({.name = "parallelism.md",

@@ -151,7 +151,8 @@ constexpr Growable<std::int32_t> differentiate(Value context, const Growable<std
     std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(results[k])];
     slot = slot < 0 ? cotangents[k] : (context.with(slot) + context.with(cotangents[k])).id;
   }
-  run_sweep(sweep);
+  // Of a refused program the bodies of loops are not recorded.
+  if (context.module->refusal.text == nullptr) run_sweep(sweep);
   Growable<std::int32_t> gradients;
   for (std::int32_t id : sources) {
     const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];

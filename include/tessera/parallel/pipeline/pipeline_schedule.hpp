@@ -13,6 +13,8 @@
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
+#include <tessera/ops/indexing/index_put.hpp>
+#include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/ops/shard_map/axis_text.hpp>
 #include <tessera/ops/shard_map/local_collectives.hpp>
@@ -101,6 +103,25 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
 
   /// Microbatches [microbatches, batch, ...] for all stages, [microbatches, stages, batch, ...].
   constexpr auto spread(const auto& x) const { return shard_map<with_axis<"{} -> {-,@}", Axis>()>(Spread{}, at_)(x); }
+  /// A value that is the same for all stages, with a leading dim of stages.
+  constexpr auto to_stages(const auto& x) const {
+    return shard_map<with_axis<"{} -> {@}", Axis>()>(SpreadFirst{}, at_)(x);
+  }
+  /// Of microbatches [microbatches, batch, ...], which all devices have, the microbatch that each stage has in each of
+  /// some ticks: `numbers` is [ticks, stages], the result [ticks, stages, batch, ...].
+  constexpr auto of_ticks(const auto& x, const auto& numbers) const {
+    return shard_map<with_axis<"{}, {-,@} -> {-,@}", Axis>()>(PickInTicks{}, at_)(x, numbers);
+  }
+  /// The same in one tick: `numbers` is [stages], the result [stages, batch, ...].
+  constexpr auto of_tick(const auto& x, const auto& numbers) const {
+    return shard_map<with_axis<"{}, {@} -> {@}", Axis>()>(PickInTick{}, at_)(x, numbers);
+  }
+  /// The sum of rows [ticks, stages, batch, ...] that belong to the microbatches `numbers`, [ticks, stages], shaped as
+  /// `zeros`, [microbatches, batch, ...].
+  constexpr auto sum_of_ticks(const auto& rows, const auto& numbers, const auto& zeros) const {
+    const auto by_stage = [&](const auto& x) { return as_sym(merge_dims<0, 1>(movedim<1, 0>(x, at_), at_)); };
+    return as_sym(index_add<0>(zeros, by_stage(numbers), by_stage(rows), at_));
+  }
   /// What each stage gets from the stage before it (`By` 1) or behind it (-1).
   template <int By> constexpr auto sent_by(const auto& x) const {
     return shard_map<with_axis<"{@} -> {@}", Axis>()>(Send<By>{}, at_)(x);
@@ -122,6 +143,17 @@ template <FixedString Axis, int Chunks> class PipelineSchedule {
 
   struct Spread {
     constexpr auto operator()(const auto& x) const { return unsqueeze<1>(pvary<Axis>(x)); }
+  };
+  struct SpreadFirst {
+    constexpr auto operator()(const auto& x) const { return unsqueeze<0>(pvary<Axis>(x)); }
+  };
+  struct PickInTicks {
+    constexpr auto operator()(const auto& x, const auto& numbers) const {
+      return unsqueeze<1>(index_select<0>(x, merge_dims<0, 1>(numbers)));
+    }
+  };
+  struct PickInTick {
+    constexpr auto operator()(const auto& x, const auto& numbers) const { return index_select<0>(x, numbers); }
   };
   template <int By> struct Send {
     constexpr auto operator()(const auto& x) const { return ppermute<Axis>(x, tessera::Shift(By)); }

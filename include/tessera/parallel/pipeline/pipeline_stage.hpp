@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -63,24 +64,78 @@ struct CollectTensors {
 
 }  // namespace detail
 
+namespace detail {
+
+/// The text of a shard_map over one axis, @, whose arguments are all split over the axis: "{@}, {@} -> {@}".
+template <std::size_t Arguments> consteval auto stage_specs() {
+  char made[5 * Arguments + 6]{};
+  std::size_t at = 0;
+  const auto write = [&](std::string_view text) {
+    for (const char c : text) made[at++] = c;
+  };
+  for (std::size_t i = 0; i < Arguments; ++i) write(i == 0 ? "{@}" : ", {@}");
+  write(" -> {@}");
+  return FixedString<sizeof made>(made);
+}
+
+/// Of a value of all stages, the entry of one stage.
+template <class X> constexpr auto own_entry(const X& x) {
+  if constexpr (!LocalOperand<X>) {
+    return x;
+  } else if constexpr (X::rank == 1) {
+    return sum<0>(x);
+  } else {
+    // A dim of static extent 1 stays one, so that it is broadcast as outside.
+    const Value& all = x.value;
+    const bool is_singleton = (all.node().singletons >> (all.rank() - X::rank + 1) & 1u) != 0;
+    if constexpr (std::is_same_v<typename X::element, bool>)
+      return is_singleton ? cast<bool>(sum<0>(cast<std::int32_t>(x))) : merge_dims<0, 1>(x);
+    else
+      return is_singleton ? sum<0>(x) : merge_dims<0, 1>(x);
+  }
+}
+
+}  // namespace detail
+
 /// A layer of each stage of a pipeline whose stages are the devices of a mesh axis, or one of each chunk of layers that
 /// a stage has. The tensors of the block are those of the stages' layers, one behind the other along dim 0, which is
-/// split over the axis: each device has the tensors of its own layer. ts::pipeline_stages() makes a Stack of them from
-/// the layers of a model; ts::pipeline_gpipe and ts::pipeline_1f1b run it.
+/// split over the axis: each device has the tensors of its own layer. A stage that has fewer layers than others has a
+/// copy of the last layer in their place, which is not applied and has a gradient of zeros. ts::pipeline_stages() makes
+/// a Stack of them from the layers of a model; ts::pipeline_gpipe and ts::pipeline_1f1b run it.
 template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
   static_assert(Chunks >= 1, "tessera: a stage of a pipeline has at least one chunk of layers");
   using Blocks = std::conditional_t<Chunks == 1, Block, std::array<Block, static_cast<std::size_t>(Chunks)>>;
   Blocks blocks;
+  Dim layers;  ///< of all stages together
 
-  static constexpr std::array field_names{""};  // the paths of parameters are those of the block
+  static constexpr std::array field_names{"", "pipeline_layers"};  // the paths of parameters are those of the block
 
+  /// Each stage applies its layer to its entry of dim 0 of x: that of the chunk which `chunks`, a vector, has for it.
+  /// `numbers` says, for each stage, which of the layers this is in the order in which stages have layers: all their
+  /// first layers, then all their second ones; there is none from `layers` on. Further arguments of the layer are
+  /// tensors of all stages, as x is, and Dims and Scalars.
+  template <class X, class Numbers, class ChunkNumbers, class... Extra>
+  constexpr auto apply(const X& x, const Numbers& numbers, const ChunkNumbers& chunks, const Extra&... extra) const {
+    constexpr std::size_t tensors = (std::size_t{TensorOperand<Extra>} + ... + 0);
+    if constexpr (Chunks == 1)
+      return shard_map<detail::with_axis<detail::stage_specs<3 + tensors>(), Axis>()>(Own{})(blocks, x, numbers, layers,
+                                                                                             extra...);
+    else
+      return shard_map<detail::with_axis<detail::stage_specs<4 + tensors>(), Axis>()>(OwnOfChunk{})(
+          *this, x, numbers, chunks, layers, extra...);
+  }
+
+ private:
   struct Own {
-    constexpr auto operator()(const auto& block, const auto& x) const {
-      return unsqueeze<0>(block(merge_dims<0, 1>(x)));
+    constexpr auto operator()(const auto& block, const auto& x, const auto& numbers, const auto& count,
+                              const auto&... extra) const {
+      const auto own = merge_dims<0, 1>(x);
+      return unsqueeze<0>(select(sum<0>(numbers) < count, block(own, detail::own_entry(extra)...), own));
     }
   };
   struct OwnOfChunk {
-    constexpr auto operator()(const PipelineStage& stage, const auto& x, const auto& chunks) const {
+    constexpr auto operator()(const PipelineStage& stage, const auto& x, const auto& numbers, const auto& chunks,
+                              const auto& count, const auto&... extra) const {
       Block own = stage.blocks[0];
       for (std::size_t i = 1; i < stage.blocks.size(); ++i) {
         detail::CollectTensors others;
@@ -89,20 +144,9 @@ template <FixedString Axis, class Block, int Chunks = 1> struct PipelineStage {
         detail::ReplaceWhere<decltype(chosen)> replace{chosen, others.values};
         for_each_leaf(own, replace);
       }
-      return Own{}(own, x);
+      return Own{}(own, x, numbers, count, extra...);
     }
   };
-  /// Each stage applies its layer to its entry of dim 0 of x: that of the chunk which `chunks`, a vector, has for it.
-  constexpr auto operator()(const auto& x) const {
-    static_assert(Chunks == 1, "tessera: the stages of a pipeline are run by ts::pipeline_gpipe or ts::pipeline_1f1b");
-    return shard_map<detail::with_axis<"{@}, {@} -> {@}", Axis>()>(Own{})(blocks, x);
-  }
-  constexpr auto operator()(const auto& x, const auto& chunks) const {
-    if constexpr (Chunks == 1)
-      return (*this)(x);
-    else
-      return shard_map<detail::with_axis<"{@}, {@}, {@} -> {@}", Axis>()>(OwnOfChunk{})(*this, x, chunks);
-  }
 };
 
 namespace detail {
@@ -186,44 +230,62 @@ template <class Block, class Visit> void for_each_tensor_of(Block& block, Visit&
 
 }  // namespace detail
 
-/// The layers of a model as the stages of a pipeline over a mesh axis, each with as many of them, in order: of 8 layers
-/// on 4 devices, the first device has layers 0 and 1. With chunks each stage has several groups of layers in a row, and
-/// an example passes all stages as often, which leaves stages less time without work (interleaved stages): with 2
-/// chunks the first device has layers 0 and 4. Dims other than 0 stay split as they are; layers of another mesh are
-/// moved to `mesh`. The layers may be deferred (ts::deferred_init).
+namespace detail {
+/// How layers are shared out among groups: as evenly as possible, the first groups have one more.
+struct LayersOfGroups {
+  int layers, groups;
+  constexpr int most() const { return (layers + groups - 1) / groups; }
+  constexpr int with_most() const { return layers - (most() - 1) * groups; }
+  constexpr bool has(int group, int layer) const { return layer < most() - 1 || group < with_most(); }
+  /// The number, among all layers, of a layer of a group.
+  constexpr int number(int group, int layer) const {
+    return group * (most() - 1) + (group < with_most() ? group : with_most()) + layer;
+  }
+};
+}  // namespace detail
+
+/// The layers of a model as the stages of a pipeline over a mesh axis, shared out in order: of 8 layers on 4 devices,
+/// the first device has layers 0 and 1. Where the number of stages does not divide that of the layers, the first stages
+/// have one more: of 5 layers on 3 devices, 2, 2 and 1; the last device then stores a copy of a layer that it does not
+/// apply. With chunks each stage has several groups of layers in a row, and an example passes all stages as often,
+/// which leaves stages less time without work (interleaved stages): with 2 chunks the first device has layers 0 and 4.
+/// Dims other than 0 stay split as they are; layers of another mesh are moved to `mesh`. The layers may be deferred
+/// (ts::deferred_init).
 ///
 ///     auto stages = ts::pipeline_stages<"pipe">(blocks, mesh);   // ts::Stack<ts::PipelineStage<"pipe", Block>>
 ///     auto interleaved = ts::pipeline_stages<"pipe", 2>(blocks, mesh);
 ///
-/// Errors: `mesh_axis` for an axis that the mesh lacks; `not_divisible` unless the layers are shared out evenly;
-/// `shape_mismatch` for layers of different shapes; `unsupported` for a dim 0 that is gathered on use. A Dim or a
-/// Scalar of the layers is that of the first one.
+/// Errors: `mesh_axis` for an axis that the mesh lacks; `structure` without layers; `shape_mismatch` for layers of
+/// different shapes; `unsupported` for a dim 0 that is gathered on use. A Dim or a Scalar of the layers is that of the
+/// first one.
 template <FixedString Axis, int Chunks = 1, class Block>
 Stack<PipelineStage<Axis, Block, Chunks>> pipeline_stages(const Stack<Block>& layers, const Mesh& mesh,
                                                           Here at = Here::current()) {
-  const int stages = mesh.axis_size(mesh.axis_index(Axis.view())), groups = stages * Chunks;
-  if (layers.size() == 0 || layers.size() % groups != 0)
-    fail(errc::not_divisible, "[pipeline_stages] number of layers: ", layers.size(), " layers for ", stages,
-         " stages, the devices of the axis '", Axis.view(), "', with ", Chunks, " chunk(s) each", Source::from(at));
-  const int each = layers.size() / groups;
+  const int stages = mesh.axis_size(mesh.axis_index(Axis.view()));
+  if (layers.size() == 0)
+    fail(errc::structure, "[pipeline_stages] layers: there are none to share out among ", stages,
+         " stages, the devices of the axis '", Axis.view(), "'", Source::from(at));
+  const detail::LayersOfGroups shared{layers.size(), stages * Chunks};
   const auto joined = [&](int chunk, int layer) {
-    Block block = layers[layer];
+    Block block = layers[0];
     detail::for_each_tensor_of(block, [&]<class T, int Rank>(std::size_t position, ShardedTensor<T, Rank>& tensor) {
       static_assert(Rank > 0,
                     "tessera: the layers of a pipeline have no tensors of rank 0; use vectors of one element");
       std::vector<StoragePtr> parts;
-      for (int stage = 0; stage < stages; ++stage)
-        detail::for_each_tensor_of(layers[(chunk * stages + stage) * each + layer],
-                                   [&](std::size_t own, const auto& part) {
-                                     if (own == position)
-                                       parts.push_back(StoragePtr(const_cast<TensorStorage*>(&storage_of(part))));
-                                   });
+      for (int stage = 0; stage < stages; ++stage) {
+        const int group = chunk * stages + stage;
+        const int number = shared.has(group, layer) ? shared.number(group, layer) : layers.size() - 1;
+        detail::for_each_tensor_of(layers[number], [&](std::size_t own, const auto& part) {
+          if (own == position) parts.push_back(StoragePtr(const_cast<TensorStorage*>(&storage_of(part))));
+        });
+      }
       tensor = tensor_of<T, Rank>(detail::joined_along_axis(parts, mesh, Name(Axis.view()), at));
     });
     return block;
   };
-  return Stack<PipelineStage<Axis, Block, Chunks>>(each, [&](int layer) {
+  return Stack<PipelineStage<Axis, Block, Chunks>>(shared.most(), [&](int layer) {
     PipelineStage<Axis, Block, Chunks> made;
+    made.layers = Dim(layers.size());
     if constexpr (Chunks == 1)
       made.blocks = joined(0, layer);
     else
@@ -239,19 +301,20 @@ Stack<Block> unwrap(const Stack<PipelineStage<Axis, Block, Chunks>>& stages, Her
   int count = 1;
   for (int chunk = 0; chunk < Chunks; ++chunk)
     for (int stage = 0; stage < count; ++stage)
-      for (const auto& layer : stages.layers()) {
+      for (int i = 0; i < stages.size(); ++i) {
         const Block* joined = nullptr;
         if constexpr (Chunks == 1)
-          joined = &layer.blocks;
+          joined = &stages[i].blocks;
         else
-          joined = &layer.blocks[static_cast<std::size_t>(chunk)];
+          joined = &stages[i].blocks[static_cast<std::size_t>(chunk)];
         Block block = *joined;
         detail::for_each_tensor_of(block, [&]<class T, int Rank>(std::size_t, ShardedTensor<T, Rank>& tensor) {
           const TensorStorage& of_stages = storage_of(tensor);
           count = of_stages.mesh().axis_size(of_stages.mesh().axis_index(Axis.view()));
           tensor = tensor_of<T, Rank>(detail::part_along_axis(of_stages, stage, count, at));
         });
-        layers.push_back(std::move(block));
+        const detail::LayersOfGroups shared{static_cast<int>(stages[0].layers.value()), count * Chunks};
+        if (shared.has(chunk * count + stage, i)) layers.push_back(std::move(block));
       }
   return Stack<Block>(std::move(layers));
 }
