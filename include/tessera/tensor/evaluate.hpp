@@ -76,7 +76,7 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
 #if TESSERA_HAS_DEFINITIONS
 TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& compiled, const BuildInfo& build) {
   std::string text = tessera::explain(plan, compiled.program, compiled.units);
-  bool multiplies = false, bf16 = false;
+  bool multiplies = false, bf16 = false, f16 = false;
   for (int g = 0; g < compiled.program.graph_count; ++g) {
     const GraphView& graph = compiled.program.graphs[g];
     for (int u = 0; u < compiled.units[g].count; ++u) {
@@ -84,11 +84,14 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
       if (unit.kind != UnitKind::contraction) continue;
       multiplies = true;
       const auto precision = static_cast<Precision>(graph[unit.rule_node()].index());
-      bf16 = bf16 || precision != Precision::full || graph.operand_node(unit.rule_node(), 0).dtype == DType::bf16;
+      const DType type = graph.operand_node(unit.rule_node(), 0).dtype;
+      bf16 = bf16 || precision != Precision::full || type == DType::bf16;
+      f16 = f16 || type == DType::f16;
     }
   }
   if (multiplies) {
     text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
+    if (f16) text += concat_text(", of f16 by ", kernels::packed_kernels_name());
     if (bf16) text += concat_text(", of bf16 by packed ", build.products);
     text += "\n";
   }

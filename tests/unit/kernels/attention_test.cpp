@@ -340,8 +340,8 @@ void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t
     std::vector<double> dq_sum(dense.dq.size(), 0);
     for (std::int64_t part = 0; part < parts; ++part) {
       attend_gradient(shape,
-                      Bf16AttentionGradient{q.read(), k.read(), v.read(), out.read(), lse.read(), g.read(), dq.write(),
-                                            dk.write(), dv.write()},
+                      HalfAttentionGradient<bf16>{q.read(), k.read(), v.read(), out.read(), lse.read(), g.read(),
+                                                  dq.write(), dk.write(), dv.write()},
                       keys * part / parts, keys * (part + 1) / parts, level);
       for (std::int64_t i = 0; i < queries; ++i)
         for (std::int64_t c = 0; c < width; ++c) dq_sum[static_cast<std::size_t>(i * width + c)] += dq.get(i, c);

@@ -20,8 +20,8 @@ template <class Operation, int Rank, int D, CumulativeOptions S> struct Cumulati
 }  // namespace detail
 
 /// Cumulative sum along dim D: `cumsum<-1>(x)`. `ts::CumulativeOptions{.reverse = true}` sums from the last element on;
-/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 is summed in f32;
-/// bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
+/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 and f16 are summed
+/// in f32; bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
 /// all_gather of one total per line from each device.
 template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
 constexpr auto cumsum(const X& x, Here at = Here::current()) {
