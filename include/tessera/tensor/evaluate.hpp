@@ -9,8 +9,8 @@
 #include <vector>
 
 #include <tessera/base/compiled.hpp>
-#if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/build_info.hpp>
+#if TESSERA_HAS_DEFINITIONS
 #include <tessera/kernels/gemm/contraction_provider.hpp>
 #endif
 #include <tessera/ops/elementwise.hpp>

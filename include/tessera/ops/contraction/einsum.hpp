@@ -106,7 +106,7 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
-    static constexpr bool computes = require_arithmetic<typename A::type>();
+    static_assert(require_arithmetic<typename A::type>());
   };
   static constexpr EinsumLabels labels(int rank, int rank_b) {
     EinsumLabels labels{};

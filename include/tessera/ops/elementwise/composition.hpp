@@ -49,7 +49,9 @@ struct RadiansToDegreesTag : FloatingComposition {
 
 enum class NumberClass : std::uint8_t { nan, infinite, finite };
 template <NumberClass Class> struct ClassifyTag {
-  template <class X> using result = Typed<bool, X::rank>;
+  template <class X> struct result : Typed<bool, X::rank> {
+    static_assert(require_arithmetic<typename X::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     if (Class == NumberClass::nan) return build::binary(Op::not_equal, x, x);

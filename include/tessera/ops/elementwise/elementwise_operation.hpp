@@ -210,7 +210,7 @@ template <class Operation> struct Unary {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
-    static constexpr bool computes = require_arithmetic<typename A::type>();
+    static_assert(require_arithmetic<typename A::type>());
     static constexpr DType meets_in =
         row.fractional ? floating_type(dtype_v<typename A::type>) : dtype_v<typename A::type>;
     using type = element_t<row.result_type(meets_in)>;

@@ -11,7 +11,9 @@ namespace detail {
 
 template <class Operation, int Rank, int D, CumulativeOptions S> struct CumulativeTag {
   template <class A>
-  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
+  struct result : Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank> {
+    static_assert(require_arithmetic<typename A::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     return build::cumulative(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
   }

@@ -34,7 +34,7 @@ constexpr int bit_count(unsigned bits) {
 
 template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
-    static constexpr bool computes = require_arithmetic<typename A::type>();
+    static_assert(require_arithmetic<typename A::type>());
     static constexpr DType from = dtype_v<typename A::type>;
     using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
