@@ -47,7 +47,7 @@ double computed(const Instr& instr, DType from, double a, double b, double c) {
   const tessera::OpRow& row = tessera::row_of(instr.op);
   if (row.converts) {
     if (instr.dtype == DType::bool_) return a != 0;
-    if (instr.dtype == DType::bf16) return static_cast<double>(tessera::bf16(a));
+    if (tessera::computed_as(instr.dtype) != instr.dtype) return tessera::rounded_to(instr.dtype, a);
     return tessera::is_floating(from) && is_whole(instr.dtype) ? std::trunc(a) : a;
   }
   if (row.divides && is_whole(instr.dtype)) return b == 0 ? 0 : std::trunc(a / b);

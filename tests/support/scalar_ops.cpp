@@ -115,8 +115,8 @@ double apply(Op op, DType to, DType from, double a, double b, double c) {
       return a;
     case Op::cast:
       if (to == DType::bool_) return a != 0;
-      // Only a cast to bf16 rounds; other results of type bf16 may stay unrounded inside a fused kernel.
-      if (to == DType::bf16) return static_cast<double>(tessera::bf16(a));
+      // Only a cast to 16 or 8 bits rounds; other results of such types may stay unrounded inside a fused kernel.
+      if (tessera::computed_as(to) != to) return tessera::rounded_to(to, a);
       return is_floating(from) && !is_floating(to) ? std::trunc(a) : a;
     case Op::add:  // of bools: or; their product: and
       return to == DType::bool_ ? a != 0 || b != 0 : a + b;

@@ -50,7 +50,7 @@ inline Array load(const tessera::Leaf& leaf) {
       const auto count = static_cast<std::size_t>(tessera::volume(layer->shape()));
       const std::unique_ptr<T[]> host(new T[count + 1]);
       tessera::detail::copy_to_host(*layer, host.get());
-      all.data.insert(all.data.end(), host.get(), host.get() + count);
+      for (std::size_t i = 0; i < count; ++i) all.data.push_back(static_cast<double>(host[i]));
     });
   return all;
 }
@@ -78,9 +78,10 @@ class Rounding {
                         (row.kind == tessera::OpKind::elementwise && node.op != tessera::Op::select &&
                          node.op != tessera::Op::broadcast);
     if (!rounds || !tessera::is_floating(node.dtype)) return;
-    // The oracle itself rounds in a cast to bf16.
-    if (node.op == tessera::Op::cast && node.dtype == tessera::DType::bf16) return;
+    // The oracle itself rounds in a cast to a type of 16 or 8 bits.
+    if (node.op == tessera::Op::cast && tessera::computed_as(node.dtype) != node.dtype) return;
     const double unit = node.dtype == tessera::DType::bf16  ? 0x1p-8
+                        : node.dtype == tessera::DType::f16 ? 0x1p-11
                         : node.dtype == tessera::DType::f32 ? 0x1p-23
                                                             : 0x1p-52;
     const std::vector<double> size = terms.data;

@@ -8,6 +8,8 @@
 #include <limits>
 #include <type_traits>
 
+#include <tessera/base/small_float.hpp>
+
 namespace tessera {
 
 /// bfloat16: the upper half of an IEEE single, with 8 bits of precision and the range of float. A storage type:
@@ -18,7 +20,7 @@ struct bf16 {
 
   bf16() = default;
   constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
-  constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
+  constexpr explicit bf16(double value) : bf16(detail::to_odd(value)) {}
   template <std::integral I> constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
 
   static constexpr bf16 from_bits(std::uint16_t bits) {
@@ -34,20 +36,6 @@ struct bf16 {
   static constexpr std::uint16_t rounded(std::uint32_t single) {
     if ((single & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(single >> 16 | 0x40);
     return static_cast<std::uint16_t>((single + 0x7fff + (single >> 16 & 1)) >> 16);
-  }
-  /// A double to float, rounded to odd (towards zero, with the last bit set if inexact): rounding that to bf16 gives
-  /// the same as rounding the double directly.
-  static constexpr float to_odd(double value) {
-    if (value != value) return std::numeric_limits<float>::quiet_NaN();
-    constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
-    const double size = value < 0 ? -value : value;
-    if (size > most)
-      return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
-    const float near = static_cast<float>(value);
-    if (static_cast<double>(near) == value) return near;
-    std::uint32_t single = std::bit_cast<std::uint32_t>(near);
-    if (static_cast<double>(near < 0 ? -near : near) > size) --single;
-    return std::bit_cast<float>(single | 1);
   }
 };
 

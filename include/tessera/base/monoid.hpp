@@ -20,8 +20,6 @@ enum class Reduction : std::uint8_t { sum, max, min, product, bit_and, bit_or };
 
 namespace monoids {
 
-inline constexpr DTypeSet computed_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::f16));
-inline constexpr DTypeSet computed_numbers = static_cast<DTypeSet>(computed_dtypes & ~set_of(DType::bool_));
 inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floating_dtypes);
 
 /// Defaults of a monoid. Each monoid adds
@@ -47,7 +45,7 @@ using unsigned_of =
 struct Sum : Monoid {
   static constexpr Reduction kind = Reduction::sum;
   static constexpr std::string_view name = "sum", partial = "partial sum";
-  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr DTypeSet dtypes = number_dtypes;
   static constexpr bool rounds = true, linear = true, widens = true;
   template <class T> static constexpr T identity() { return T(0); }
   template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
@@ -100,7 +98,7 @@ struct Min : Monoid {
 struct Product : Monoid {
   static constexpr Reduction kind = Reduction::product;
   static constexpr std::string_view name = "product", partial = "partial product";
-  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr DTypeSet dtypes = number_dtypes;
   static constexpr bool rounds = true, widens = true;
   template <class T> static constexpr T identity() { return T(1); }
   template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
@@ -210,7 +208,7 @@ constexpr const ReductionFacts& facts_of(Reduction reduction) {
 constexpr std::string_view name_of(Reduction reduction) { return facts_of(reduction).name; }
 constexpr bool combines(Reduction reduction, DType type) { return (facts_of(reduction).dtypes & set_of(type)) != 0; }
 
-/// The element type of a reduction's result, and that of its partial values (f32 for bf16).
+/// The element type of a reduction's result, and that of its partial values (f32 for bf16 and f16).
 constexpr DType reduced_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? sum_type(x) : x; }
 constexpr DType partial_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? summed_as(x) : x; }
 

@@ -5,7 +5,8 @@
 #include <tessera/base/dtype.hpp>
 
 // The element type in which operands of different types are computed. JAX's "Type promotion semantics", with 32-bit
-// default types for C++ literals and Scalars, means of integers and quotients of integers.
+// default types for C++ literals and Scalars, means of integers and quotients of integers. As in JAX, 8-bit floats are
+// not promoted.
 
 namespace tessera {
 
@@ -22,7 +23,8 @@ constexpr DTypeSet becomes(DType type) {
                      bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
                      i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
                      u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
-  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
+  constexpr DTypeSet sets[] = {
+      f32, f64, bf16, f16, i8, i16, i32, i64, u8, all, set_of(DType::f8_e4m3), set_of(DType::f8_e5m2)};
   return sets[static_cast<std::size_t>(type)];
 }
 constexpr int count_of(DTypeSet set) {
@@ -37,7 +39,7 @@ constexpr DType promote(DType x, DType y) {
   const unsigned both = detail::becomes(x) & detail::becomes(y);
   for (int t = 0; t < dtype_count; ++t)
     if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
-  return x;  // not reached: every two types have a least upper bound
+  return x;  // an 8-bit float and another type: operations refuse them
 }
 
 /// The promotion of a tensor's type with a literal, Dim or Scalar: x, but f32 for an integer or bool with a floating
@@ -54,7 +56,7 @@ constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32;
 /// The type of a sum: i32 for bools and for integers below 32 bits.
 constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
 
-/// The type of partial sums: that of the sum, but f32 for bf16 until the sum is complete.
+/// The type of partial sums: that of the sum, but f32 for bf16 and f16 until the sum is complete.
 constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
 
 /// Whether an integer type has this value.

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include <tessera/base/bf16.hpp>
 #include <tessera/base/compiled.hpp>
 #include <tessera/base/dtype.hpp>
 #include <tessera/base/error.hpp>
@@ -98,8 +97,8 @@ TESSERA_ONCE NpyHeader parse_npy(std::span<const std::byte> bytes, std::string_v
 TESSERA_ONCE MappedFile npy_elements(const MappedFile& file, DType dtype, int rank, std::string_view name, Shape& shape,
                                      Here at) {
   const NpyHeader header = parse_npy(file.bytes, name, at);
-  // In the order of DType; NumPy has no bf16.
-  constexpr std::string_view names[] = {"<f4", "<f8", "", "<f2", "|i1", "<i2", "<i4", "<i8", "|u1", "|b1"};
+  // In the order of DType; NumPy has no bf16 and no 8-bit floats.
+  constexpr std::string_view names[] = {"<f4", "<f8", "", "<f2", "|i1", "<i2", "<i4", "<i8", "|u1", "|b1", "", ""};
   const std::string_view expected = names[static_cast<std::size_t>(dtype)];
   if (header.descr != expected)
     fail(errc::file, "[npy] ", name, ": has elements of the type ", header.descr, ", not ", expected, " (",
@@ -131,7 +130,8 @@ TESSERA_ONCE MappedFile npy_elements(const MappedFile& file, DType dtype, int ra
 ///     const auto images = ts::data::npy<float, 3>("images.npy");   // [rows, height, width]
 template <Element T, int Rank> Array<T, Rank - 1> npy(const std::string& path, Here at = Here::current()) {
   static_assert(Rank >= 1, "tessera: a column has at least the dim of its rows");
-  static_assert(!std::is_same_v<T, bf16>, "tessera: NumPy has no bf16; save float32 and use data::map<ts::bf16>");
+  static_assert(!std::is_same_v<T, bf16> && !is_float8_v<T>,
+                "tessera: NumPy has no bf16 and no 8-bit floats; save float32 and use data::map<ts::bf16>");
   static_assert(std::endian::native == std::endian::little, "tessera: .npy files are read on little-endian processors");
   Shape shape;
   const MappedFile elements = detail::npy_elements(map_file(path, at), dtype_v<T>, Rank, path, shape, at);

@@ -77,6 +77,10 @@ constexpr DLDataType type_of(DType dtype) {
       return {2, bits, 1};
     case DType::bf16:
       return {4, bits, 1};
+    case DType::f8_e4m3:
+      return {10, bits, 1};
+    case DType::f8_e5m2:
+      return {12, bits, 1};
     case DType::u8:
       return {1, bits, 1};
     case DType::bool_:

@@ -10,7 +10,7 @@
 #include <optional>
 #include <type_traits>
 
-#include <tessera/base/bf16.hpp>
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
@@ -37,7 +37,7 @@ template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint6
 /// An unsigned integer that compares as x does: equal for 0 and -0; the largest for NaN, which is last in both orders.
 template <class T> SortKey<T> sort_key(T x, bool descending) {
   using Key = SortKey<T>;
-  if constexpr (std::is_same_v<T, bf16>) {
+  if constexpr (is_half_v<T>) {
     return sort_key(static_cast<float>(x), descending);
   } else if constexpr (std::is_floating_point_v<T>) {
     constexpr Key sign = Key{1} << (8 * sizeof(T) - 1);

@@ -346,7 +346,7 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
     // Sources are combined in order, in a block that fits the L1 cache, so that each source is read once and dst is
     // written once. dst may be a source: a block of it is written after all sources were read.
     constexpr std::int64_t block_size = 512;
-    using Wide = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+    using Wide = computed_t<T>;
     alignas(64) Wide block[block_size], earlier[block_size];
     for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
       const std::int64_t count = std::min(block_size, inner.extent - begin);
@@ -416,7 +416,8 @@ void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std
 }
 
 /// strided_reduce for a dtype known at run time, among `Types` of the reduction. Bools are reduced as bytes 0 and 1, so
-/// that max is "or" and min is "and". Errors: dtype_mismatch for all other dtypes: f16, sums and products of bools.
+/// that max is "or" and min is "and". Errors: dtype_mismatch for all other dtypes: 8-bit floats, sums and products of
+/// bools.
 template <ReducedTypes Types = all_partial_types>
 void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
                        std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,

@@ -49,9 +49,9 @@ template <class X, class W> constexpr auto convolve(const X& x, const W& w, cons
 ///     ts::nn::Conv2d<halved> conv = ts::nn::conv2d<halved>(key, 16, 32, {3, 3}, strategy);
 ///     const auto y = conv(x);                  // [batch, height, width, 16] to [batch, height / 2, width / 2, 32]
 /// weight [taps..., in / groups, out], of a transposed convolution [taps..., in, out / groups]. The options are part of
-/// the type, so that a convolution without padding or groups has no code for them. For a bf16 x the weight is rounded
-/// to bf16, the bias is added in f32, and the result is rounded before and after. Errors and communication: as conv2d
-/// and conv_transpose2d.
+/// the type, so that a convolution without padding or groups has no code for them. For an x of bf16 or f16 the weight
+/// is rounded to its type, the bias is added in f32, and the result is rounded before and after. Errors and
+/// communication: as conv2d and conv_transpose2d.
 template <auto Options, Element T = float, bool Bias = true> struct Convolution {
   ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
   ShardedTensor<T, 1> bias;
@@ -60,7 +60,7 @@ template <auto Options, Element T = float, bool Bias = true> struct Convolution 
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     const auto y = Convolution<Options, T, false>{weight}(x, at);
     if constexpr (detail::is_mixed_v<X, T>)
-      return cast<bf16>(call<AddTag>(Source::from(at), cast<float>(y, at), bias), at);
+      return cast<typename X::element>(call<AddTag>(Source::from(at), cast<float>(y, at), bias), at);
     else
       return call<AddTag>(Source::from(at), y, bias);
   }

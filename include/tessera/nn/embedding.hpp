@@ -28,7 +28,8 @@ template <Element T = float> struct Embedding {
     return embedding(table, tokens, at);
   }
   /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
-  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. A bf16 x gives bf16 logits.
+  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. An x of bf16 or f16 gives
+  /// logits of its type.
   template <class X> constexpr auto attend(const X& x, Here at = Here::current()) const {
     return matmul(x, transpose<1, 0>(detail::as_met_by<X>(table, at), at), at);
   }

@@ -17,9 +17,9 @@ namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more.
 ///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. A bf16 x gives a bf16 result: the weight is
-/// rounded to bf16, and the products are summed and the bias added in f32. Communication: with the weight sharded along
-/// `in`, an all_reduce or reduce_scatter of the result.
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. An x of bf16 or f16 gives a result of its
+/// type: the weight is rounded to it, and the products are summed and the bias added in f32. Communication: with the
+/// weight sharded along `in`, an all_reduce or reduce_scatter of the result.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;
@@ -27,7 +27,8 @@ template <Element T = float, bool Bias = true> struct Linear {
   static constexpr std::array field_names{"weight", "bias"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     if constexpr (detail::is_mixed_v<X, T>)
-      return cast<bf16>(call<AddTag>(Source::from(at), matmul<float>(x, cast<bf16>(weight, at), at), bias), at);
+      return cast<typename X::element>(
+          call<AddTag>(Source::from(at), matmul<float>(x, detail::as_met_by<X>(weight, at), at), bias), at);
     else
       return call<AddTag>(Source::from(at), matmul(x, weight, at), bias);
   }

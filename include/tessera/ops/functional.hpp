@@ -11,8 +11,8 @@
 namespace tessera {
 
 // Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
-// into one kernel: rows are reduced with keepdims. bf16 operands are computed in f32, and results rounded once; losses
-// of bf16 stay f32.
+// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
+// once; losses of both stay f32.
 
 namespace build {
 
@@ -48,13 +48,13 @@ namespace detail {
 
 template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
 
-/// The element type of a loss: f32 for bf16.
-template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
+/// The element type of a loss: f32 for bf16 and f16.
+template <class A> using loss_t = computed_t<typename A::type>;
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
     using Checks =
-        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors"); });
+        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
   };
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
@@ -70,7 +70,7 @@ template <bool Keep, int... Dims> struct LogSumExp {
   using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
     using Floats =
-        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double and bf16 tensors"); });
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
   };
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
 
@@ -93,10 +93,10 @@ template <class X, class... Parameters> struct NormResult : X {
   template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
   using Checks = decltype([] {
     static_assert(floating_v<X> && X::rank >= 1,
-                  "tessera: layer_norm and rms_norm take float, double and bf16 tensors with at least one dim");
-    static_assert(
-        ((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-        "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 tensors");
+                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
+    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
+                  "and f16 tensors");
   });
 };
 
@@ -136,7 +136,8 @@ template <int Rank> struct CrossEntropyTag {
     using type = loss_t<Logits>;
     static constexpr int rank = 0;
     using Checks = decltype([] {
-      static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy must be a float, double or bf16 tensor");
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
       static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                     "tessera: the targets of cross_entropy must be an integer tensor of class indices");
       static_assert(Targets::rank == Logits::rank - 1,
@@ -164,7 +165,7 @@ template <int Rank> struct MseTag {
     static constexpr int rank = 0;
     using Checks = decltype([] {
       static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: mse takes two float, double or bf16 tensors of equal rank and element type");
+                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
     });
   };
   static constexpr Value emit(Value context, Value x, Value y) {

@@ -8,7 +8,8 @@ namespace tessera {
 
 namespace build {
 
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16); see RandomDraw.
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
+/// RandomDraw.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
@@ -36,7 +37,7 @@ template <class A> inline constexpr bool draws_v = is_floating_v<typename A::typ
 template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
   template <class Like, class Key> struct result : Like {
     using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double or bf16");
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
       static_assert(is_number_v<typename Key::type>,
                     "tessera: the key of random numbers must be a number or a ts::Scalar");
     });
@@ -61,7 +62,7 @@ template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
 template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
     using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
+      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
       static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
                     "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
     });
@@ -79,10 +80,10 @@ template <std::uint32_t Stream> struct DropoutTag {
 
 }  // namespace detail
 
-/// Random values of the shape and element type of `like` (float, double, bf16): uniform in [0, 1), or standard normal.
-/// A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh and in
-/// every equal call. Calls with one key that should give different values need different streams; inside a ts::Stack
-/// each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
+/// normal. A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh
+/// and in every equal call. Calls with one key that should give different values need different streams; inside a
+/// ts::Stack each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));

@@ -21,7 +21,7 @@ constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
 namespace detail {
 
 template <class X, class Key> struct CheckDraw {
-  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double and bf16 tensors");
+  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
   static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
 };
 

@@ -19,7 +19,7 @@
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/tensor/creation.hpp>
 
-// Dynamic loss scaling, for gradients that float16 or bf16 would round to 0. All of it is computed on the devices:
+// Dynamic loss scaling, for gradients that f16 or bf16 would round to 0. All of it is computed on the devices:
 // whether a step is skipped never reaches the host.
 namespace tessera::optim {
 

@@ -99,10 +99,10 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 ///
 ///     const auto [blocks, blocks_state] = ts::muon(model.blocks, gradient.blocks, state.blocks, muon);
 ///     const auto [tokens, tokens_state] = ts::adamw(model.tokens, gradient.tokens, state.tokens, muon.others);
-/// Arithmetic: in f32 for parameters in bf16. Communication: for a split matrix, that of its fifteen products. Errors:
-/// structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan and
-/// others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True, whose
-/// matrices are [outputs, inputs].
+/// Arithmetic: in f32 for parameters in bf16 or f16. Communication: for a split matrix, that of its fifteen products.
+/// Errors: structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan
+/// and others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True,
+/// whose matrices are [outputs, inputs].
 template <class Model>
 constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<Model>& state,
                     const optim::Muon& config = {}, Here at = Here::current()) {

@@ -40,8 +40,8 @@ struct FsdpPolicy {
   /// communication for more memory. The block of a Stack gathers in both passes; for stage 2 wrap a model that has the
   /// Stack as a field.
   bool reshard_after_forward = true;
-  /// bf16: floating-point arguments are rounded to bf16, and the layers compute in bf16 with parameters that are stored
-  /// as they were. Gradients are sums of f32, reduced in f32. f32: arguments are taken as they are.
+  /// bf16 or f16: float arguments are rounded to it, and the layers compute in it with parameters that are stored as
+  /// they were. Gradients are sums of f32, reduced in f32. f32: arguments are taken as they are.
   DType compute_dtype = DType::f32;
 };
 
@@ -67,11 +67,13 @@ template <FsdpPolicy policy> struct GatherLeaves {
       if constexpr (is_floating_v<typename Type::element>) {
         const Sym<typename Type::element, Type::rank> stored(here(value_behind(leaf)));
         // Rounded first, half as many bytes are gathered.
-        if constexpr (policy.compute_dtype == DType::bf16 && std::is_same_v<typename Type::element, float>)
+        if constexpr (is_half(policy.compute_dtype) && std::is_same_v<typename Type::element, float>) {
+          using Half = element_t<policy.compute_dtype>;
           leaf = Type(
-              cast<float>(Sym<bf16, Type::rank>(gathered_over(cast<bf16>(stored).value, policy.axis.view()))).value);
-        else
+              cast<float>(Sym<Half, Type::rank>(gathered_over(cast<Half>(stored).value, policy.axis.view()))).value);
+        } else {
           leaf = Type(gathered_over(stored.value, policy.axis.view()));
+        }
       }
   }
   constexpr void enter_stack(const auto&) const {}
@@ -96,9 +98,9 @@ template <FsdpPolicy policy, class T> constexpr void gather_parameters(T& object
 }
 
 template <FsdpPolicy policy, class X> constexpr decltype(auto) fsdp_argument(const X& x) {
-  if constexpr (TensorOperand<X> && policy.compute_dtype == DType::bf16) {
+  if constexpr (TensorOperand<X> && is_half(policy.compute_dtype)) {
     if constexpr (std::is_same_v<typename X::element, float>)
-      return cast<bf16>(x);
+      return cast<element_t<policy.compute_dtype>>(x);
     else
       return (x);
   } else {
@@ -127,8 +129,8 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}> struct Fsdp {
   /// forward pass and another in the backward pass (without reshard_after_forward only the first), a reduce_scatter of
   /// its gradient.
   template <class... Args> constexpr auto operator()(const Args&... args) const {
-    static_assert(policy.compute_dtype == DType::f32 || policy.compute_dtype == DType::bf16,
-                  "tessera: Fsdp computes in f32 or bf16");
+    static_assert(policy.compute_dtype == DType::f32 || is_half(policy.compute_dtype),
+                  "tessera: Fsdp computes in f32, bf16 or f16");
     using Result = decltype(module(detail::fsdp_argument<policy>(args)...));
     using Settled = decltype(detail::settle(std::declval<Result>()));
     if constexpr (!std::is_same_v<Result, Settled>) {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <tessera/base/bf16.hpp>
+#include <tessera/base/dtype.hpp>
 #include <tessera/base/shape.hpp>
 #include <tessera/parallel/reduce_op.hpp>
 #include <tessera/runtime/threads/team.hpp>
@@ -17,11 +17,9 @@
 namespace tessera::detail {
 
 /// The element type of a reduction whose result is then divided or scaled: i64 for integers, so that the average of two
-/// int8 100 is 100 although their sum is not an int8; f32 for bf16.
+/// int8 100 is 100 although their sum is not an int8; f32 for bf16 and f16.
 template <class T>
-using ReductionSum =
-    std::conditional_t<std::is_same_v<T, bf16>, float,
-                       std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, T>>;
+using ReductionSum = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool>, std::int64_t, computed_t<T>>;
 
 /// The element type of the arrays that a reduction of T sends between devices.
 template <class T> constexpr DType moved_dtype(ReduceOp op, double scale = 1) {

@@ -136,8 +136,8 @@ class PrintedElements {
     return dispatch(
         storage_.dtype(),
         [&]<class T>() {
-          if constexpr (is_floating_v<T>) {
-            return real_words(values<T, std::conditional_t<std::is_same_v<T, bf16>, float, T>>(), precision);
+          if constexpr (is_floating_v<T> || is_float8_v<T>) {
+            return real_words(values<T, computed_t<T>>(), precision);
           } else {
             std::vector<std::string> words;
             for (std::int64_t value : values<T, std::int64_t>())

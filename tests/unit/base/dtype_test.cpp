@@ -14,7 +14,10 @@ using tessera::DType;
 template <class T> void expect_type(std::string_view name) {
   EXPECT_EQ(tessera::name_of(tessera::dtype_v<T>), name);
   EXPECT_EQ(tessera::size_of(tessera::dtype_v<T>), sizeof(T));
-  EXPECT_EQ(tessera::is_floating(tessera::dtype_v<T>), tessera::is_floating_v<T>);
+  EXPECT_EQ(tessera::is_floating(tessera::dtype_v<T>), tessera::is_floating_v<T> || tessera::is_float8_v<T>);
+  EXPECT_EQ(tessera::is_half(tessera::dtype_v<T>), tessera::is_half_v<T>);
+  EXPECT_EQ(tessera::is_float8(tessera::dtype_v<T>), tessera::is_float8_v<T>);
+  EXPECT_EQ(tessera::computed_as(tessera::dtype_v<T>), tessera::dtype_v<tessera::computed_t<T>>);
   const bool same = tessera::dispatch(
       tessera::dtype_v<T>, []<class U>() { return std::is_same_v<T, U>; }, [] { return false; });
   EXPECT_TRUE(same) << name;
@@ -24,6 +27,9 @@ TEST(DTypeTest, NamesSizesAndDispatchAgreeWithTheCppTypes) {
   expect_type<float>("f32");
   expect_type<double>("f64");
   expect_type<tessera::bf16>("bf16");
+  expect_type<tessera::f16>("f16");
+  expect_type<tessera::f8_e4m3>("f8_e4m3");
+  expect_type<tessera::f8_e5m2>("f8_e5m2");
   expect_type<std::int8_t>("i8");
   expect_type<std::int16_t>("i16");
   expect_type<std::int32_t>("i32");
@@ -32,12 +38,10 @@ TEST(DTypeTest, NamesSizesAndDispatchAgreeWithTheCppTypes) {
   expect_type<bool>("bool");
 }
 
-TEST(DTypeTest, F16IsNamedAndDispatchesToNothing) {
-  EXPECT_EQ(tessera::size_of(DType::f16), 2u);
-  EXPECT_TRUE(tessera::is_floating(DType::f16));
-  EXPECT_TRUE(tessera::dispatch(
-      DType::f16, []<class T>() { return false; }, [] { return true; }));
-  EXPECT_EQ(tessera::name_of(DType::f16), "f16");
+TEST(DTypeTest, TypesOutsideOfTheSetDispatchToNothing) {
+  for (const DType type : {DType::f8_e4m3, DType::f8_e5m2})
+    EXPECT_TRUE(tessera::dispatch<tessera::computed_dtypes>(
+        type, []<class T>() { return false; }, [] { return true; }));
 }
 
 static_assert(tessera::Element<float> && tessera::Element<bool>);

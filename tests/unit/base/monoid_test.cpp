@@ -58,8 +58,10 @@ TEST(Monoid, WhatAnErrorOfOperandsMoves) {
 static_assert(reduced_type(Reduction::product, DType::i8) == DType::i32);
 static_assert(reduced_type(Reduction::max, DType::i8) == DType::i8);
 static_assert(partial_type(Reduction::sum, DType::bf16) == DType::f32);
+static_assert(partial_type(Reduction::sum, DType::f16) == DType::f32);
 static_assert(!combines(Reduction::sum, DType::bool_) && combines(Reduction::min, DType::bool_));
-static_assert(!combines(Reduction::bit_or, DType::f32) && !combines(Reduction::max, DType::f16));
+static_assert(!combines(Reduction::bit_or, DType::f32) && combines(Reduction::max, DType::f16));
+static_assert(!combines(Reduction::max, DType::f8_e4m3) && !combines(Reduction::sum, DType::f8_e5m2));
 
 // g++ 12 leaves elements that no initializer writes out of the names of template arguments.
 template <ReducedTypes Types> DTypeSet types_of_sums() { return Types[Reduction::sum]; }

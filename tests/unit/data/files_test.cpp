@@ -60,6 +60,10 @@ TEST_F(Files, NpyAsNumpyWritesIt) {
 }
 
 TEST_F(Files, NpyOfOtherTypesFormatsAndAlignments) {
+  const auto half = data::npy<ts::f16, 1>(write(
+      npy("{'descr': '<f2', 'fortran_order': False, 'shape': (2,), }", bytes_of<std::uint16_t>({0x3e00, 0xfbff}))));
+  EXPECT_EQ(static_cast<float>(half.values()[0]), 1.5f);
+  EXPECT_EQ(static_cast<float>(half.values()[1]), -65504.0f);
   const auto one = data::npy<std::int64_t, 1>(write(
       npy("{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }", bytes_of<std::int64_t>({-1, 5, 1ll << 40}))));
   EXPECT_EQ(list(one.values()), (std::vector<std::int64_t>{-1, 5, 1ll << 40}));  // 10 + 57 bytes: not aligned

@@ -85,6 +85,22 @@ TEST(dlpack, there_and_back) {
   EXPECT_EQ(ts::to_host(ts::from_dlpack<std::uint8_t, 1>(ts::to_dlpack(bytes), mesh)), ts::to_host(bytes));
 }
 
+// Codes of dlpack.h: kDLFloat 2, kDLBfloat 4, kDLFloat8_e4m3fn 10, kDLFloat8_e5m2 12.
+template <class T> void expect_there_and_back(int code) {
+  const std::vector<T> values{T(1.5f), T(-0.25f), T(0.0f)};
+  const auto x = ts::shard(values, mesh);
+  ts::dlpack::DLManagedTensorVersioned* const array = ts::to_dlpack(x);
+  EXPECT_EQ(int{array->dl_tensor.dtype.code}, code);
+  EXPECT_EQ(array->dl_tensor.dtype.bits, 8 * sizeof(T));
+  EXPECT_EQ(ts::to_host(ts::from_dlpack<T, 1>(array, mesh, {"y"})), values);
+}
+TEST(dlpack, floating_types_of_16_and_8_bits) {
+  expect_there_and_back<ts::f16>(2);
+  expect_there_and_back<ts::bf16>(4);
+  expect_there_and_back<ts::f8_e4m3>(10);
+  expect_there_and_back<ts::f8_e5m2>(12);
+}
+
 TEST(dlpack, arrays_that_do_not_fit_are_given_back) {
   Foreign foreign;
   expect_error(

@@ -301,36 +301,43 @@ TEST(Attention, WhatIsNotANumberReachesTheRowsThatSeeIt) {
   for (std::int64_t i = 0; i < 100; ++i) EXPECT_EQ(std::isnan(out.get(i, 0)), i >= 70) << i;
 }
 
-/// Of bf16: exact inputs, weights rounded to eight bits, results rounded once more. Each level by the same oracle.
-void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1, double scale = 2) {
-  using tessera::bf16;
+/// Of bf16 and f16: exact inputs, weights rounded to the bits of T, results rounded once more. Each level by the same
+/// oracle.
+template <class T>
+void check_half(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1, double scale = 2) {
+  constexpr bool is_bf16 = std::is_same_v<T, tessera::bf16>;
   const std::int64_t queries = shape.queries, keys = shape.keys, width = shape.width, value_width = shape.value_width;
-  auto q = Matrix<bf16>(queries, width, in.gap, in.step).randomize(1, scale);
-  auto k = Matrix<bf16>(keys, width, in.gap, in.step).randomize(2, scale);
-  auto v = Matrix<bf16>(keys, value_width, in.gap, in.step).randomize(3);
-  auto g = Matrix<bf16>(queries, value_width, in.gap, in.step).randomize(4);
-  const Dense<bf16> dense(shape, q, k, v, g);
+  auto q = Matrix<T>(queries, width, in.gap, in.step).randomize(1, scale);
+  auto k = Matrix<T>(keys, width, in.gap, in.step).randomize(2, scale);
+  auto v = Matrix<T>(keys, value_width, in.gap, in.step).randomize(3);
+  auto g = Matrix<T>(queries, value_width, in.gap, in.step).randomize(4);
+  const Dense<T> dense(shape, q, k, v, g);
   for (const CpuLevel level : {CpuLevel::portable, CpuLevel::avx512_bf16, CpuLevel::amx}) {
-    if (level > bf16_level()) continue;
+    if (level > product_level<T>() || (!is_bf16 && level > CpuLevel::portable)) continue;
     SCOPED_TRACE(testing::Message() << name_of(level) << ": " << queries << " queries, " << keys << " keys, widths "
                                     << width << " and " << value_width << (shape.causal ? ", causal from " : ", from ")
                                     << shape.first_position);
-    Matrix<bf16> out(queries, value_width, in.gap);
+    Matrix<T> out(queries, value_width, in.gap);
     Matrix<float> lse(queries, 1, in.gap);
     for (std::int64_t first = 0; first < queries; first += bf16_attention_queries)
-      attend(shape, first, std::min(bf16_attention_queries, queries - first), q.read(), k.read(), v.read(), out.write(),
-             lse.write(), level);
-    // Each term is off by a rounding or two of 2^-9: so is the whole, in the mean. Where terms cancel, `size` bounds
-    // it.
+      if constexpr (is_bf16)
+        attend(shape, first, std::min(bf16_attention_queries, queries - first), q.read(), k.read(), v.read(),
+               out.write(), lse.write(), level);
+      else
+        attend(shape, first, std::min(bf16_attention_queries, queries - first), q.read(), k.read(), v.read(),
+               out.write(), lse.write());
+    // Each term is off by a rounding or two of half a unit in the last place: so is the whole, in the mean. Where terms
+    // cancel, `size` bounds it.
+    const double unit = static_cast<double>(std::numeric_limits<T>::epsilon());
     const auto expect = [&](const char* what, const auto& found, const std::vector<double>& expected, double size) {
       double wrong = 0, whole = 0;
       for (std::int64_t i = 0; i < found.rows; ++i)
         for (std::int64_t c = 0; c < found.cols; ++c) {
           const double wanted = expected[static_cast<std::size_t>(i * found.cols + c)], off = found.get(i, c) - wanted;
-          ASSERT_LE(std::fabs(off), size * 0x1p-7) << what << " at " << i << ", " << c << " is " << wanted;
+          ASSERT_LE(std::fabs(off), size * unit) << what << " at " << i << ", " << c << " is " << wanted;
           wrong += off * off, whole += wanted * wanted;
         }
-      EXPECT_LE(std::sqrt(wrong), 0x1p-7 * std::sqrt(whole) + 0x1p-10 * size) << what;
+      EXPECT_LE(std::sqrt(wrong), unit * std::sqrt(whole) + unit / 8 * size) << what;
       EXPECT_TRUE(found.gaps_untouched()) << what;
     };
     expect("result", out, dense.out, 1);
@@ -339,10 +346,13 @@ void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t
     Matrix<float> dk(keys, width, in.gap), dv(keys, value_width, in.gap), dq(queries, width, in.gap);
     std::vector<double> dq_sum(dense.dq.size(), 0);
     for (std::int64_t part = 0; part < parts; ++part) {
-      attend_gradient(shape,
-                      Bf16AttentionGradient{q.read(), k.read(), v.read(), out.read(), lse.read(), g.read(), dq.write(),
-                                            dk.write(), dv.write()},
-                      keys * part / parts, keys * (part + 1) / parts, level);
+      const HalfAttentionGradient<T> of{q.read(), k.read(),   v.read(),   out.read(), lse.read(),
+                                        g.read(), dq.write(), dk.write(), dv.write()};
+      const std::int64_t begin = keys * part / parts, end = keys * (part + 1) / parts;
+      if constexpr (is_bf16)
+        attend_gradient(shape, of, begin, end, level);
+      else
+        attend_gradient(shape, of, begin, end);
       for (std::int64_t i = 0; i < queries; ++i)
         for (std::int64_t c = 0; c < width; ++c) dq_sum[static_cast<std::size_t>(i * width + c)] += dq.get(i, c);
     }
@@ -355,6 +365,20 @@ void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t
     expect("gradient of keys", dk, dense.dk, slope * std::sqrt(static_cast<double>(queries)));
     expect("gradient of values", dv, dense.dv, std::sqrt(static_cast<double>(queries)));
   }
+}
+
+void check_bf16(const AttentionShape& shape, const Layout& in = {}, std::int64_t parts = 1, double scale = 2) {
+  check_half<tessera::bf16>(shape, in, parts, scale);
+}
+
+TEST(AttentionOfF16, TimesWindowsWidthsAndLayouts) {
+  using tessera::f16;
+  for (const std::int64_t time : {1, 33, 64, 129, 300})
+    for (const bool causal : {false, true}) check_half<f16>(square<float>(time, 16, causal), {}, 2);
+  for (const std::int64_t span : {-1, 0, 16, 150}) check_half<f16>({130, 200, 16, 16, 37, true, 0.25, span}, {}, 3);
+  for (const std::int64_t width : {1, 5, 33, 80}) check_half<f16>(square<float>(70, width));
+  check_half<f16>({50, 50, 40, 16, 0, false, -0.3});
+  for (const Layout layout : {Layout{48, 1}, Layout{7, 2}}) check_half<f16>(square<float>(90, 32), layout);
 }
 
 TEST(AttentionOfBf16, EveryTimeAroundTheEdgesOfTiles) {

@@ -55,10 +55,18 @@ template <class T> void check(Problem<T> problem, CpuLevel level, bool packed, s
     std::vector<T> room(static_cast<std::size_t>(packed_room<T>(layout, level)));
     for (std::int64_t panel = 0; panel < layout.panels();) {
       const std::int64_t count = std::min<std::int64_t>(1 + random() % 4, layout.panels() - panel);
-      pack_matrix(layout, g.b, g.b_row, g.b_col, panel, count, room.data(), level);
+      if constexpr (std::is_same_v<T, f16>)
+        pack_halves(layout, g.b, g.b_row, g.b_col, panel, count, room.data(), level);
+      else
+        pack_matrix(layout, g.b, g.b_row, g.b_col, panel, count, room.data(), level);
       panel += count;
     }
-    packed_gemm(g, layout, room.data(), reports.hook(), level);
+    if constexpr (std::is_same_v<T, f16>)
+      half_gemm(g, layout, room.data(), reports.hook(), level);
+    else
+      packed_gemm(g, layout, room.data(), reports.hook(), level);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    half_gemm(g, reports.hook(), level);
   } else {
     packed_gemm(g, reports.hook(), level);
   }
@@ -135,6 +143,7 @@ TEST(Bf16Gemm, EveryLayoutAtEveryLevel) {
   for (int round = 0; round < 500; ++round)
     for (const CpuLevel level : levels(bf16_level())) {
       check(Problem<bf16>(random, size(), size(), size()), level, round % 2 == 0, random);
+      check(Problem<f16>(random, size(), size(), size()), level, round % 2 == 0, random);
       if (HasFatalFailure()) return;
     }
 }
@@ -144,13 +153,14 @@ TEST(Bf16Gemm, SeveralBlocksOfEveryExtent) {
   for (const CpuLevel level : levels(bf16_level()))
     for (const bool packed : {false, true}) {
       check(Problem<bf16>(random, 290, 610, 1100), level, packed, random);
+      check(Problem<f16>(random, 290, 610, 1100), level, packed, random);
       check(Problem<bf16>(random, 600, 70, 530, false), level, packed, random);
       if (HasFatalFailure()) return;
     }
 }
 
 /// Stored rounded, past the caches or not, at aligned and other addresses.
-TEST(Bf16Gemm, ResultsThatAreStoredRounded) {
+template <class T> void expect_results_stored_rounded() {
   std::mt19937 random(7);
   struct Case {
     std::int64_t m, n, k, row, col, offset;
@@ -160,26 +170,30 @@ TEST(Bf16Gemm, ResultsThatAreStoredRounded) {
                         {9, 9, 0, 9, 1, 0}};
   for (const Case& c : cases)
     for (const CpuLevel level : levels(bf16_level())) {
-      Problem<bf16> p(random, c.m, c.n, c.k);
+      Problem<T> p(random, c.m, c.n, c.k);
       p.g.accumulate = false, p.g.alpha = 1, p.g.c_row = c.row, p.g.c_col = c.col;
       const auto size = static_cast<std::size_t>(64 + (c.m - 1) * c.row + (c.n - 1) * c.col + 1);
       p.c.assign(size, 0.0f);
       p.g.c = p.c.data();
       const std::vector<float> exact = p.expected();
-      std::vector<bf16> rounded(size + 32, bf16(-77.0f));
-      const auto at = reinterpret_cast<std::uintptr_t>(rounded.data()) / sizeof(bf16) % 32;
-      bf16* const to = rounded.data() + (32 - at) % 32 + c.offset;  // a cache line begins, or not
+      std::vector<T> rounded(size + 32, T(-77.0f));
+      const auto at = reinterpret_cast<std::uintptr_t>(rounded.data()) / sizeof(T) % 32;
+      T* const to = rounded.data() + (32 - at) % 32 + c.offset;  // a cache line begins, or not
       p.g.c = nullptr;
       std::vector<float> bias;
       for (std::int64_t j = 0; j < c.n && c.col == 1; ++j) bias.push_back(static_cast<float>(j % 7));
-      packed_gemm(p.g, {}, level, {to, bias.empty() ? nullptr : bias.data()});
+      half_gemm(p.g, {}, level, RoundedResult<T>{to, bias.empty() ? nullptr : bias.data()});
       for (std::int64_t i = 0; i < c.m; ++i)
         for (std::int64_t j = 0; j < c.n; ++j) {
           const std::int64_t e = i * c.row + j * c.col;
           const float value = exact[static_cast<std::size_t>(e)] + (c.col == 1 ? static_cast<float>(j % 7) : 0.0f);
-          ASSERT_EQ(float(to[e]), float(bf16(value))) << p.what(name_of(level)) << " at " << i << ' ' << j;
+          ASSERT_EQ(float(to[e]), float(T(value))) << p.what(name_of(level)) << " at " << i << ' ' << j;
         }
     }
+}
+TEST(Bf16Gemm, ResultsThatAreStoredRounded) {
+  expect_results_stored_rounded<bf16>();
+  expect_results_stored_rounded<f16>();
 }
 
 /// The same of floats: large results go past the caches.

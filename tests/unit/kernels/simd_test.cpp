@@ -17,7 +17,7 @@ using namespace tessera::kernels;
 
 template <class T> class Memory : public testing::Test {};
 using Elements =
-    testing::Types<float, double, bf16, std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, bool>;
+    testing::Types<float, double, bf16, f16, std::int8_t, std::int16_t, std::int32_t, std::int64_t, std::uint8_t, bool>;
 TYPED_TEST_SUITE(Memory, Elements);
 
 template <class T> T element(int i) {
@@ -179,6 +179,49 @@ TEST(Simd, Bf16IsRoundedAsTheTypeIs) {
       ASSERT_EQ(std::bit_cast<std::uint32_t>(wrapped[i]), static_cast<std::uint32_t>(bf16(from[i]).bits) << 16);
     }
   }
+}
+
+template <class T> void expect_rounded_as_the_type_is() {
+  std::mt19937 random(8);
+  const auto expect = [](const float* from) {
+    T stored[width];
+    float wrapped[width], loaded[width];
+    store(stored, load(from));
+    store(wrapped, wrap<T>(load(from)));
+    store(loaded, load(stored));
+    for (int i = 0; i < width; ++i) {
+      ASSERT_EQ(stored[i].bits, T(from[i]).bits) << from[i];
+      const auto expected = std::bit_cast<std::uint32_t>(static_cast<float>(stored[i]));
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(loaded[i]), expected) << from[i];
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(wrapped[i]), expected) << from[i];
+    }
+  };
+  float from[width];
+  for (int round = 0; round < 4000; ++round) {
+    for (float& x : from) {
+      auto bits = static_cast<std::uint32_t>(random());
+      if (random() % 16 == 0) bits |= 0x7f800000u;
+      // Most exponents are around those of the type, and many numbers halfway between two of its numbers.
+      if (random() % 4 != 0) bits = (bits & 0x807fffffu) | (96 + random() % 50) << 23;
+      if (random() % 2 == 0) bits = (bits & (~0u << T::Format::drop)) | 1u << (T::Format::drop - 1);
+      x = std::bit_cast<float>(bits);
+    }
+    expect(from);
+  }
+  // Every code, and the float next to it on each side.
+  for (std::uint32_t code = 0; code < 1u << (8 * sizeof(T)); code += width)
+    for (const float towards : {-1e30f, 0.0f, 1e30f}) {
+      for (int i = 0; i < width; ++i) {
+        from[i] = static_cast<float>(T::from_bits(static_cast<decltype(T{}.bits)>(code + static_cast<unsigned>(i))));
+        if (towards != 0) from[i] = std::nextafter(from[i], towards);
+      }
+      expect(from);
+    }
+}
+TEST(Simd, SmallFloatsAreRoundedAsTheTypesAre) {
+  expect_rounded_as_the_type_is<f16>();
+  expect_rounded_as_the_type_is<f8_e4m3>();
+  expect_rounded_as_the_type_is<f8_e5m2>();
 }
 
 TEST(Simd, WrapsNarrowIntegers) {

@@ -66,6 +66,7 @@ TEST(Sort, StableOrders) {
       expect_ordered(numbers<float>(n, different));
       expect_ordered(numbers<double>(n, different));
       expect_ordered(numbers<tessera::bf16>(n, different));
+      expect_ordered(numbers<tessera::f16>(n, different));
       expect_ordered(numbers<std::int8_t>(n, different));
       expect_ordered(numbers<std::uint8_t>(n, different));
       expect_ordered(numbers<std::int32_t>(n, different));
@@ -83,6 +84,7 @@ TEST(Sort, NanIsLastAndZerosAreEqual) {
   expect_ends_ordered<float>();
   expect_ends_ordered<double>();
   expect_ends_ordered<tessera::bf16>();
+  expect_ends_ordered<tessera::f16>();
   expect_ordered<std::int32_t>(
       {5, std::numeric_limits<std::int32_t>::max(), std::numeric_limits<std::int32_t>::min(), -1, 0});
 }

@@ -282,15 +282,19 @@ TEST(Strided, ReductionsKeepNaNAndWrapIntegers) {
   EXPECT_EQ(sum, std::numeric_limits<std::int32_t>::min());
 }
 
-TEST(Strided, SumsOfBf16AreRoundedOnce) {
-  // 256 + 1 + 1 + ... stays 256 where each sum is rounded.
+template <class T> void expect_sums_rounded_once(float start) {
+  // start + 1 + 1 + ... stays start where each sum is rounded.
   constexpr std::int64_t count = 700, parts = 8;
-  std::vector<bf16> ones(count, bf16(1)), out(count, bf16(256));
+  std::vector<T> ones(count, T(1)), out(count, T(start));
   const std::vector<StridedSource> sources(parts, {ones.data(), {1}});
-  strided_reduce(DType::bf16, Reduction::sum, out.data(), {1}, sources, {count}, true);
-  for (const bf16 value : out) ASSERT_EQ(static_cast<float>(value), 264);
-  strided_reduce(DType::bf16, Reduction::max, out.data(), {1}, sources, {count}, true);
-  EXPECT_EQ(static_cast<float>(out[count - 1]), 264);
+  strided_reduce(dtype_v<T>, Reduction::sum, out.data(), {1}, sources, {count}, true);
+  for (const T value : out) ASSERT_EQ(static_cast<float>(value), start + 8);
+  strided_reduce(dtype_v<T>, Reduction::max, out.data(), {1}, sources, {count}, true);
+  EXPECT_EQ(static_cast<float>(out[count - 1]), start + 8);
+}
+TEST(Strided, SumsOfBf16AndF16AreRoundedOnce) {
+  expect_sums_rounded_once<bf16>(256);
+  expect_sums_rounded_once<f16>(2048);
 }
 
 TEST(Strided, WhatCannotBeReducedIsAnError) {
@@ -300,7 +304,7 @@ TEST(Strided, WhatCannotBeReducedIsAnError) {
   strided_reduce(DType::bool_, Reduction::max, out, {1}, sources, {2});
   EXPECT_EQ(out[0], 1);
   EXPECT_THROW(strided_reduce(DType::bool_, Reduction::sum, out, {1}, sources, {2}), error);
-  EXPECT_THROW(strided_reduce(DType::f16, Reduction::sum, out, {1}, sources, {1}), error);
+  EXPECT_THROW(strided_reduce(DType::f8_e4m3, Reduction::sum, out, {1}, sources, {1}), error);
   EXPECT_THROW(strided_reduce(DType::u8, Reduction::bit_or, out, {1}, sources, {1}), error);
   EXPECT_THROW(strided_reduce(DType::u8, Reduction::sum, out, {1}, {}, {1}), error);
   EXPECT_THROW(strided_copy(out, {1}, bits, {1}, {1}, 3), error);

@@ -33,6 +33,7 @@ template <class T> void store_all(T* to, const T* from) {
 template void store_all(float*, const float*);
 template void store_all(double*, const double*);
 template void store_all(bf16*, const bf16*);
+template void store_all(f16*, const f16*);
 template void store_all(std::int8_t*, const std::int8_t*);
 template void store_all(std::int16_t*, const std::int16_t*);
 template void store_all(std::int32_t*, const std::int32_t*);

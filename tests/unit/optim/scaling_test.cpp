@@ -248,6 +248,80 @@ TEST(LossScale, GrowsShrinksAndSkipsSteps) {
   }
 }
 
+/// As ScaledStep, with parameters, state and gradients in f16; returns the loss too.
+struct HalfRegression {
+  nn::Linear<ts::f16> layer;
+  constexpr auto operator()(const auto& x) const { return layer(x); }
+};
+struct HalfStep {
+  constexpr auto operator()(const auto& model, const auto& scaling, const auto& settings, const auto& x,
+                            const auto& y) const {
+    const auto [loss, gradient] = ts::value_and_grad([&](const auto& m, const auto& in, const auto& out) {
+      return ts::mse(m(in), out) * scaling.scale;
+    })(model, x, y);
+    const auto unscaled = ts::optim::unscale(gradient, scaling);
+    const auto finite = ts::optim::all_finite(unscaled);
+    const auto next = ts::optim::keep_if(finite, ts::sgd(model, unscaled, {.learning_rate = 0.05}), model);
+    return std::tuple(next, ts::optim::next_scale(scaling, finite, settings), finite, loss / scaling.scale, gradient);
+  }
+};
+
+// Gradients in f16 end at 65504: a scale that is too large overflows, is halved until they fit, and the loss falls as
+// that of the same model in f32.
+TEST(LossScale, GradientsInF16ShrinkItUntilTheyFit) {
+  constexpr auto step = ts::compile(HalfStep{});
+  const ts::optim::LossScaling settings{};
+  for (const ts::Mesh& mesh : {ts::Mesh({{"data", 1}}), ts::Mesh({{"data", 3}})}) {
+    const auto drawn_layer = nn::linear(ts::Key(1), 4, 2, nn::fsdp(mesh));
+    HalfRegression model{
+        {ts::eval(ts::cast<ts::f16>(drawn_layer.weight)), ts::eval(ts::cast<ts::f16>(drawn_layer.bias))}};
+    auto scaling = ts::optim::loss_scale(mesh, 0x1p24f);
+    const auto drawn = [&](std::uint64_t seed, std::int64_t columns) {
+      return ts::reshard(ts::eval(ts::cast<ts::f16>(ts::normal<float>(ts::Key(seed), {8, columns}, ts::Mesh{}))), mesh,
+                         {"data"});
+    };
+    const auto x = drawn(2, 4), y = drawn(3, 2);
+    // The same regression in double: one step of gradient descent per finite step.
+    std::vector<double> weight, bias(2, 0.0);
+    for (const ts::f16 w : ts::to_host(model.layer.weight)) weight.push_back(static_cast<double>(w));
+    const auto inputs = ts::to_host(x), targets = ts::to_host(y);
+    const auto descend = [&] {
+      std::vector<double> dw(8, 0), db(2, 0);
+      double loss = 0;
+      for (std::size_t i = 0; i < 8; ++i)
+        for (std::size_t j = 0; j < 2; ++j) {
+          double off = bias[j] - static_cast<double>(targets[2 * i + j]);
+          for (std::size_t k = 0; k < 4; ++k) off += static_cast<double>(inputs[4 * i + k]) * weight[2 * k + j];
+          loss += off * off / 16;
+          for (std::size_t k = 0; k < 4; ++k) dw[2 * k + j] += off * static_cast<double>(inputs[4 * i + k]) / 8;
+          db[j] += off / 8;
+        }
+      for (std::size_t k = 0; k < 8; ++k) weight[k] -= 0.05 * dw[k];
+      for (std::size_t j = 0; j < 2; ++j) bias[j] -= 0.05 * db[j];
+      return loss;
+    };
+    int skipped = 0;
+    for (int i = 0; i < 60; ++i) {
+      auto [next, next_scaling, finite, loss, gradient] = step(model, scaling, settings, x, y);
+      static_assert(std::is_same_v<typename decltype(gradient.layer.weight)::element, ts::f16>);
+      const double scale = static_cast<double>(ts::item(scaling.scale));
+      bool overflows = false;
+      for (const ts::f16 g : ts::to_host(gradient.layer.weight))
+        overflows = overflows || !std::isfinite(static_cast<float>(g));
+      EXPECT_EQ(static_cast<double>(ts::item(next_scaling.scale)), ts::item(finite) ? scale : scale / 2) << i;
+      EXPECT_FALSE(overflows && ts::item(finite)) << i;
+      skipped += ts::item(finite) ? 0 : 1;
+      if (ts::item(finite)) {
+        const double wanted = descend();
+        EXPECT_NEAR(static_cast<double>(ts::item(loss)), wanted, 0.02 * wanted + 1e-3) << i;
+      }
+      model = next, scaling = next_scaling;
+    }
+    EXPECT_GT(skipped, 3);
+    EXPECT_LT(skipped, 20);
+  }
+}
+
 TEST(LossScale, NeedsOneAllReduce) {
   const ts::Mesh mesh({{"data", 2}});
   const Regression model{nn::linear(ts::Key(1), 4, 2, nn::data_parallel(mesh))};

@@ -29,7 +29,8 @@ using tessera_test::expect_error;
 
 namespace {
 
-constexpr ts::FsdpPolicy zero2{.reshard_after_forward = false}, in_bf16{.compute_dtype = ts::DType::bf16};
+constexpr ts::FsdpPolicy zero2{.reshard_after_forward = false}, in_bf16{.compute_dtype = ts::DType::bf16},
+    in_f16{.compute_dtype = ts::DType::f16};
 
 struct Mlp {
   nn::Linear<> up, down;
@@ -310,6 +311,16 @@ TEST(Fsdp, AnotherAxisKeepsCopies) {
   EXPECT_EQ(gathered, parameters + weight);
   EXPECT_EQ(scattered, parameters);
   EXPECT_EQ(reduced, parameters / 2) << "the all_reduces over copies send the parts that are left";
+}
+
+TEST(Fsdp, ComputesInF16) {
+  const ts::Mesh mesh({{"fsdp", 2}});
+  auto wrapped = ts::fsdp<in_f16>(mlp(5), mesh);
+  Mlp plain = mlp(5);
+  const auto found = trained(wrapped, mesh, {"fsdp"}), wanted = trained(plain, ts::Mesh{}, {});
+  EXPECT_NE(found, wanted);
+  expect_near(found, wanted, 0.01);
+  EXPECT_EQ(types(wrapped)[0], "up.weight f32[6,20]{-,fsdp*}");
 }
 
 TEST(Fsdp, ComputesInBf16) {

@@ -113,9 +113,7 @@ void represent_extremes(ts::DType dtype, Array& value) {
 }
 
 double rounded(ts::DType dtype, double value) {
-  if (dtype == ts::DType::f32) return static_cast<double>(static_cast<float>(value));
-  if (dtype == ts::DType::f64) return value;
-  if (dtype == ts::DType::bf16) return static_cast<double>(ts::bf16(value));
+  if (ts::is_floating(dtype)) return ts::rounded_to(dtype, value);
   if (dtype == ts::DType::bool_) return value > 0;
   return std::floor(value) + 0.0;  // whole numbers have no -0
 }

@@ -39,7 +39,9 @@ template <class T> class OneAtATime {
         .arguments = {values<T>("mn", low, 1.99), values<T>("mn", low, 1.99), values<T>("nk", low, 1.99),
                       indices("j", 'm')},
         .cases = cases_,
-        .tolerance = std::is_same_v<T, tessera::bf16> ? 2e-2 : 2e-5,
+        .tolerance = std::is_same_v<T, tessera::bf16>  ? 2e-2
+                     : std::is_same_v<T, tessera::f16> ? 2e-3
+                                                       : 2e-5,
         .extents = {{'m', {2, 3, 4, 5, 8, 12}}, {'n', {1, 2, 3, 4, 6, 8, 9}}, {'k', {1, 2, 4, 7}}, {'j', {1, 4, 6}}}};
   }
 };

@@ -45,7 +45,9 @@ template <class T> class Tests {
                             indices("j", 'm'), indices("mn", 'n'), size('n'), scalar(0.5, 2),
                             values<T>("bthe", low, 1.99), stacked(values<T>("n", low, 1.99))},
               .cases = cases,
-              .tolerance = std::is_same_v<T, tessera::bf16> ? 2e-2 : 2e-5,
+              .tolerance = std::is_same_v<T, tessera::bf16>  ? 2e-2
+                           : std::is_same_v<T, tessera::f16> ? 2e-3
+                                                             : 2e-5,
               .least_axes = 1,
               .extents = {{'m', {2, 3, 4, 5, 8, 12}},
                           {'n', {1, 2, 3, 4, 6, 8, 9}},
@@ -218,8 +220,8 @@ template <class T> struct Gradients {
                           ts::sum(ts::cast<double>(ts::gather<1>(table, columns) * other)) +
                           ts::sum(ts::cast<double>(convolved(table, weight))) +
                           ts::sum(ts::cast<double>(ts::attention(heads, heads, heads)));
-      // Which of two elements is larger may depend on the rounding to bf16.
-      if constexpr (std::is_same_v<T, ts::bf16>)
+      // Which of two elements is larger may depend on the rounding to 16 bits.
+      if constexpr (ts::is_half_v<T>)
         return smooth;
       else
         return smooth + ts::max(ts::cast<double>(ts::matmul(table, weight))) +
@@ -228,6 +230,9 @@ template <class T> struct Gradients {
     return ts::grad(loss)(std::tuple(x, w, q, layers), y, i, at);
   }
 };
+
+/// All operations but those of gradients, in one traced program.
+template <class T> void check_traced(int cases = 60) { Tests<T>(cases).trace(Everything<T>{}, 21); }
 
 /// All operations, traced and as expressions, in few programs.
 template <class T> void check_everything(int cases = 60) {

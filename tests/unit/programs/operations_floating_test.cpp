@@ -15,3 +15,5 @@ TEST(Operations, OfDoublesAndBf16InPartialValues) {
 TEST(Operations, OfFloats) { check_everything<float>(); }
 TEST(Operations, OfDoubles) { check_everything<double>(); }
 TEST(Operations, OfBf16) { check_everything<tessera::bf16>(); }
+// bf16 stands for f16 elsewhere: only loads, stores and casts of the two differ. Gradients are in f16_test.cpp.
+TEST(Operations, OfF16) { check_traced<tessera::f16>(); }

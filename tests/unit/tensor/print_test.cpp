@@ -65,6 +65,14 @@ TEST(print, what_is_not_finite_has_a_name) {
   EXPECT_EQ(elements<1>(std::vector<float>{nan, 1}, {2}), "[nan  1.]");
 }
 
+TEST(print, reals_of_16_and_8_bits_print_as_the_floats_that_they_are) {
+  EXPECT_EQ(elements<1>(std::vector<ts::f16>{ts::f16(1.5f), ts::f16(-65504), ts::f16(0.25f)}, {3}),
+            "[ 1.5000e+00 -6.5504e+04  2.5000e-01]");
+  EXPECT_EQ(elements<1>(std::vector<ts::f8_e4m3>{ts::f8_e4m3(448), ts::f8_e4m3(-0.5f), ts::f8_e4m3(1e9)}, {3}),
+            "[448.   -0.5   nan]");
+  EXPECT_EQ(elements<1>(std::vector<ts::f8_e5m2>{ts::f8_e5m2(1), ts::f8_e5m2(1e9)}, {2}), "[ 1. inf]");
+}
+
 TEST(print, integers_and_bools_align_right) {
   EXPECT_EQ(elements<2>(std::vector<std::int32_t>{1, -20, 300, 4}, {2, 2}), "[[  1 -20]\n [300   4]]");
   EXPECT_EQ(elements<1>(std::vector<std::uint8_t>{1, 20, 255}, {3}), "[  1  20 255]");

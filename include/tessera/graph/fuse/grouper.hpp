@@ -104,18 +104,18 @@ class Grouper : NodeReads {
     }
   }
 
-  /// A cast to bf16 of a bf16 product (plus a bias) that is only read through this cast: the product stores rounded
-  /// values, so the cast is not fused into the kernel of its reader.
+  /// A cast to bf16 of a product of bf16 (plus a bias) that is only read through this cast, or the same of f16: the
+  /// product stores rounded values, so the cast is not fused into the kernel of its reader.
   constexpr bool rounds_product(int id) const {
     const Node* const nodes = graph_.nodes;
-    if (!row_of(nodes[id]).converts || nodes[id].dtype != DType::bf16) return false;
+    if (!row_of(nodes[id]).converts || !is_half(nodes[id].dtype)) return false;
     int product = graph_.operands[nodes[id].first];
     if (row_of(nodes[product]).adds && read_once(product)) {
       const std::int32_t* const terms = graph_.operands + nodes[product].first;
       if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
     }
     return is_product(product) && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
-           nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
+           nodes[graph_.operands[nodes[product].first]].dtype == nodes[id].dtype;
   }
 
   constexpr void assign(int id) {

@@ -63,6 +63,14 @@ constexpr bool is_host_number(const Value& v) {
 
 namespace build {
 
+/// Refuses a computation with 8-bit floats. Public functions refuse their types at compile time; compositions of
+/// operations, and sums of gradients, come here.
+constexpr void require_arithmetic(Value x) {
+  if (is_float8(x.dtype()))
+    x.refuse(errc::unsupported,
+             "[arithmetic] element type: 8-bit floats are stored and moved, not computed with; cast them first");
+}
+
 /// The dims along which x extends (is not broadcast), as bits of the dims of a result of the given rank.
 constexpr unsigned extending_dims(const Node& x, int rank) {
   const unsigned own = ~unsigned{x.singletons} & ((1u << x.rank) - 1);
@@ -81,12 +89,14 @@ constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
 
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
+  require_arithmetic(x);
   return x.make(
       {.op = op, .dtype = row_of(op).result_type(from.dtype), .rank = from.rank, .singletons = from.singletons}, &x.id,
       1);
 }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
+  require_arithmetic(x);
   Node made{.op = op, .dtype = row_of(op).result_type(a.dtype)};
   broadcast_type(made, a, b);
   const std::int32_t operands[] = {x.id, y.id};
@@ -119,6 +129,14 @@ constexpr Value operator-(double x, Value y) { return y.number(x) - y; }
 constexpr Value operator*(Value x, double y) { return x * x.number(y); }
 constexpr Value operator*(double x, Value y) { return y * x; }
 constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
+
+namespace build {
+/// The sum of two cotangents of a value; of a value of 8-bit floats, which can't be added, it is computed in f32.
+constexpr Value add_cotangents(Value x, Value y) {
+  if (!is_float8(x.dtype())) return x + y;
+  return cast(cast(x, DType::f32) + cast(y, DType::f32), x.dtype());
+}
+}  // namespace build
 
 }  // namespace tessera
 

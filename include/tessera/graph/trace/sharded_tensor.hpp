@@ -31,9 +31,8 @@ template <class T, int Rank> struct Evaluate {
 /// trace it is a placeholder, so that the fields of a model can be traced.
 template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
-  static_assert(
-      Element<T>,
-      "tessera: tensors of this element type are not supported; use float, double, ts::bf16, an integer type or bool");
+  static_assert(Element<T>, "tessera: tensors of this element type are not supported; use float, double, ts::bf16, "
+                            "ts::f16, an integer type or bool");
   static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
   using element = T;
   static constexpr int rank = Rank;

@@ -53,7 +53,7 @@ class Gradient {
     if (row_of(node()).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
     cotangent = build::sum_to(cotangent, target);
     std::int32_t& slot = sweep_.cotangents[static_cast<std::size_t>(target.id)];
-    slot = slot < 0 ? cotangent.id : (value(slot) + cotangent).id;
+    slot = slot < 0 ? cotangent.id : build::add_cotangents(value(slot), cotangent).id;
   }
 
   /// For a node with several outputs: the cotangent of output k in its full shape; a null value when the loss does not
@@ -149,7 +149,7 @@ constexpr Growable<std::int32_t> differentiate(Value context, const Growable<std
   Gradient::Sweep sweep = make_sweep(*context.module, context.graph, sources);
   for (std::size_t k = 0; k < results.size(); ++k) {
     std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(results[k])];
-    slot = slot < 0 ? cotangents[k] : (context.with(slot) + context.with(cotangents[k])).id;
+    slot = slot < 0 ? cotangents[k] : build::add_cotangents(context.with(slot), context.with(cotangents[k])).id;
   }
   // Of a refused program the bodies of loops are not recorded.
   if (context.module->refusal.text == nullptr) run_sweep(sweep);

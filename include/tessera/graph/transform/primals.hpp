@@ -26,13 +26,13 @@ constexpr Value as_variable(const Value& value) {
                     {value.id});
 }
 
-/// Visits the floating tensors of structures.
+/// Visits the floating tensors of structures. 8-bit floats, which have no arithmetic, are data like integers.
 template <class Visit> struct VisitFloating {
   Visit visit;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
       const Value value = here(value_behind(leaf));
-      if (value.module != nullptr && is_floating(value.dtype())) visit(leaf, value);
+      if (value.module != nullptr && is_floating(value.dtype()) && !is_float8(value.dtype())) visit(leaf, value);
     }
   }
   constexpr void enter_stack(auto&) {}

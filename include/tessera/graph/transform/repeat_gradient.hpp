@@ -35,10 +35,10 @@ constexpr Node argument_node(const Node& type, int index) {
 namespace detail {
 
 /// Whether the backward body recomputes a node instead of storing its value for every layer. A product rounded to bf16
-/// is stored, in bf16.
+/// or f16 is stored, in that type.
 constexpr bool recomputed(const Graph& graph, int id) {
   const Node& node = graph[id];
-  if (row_of(node).converts && node.dtype == DType::bf16) {
+  if (row_of(node).converts && is_half(node.dtype)) {
     const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
     const int sum = graph.operand(id, 0);
     if (is_product(sum)) return false;

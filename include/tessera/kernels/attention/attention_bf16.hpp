@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 
@@ -11,18 +12,19 @@
 #include <tessera/kernels/gemm/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/bf16_pack.hpp>
 
-// Attention of bf16. With AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials and sums are
-// float. Otherwise operands are converted to float and use the attention of float.
+// Attention of bf16 and f16. For bf16 with AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials
+// and sums are float. Otherwise operands are converted to float and use the attention of float.
 namespace tessera::kernels {
 
 /// Most queries of one call of attend() for bf16, which packs keys and values once for all of them.
 inline constexpr std::int64_t bf16_attention_queries = 4 * attention_queries;
 
-/// Operands and results of the gradient of bf16 attention for one head. Gradients are float, since they may be summed.
-struct Bf16AttentionGradient {
-  HeadRows<const bf16> q, k, v, out;
+/// Operands and results of the gradient of attention of bf16 or f16 for one head. Gradients are float, since they may
+/// be summed.
+template <class T> struct HalfAttentionGradient {
+  HeadRows<const T> q, k, v, out;
   HeadRows<const float> row_lse;
-  HeadRows<const bf16> cotangent;
+  HeadRows<const T> cotangent;
   HeadRows<float> q_gradient, k_gradient, v_gradient;
 };
 
@@ -34,8 +36,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 /// Rows [first, end) converted to a contiguous float matrix.
-inline HeadRows<const float> widened_rows(const HeadRows<const bf16>& rows, std::int64_t first, std::int64_t end,
-                                          std::int64_t width, float*& room) {
+template <class T>
+HeadRows<const float> widened_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end,
+                                   std::int64_t width, float*& room) {
   if (rows.data == nullptr) return {};
   widen_matrix(rows.at(first), rows.row, rows.col, end - first, width, room);
   const HeadRows<const float> wide{room - first * width, width, 1};
@@ -43,9 +46,10 @@ inline HeadRows<const float> widened_rows(const HeadRows<const bf16>& rows, std:
   return wide;
 }
 
-inline void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
-                           const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
-                           const HeadRows<bf16>& out, const HeadRows<float>& row_lse) {
+template <class T>
+void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+                    const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+                    const HeadRows<float>& row_lse) {
   const std::int64_t keys = shape.visible(first + count), both = shape.width + shape.value_width;
   float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>((count + keys) * both));
   const HeadRows<const float> wide_q = widened_rows(q, first, first + count, shape.width, next);
@@ -59,8 +63,9 @@ inline void widened_attend(const AttentionShape& shape, std::int64_t first, std:
     round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
 }
 
-inline void widened_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
-                             std::int64_t end_key) {
+template <class T>
+void widened_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                      std::int64_t end_key) {
   const std::int64_t width = shape.width, value_width = shape.value_width;
   float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(
       shape.queries * (width + 2 * value_width) + (end_key - first_key) * (width + value_width)));
@@ -250,8 +255,8 @@ inline void block_attend(const AttentionShape& shape, std::int64_t first, std::i
 
 /// attend_gradient() with AMX or AVX512_BF16. Gradients of keys and values are accumulated in scratch memory, in whole
 /// blocks.
-inline void block_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
-                                  std::int64_t end_key, CpuLevel level) {
+inline void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<bf16>& g,
+                                  std::int64_t first_key, std::int64_t end_key, CpuLevel level) {
   using Batch = xsimd::batch<float>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   constexpr std::int64_t row = attention_queries;
@@ -355,11 +360,26 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
 }
 
 /// attend_gradient() for bf16; softmax weights and their gradients are rounded to bf16 for the products that follow.
-inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
+inline void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<bf16>& g, std::int64_t first_key,
                             std::int64_t end_key, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend_gradient(shape, g, first_key, end_key, level);
 #endif
+  detail::widened_gradient(shape, g, first_key, end_key);
+}
+
+/// attend() for f16.
+template <std::same_as<f16> T>
+void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+            const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+            const HeadRows<float>& row_lse) {
+  detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
+}
+
+/// attend_gradient() for f16.
+template <std::same_as<f16> T>
+void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                     std::int64_t end_key) {
   detail::widened_gradient(shape, g, first_key, end_key);
 }
 

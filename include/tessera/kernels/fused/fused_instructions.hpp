@@ -77,7 +77,7 @@ struct RowCursor {
   const FusedCall& call;
 
   template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
-    return splat<lane_t<T>>(*reinterpret_cast<const T*>(rows.row[input]));
+    return splat<lane_t<T>>(static_cast<lane_t<T>>(*reinterpret_cast<const T*>(rows.row[input])));
   }
   template <class T> TESSERA_INLINE Lanes<T> position(int dim) const {
     return splat<T>(static_cast<T>(call.global_offset[dim] + rows.index[dim]));
@@ -92,7 +92,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   const auto& b = step.b_varies ? own : shared;
   constexpr const OpRow& row = row_of(O);
   if constexpr (row.converts) {
-    // An explicit cast rounds to the target type; other bf16 values stay float until they are stored.
+    // An explicit cast rounds to the target type; other values of 16 bits stay float until they are stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
   } else if constexpr (row.arity == 3) {
     const auto& c = step.c_varies ? own : shared;

@@ -144,8 +144,8 @@ struct Kept {
   int pass[Fused::max_instrs]{};
 };
 
-/// Bytes of a value in a register: bf16 is computed as float.
-constexpr std::size_t lane_bytes(DType type) { return type == DType::bf16 ? size_of(DType::f32) : size_of(type); }
+/// Bytes of a value in a register: bf16 and f16 are computed as float.
+constexpr std::size_t lane_bytes(DType type) { return size_of(computed_as(type)); }
 
 /// Adds to pass `p` the per-element instructions that its exits need, in order. An expensive value (exp, say) that an
 /// earlier pass computed is stored by that pass and loaded here.
@@ -201,8 +201,6 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
     const Instr& instr = fused.instrs[i];
     if (instr.phase > fused.phases)
       fail(errc::graph_invalid, "[fused] an instruction needs a pass that the kernel does not have");
-    if (instr.dtype == DType::f16)
-      fail(errc::unsupported, "[fused] element type: f16 can be stored, but not computed with");
     if (instr.kind == InstrKind::reduce) {
       if (instr.phase < 1)
         fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");

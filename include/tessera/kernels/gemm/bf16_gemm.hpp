@@ -18,15 +18,15 @@
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
 
-// Products of bf16, accumulated in float: with AMX or AVX512_BF16 if the processor has them; otherwise operands are
-// widened to float block by block and multiplied by the f32 micro-kernels. Products of bf16 are exact in float: only
-// sums round.
+// Products of bf16 and f16, accumulated in float: of bf16 with AMX or AVX512_BF16 if the processor has them; otherwise
+// operands are widened to float block by block and multiplied by the f32 micro-kernels. Products of bf16 and of f16 are
+// exact in float: only sums round.
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// An epilogue: the product is rounded to bf16 and stored in `data`, with the strides of C, instead of in C. `bias`, if
-/// not null, is added to each row first.
-struct RoundedResult {
-  bf16* data = nullptr;
+/// An epilogue: the product is rounded to T, bf16 or f16, and stored in `data`, with the strides of C, instead of in C.
+/// `bias`, if not null, is added to each row first.
+template <class T> struct RoundedResult {
+  T* data = nullptr;
   const float* bias = nullptr;
 
   explicit operator bool() const { return data != nullptr; }
@@ -37,11 +37,12 @@ struct RoundedResult {
 
 namespace detail {
 
-/// Rounds a float matrix, whose rows are contiguous with stride `row`, to bf16.
-inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows, std::int64_t cols, bf16* to,
-                         std::int64_t to_row, std::int64_t to_col) {
+/// Rounds a float matrix, whose rows are contiguous with stride `row`, to bf16 or f16.
+template <class T>
+void round_matrix(const float* from, std::int64_t row, std::int64_t rows, std::int64_t cols, T* to, std::int64_t to_row,
+                  std::int64_t to_col) {
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < cols; ++j) to[i * to_row + j * to_col] = bf16(from[i * row + j]);
+    for (std::int64_t j = 0; j < cols; ++j) to[i * to_row + j * to_col] = T(from[i * row + j]);
 }
 
 #if defined(__x86_64__)
@@ -74,7 +75,7 @@ TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64
 #undef TESSERA_TARGET
 
 /// Stores a block of sums, or the part of it inside C, in C or in `rounded`.
-inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
+inline void store_block(const Gemm<bf16>& g, const RoundedResult<bf16>& rounded, const float* sums, std::int64_t row,
                         std::int64_t col, bool past) {
   const std::int64_t rows = std::min(bf16_block, g.m - row), cols = std::min(bf16_block, g.n - col);
   const std::int64_t at = row * g.c_row + col * g.c_col;
@@ -95,7 +96,7 @@ inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const
 
 /// Whether to use non-temporal stores: for a large result that is not read at once, with rows of whole cache lines.
 /// Plain stores first read the lines from memory, which takes as long as a product with k = 256.
-inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, bool read_at_once) {
+inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult<bf16>& rounded, bool read_at_once) {
   constexpr std::int64_t least_bytes = 1 << 20, line = 64;
   const std::int64_t element = rounded ? 2 : 4;
   const auto at = reinterpret_cast<std::uintptr_t>(rounded ? static_cast<const void*>(rounded.data) : g.c);
@@ -113,7 +114,7 @@ inline std::int64_t rows_together(std::int64_t k, CpuLevel level) {
 /// C (+)= alpha A B with packed B; if null, B is packed block by block, once per group of rows of A. Sums over blocks
 /// of k stay in the L2 cache, for some columns at a time, so that only final results are stored.
 inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
-                       CpuLevel level, const RoundedResult& rounded) {
+                       CpuLevel level, const RoundedResult<bf16>& rounded) {
   const Bf16Blocks unit(level);
   alignas(64) float block_sums[bf16_block * bf16_block], bias[bf16_block]{};
   const std::int64_t together = rows_together(layout.rows, level),
@@ -169,8 +170,9 @@ inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf
 #endif
 
 /// C (+)= alpha A B with B packed as floats; A is widened to float some rows at a time.
-inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
-                         CpuLevel level, const RoundedResult& rounded) {
+template <class T>
+void widened_gemm(const Gemm<T>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
+                  CpuLevel level, const RoundedResult<T>& rounded) {
   constexpr std::int64_t together = 112;
   const std::int64_t room = rounded ? std::min(together, g.m) * g.n : 0;
   float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(room));
@@ -190,13 +192,13 @@ inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const 
 }
 
 /// A product with k == 0: zeros, or the bias.
-inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
+template <class T> void empty_gemm(const Gemm<T>& g, const RoundedResult<T>& rounded) {
   if (g.accumulate) return;
   for (std::int64_t i = 0; i < g.m; ++i)
     for (std::int64_t j = 0; j < g.n; ++j) {
       const std::int64_t at = i * g.c_row + j * g.c_col;
       if (rounded)
-        rounded.data[at] = bf16(rounded.bias != nullptr ? rounded.bias[j] : 0.0f);
+        rounded.data[at] = T(rounded.bias != nullptr ? rounded.bias[j] : 0.0f);
       else
         g.c[at] = 0;
     }
@@ -218,29 +220,41 @@ template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int6
 #endif
   return packed_layout<float>(rows, cols, level);
 }
+template <> inline PackedLayout packed_layout<f16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
+  return packed_layout<float>(rows, cols, level);
+}
 
-/// Size of a packed matrix in elements of T. Below avx512_bf16, a packed bf16 matrix contains floats: two elements
-/// each.
+/// Size of a packed matrix in elements of T. A packed matrix of f16, and of bf16 below avx512_bf16, contains floats:
+/// two elements each.
 template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
   return layout.size();
 }
 template <> inline std::int64_t packed_room<bf16>(const PackedLayout& layout, CpuLevel level) {
   return level >= CpuLevel::avx512_bf16 ? layout.size() : 2 * layout.size();
 }
+template <> inline std::int64_t packed_room<f16>(const PackedLayout& layout, CpuLevel) { return 2 * layout.size(); }
 
-inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
-                        std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
+/// Whether products of T have instructions of their own on processors of this level.
+template <class T> constexpr bool has_block_products(CpuLevel level) {
+  return std::is_same_v<T, bf16> && level >= CpuLevel::avx512_bf16;
+}
+
+/// pack_matrix() for bf16 and f16.
+template <class T>
+void pack_halves(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
+                 std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
   const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
 #if defined(__x86_64__)
-  if (level >= CpuLevel::avx512_bf16) {
-    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
-      const std::int64_t row = block * layout.depth;
-      detail::pack_blocks<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
-                                std::min(layout.depth, layout.rows - layout.padding - row),
-                                packed + layout.offset(block, first));
+  if constexpr (std::is_same_v<T, bf16>)
+    if (has_block_products<T>(level)) {
+      for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+        const std::int64_t row = block * layout.depth;
+        detail::pack_blocks<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
+                                  std::min(layout.depth, layout.rows - layout.padding - row),
+                                  packed + layout.offset(block, first));
+      }
+      return;
     }
-    return;
-  }
 #endif
   if (layout.rows == 0) return;
   // Each block is widened, then packed as a float matrix.
@@ -253,50 +267,67 @@ inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t 
   }
 }
 
-/// A product with packed B. With `rounded`, the result is stored there and not in C; alpha must be 1 and accumulate
-/// false.
-inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
-                        CpuLevel level = bf16_level(), const RoundedResult& rounded = {}) {
+/// packed_gemm() for bf16 and f16, with packed B. With `rounded`, the result is stored there and not in C; alpha must
+/// be 1 and accumulate false.
+template <class T>
+void half_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+               CpuLevel level = product_level<T>(), const RoundedResult<T>& rounded = {}) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     detail::empty_gemm(g, rounded);
     return finished(0, g.m);
   }
 #if defined(__x86_64__)
-  if (level >= CpuLevel::avx512_bf16) return detail::block_gemm(g, layout, packed, finished, level, rounded);
+  if constexpr (std::is_same_v<T, bf16>)
+    if (has_block_products<T>(level)) return detail::block_gemm(g, layout, packed, finished, level, rounded);
 #endif
   detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level, rounded);
 }
 
-inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, CpuLevel level = bf16_level(),
-                        const RoundedResult& rounded = {}) {
+template <class T>
+void half_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>(),
+               const RoundedResult<T>& rounded = {}) {
   const bool turned = given.c_col != 1 && given.c_row == 1 && rounded.bias == nullptr;
-  const Gemm<bf16> g = turned ? transposed(given) : given;
+  const Gemm<T> g = turned ? transposed(given) : given;
   if (g.m == 0 || g.n == 0) return;
 #if defined(__x86_64__)
-  if (level >= CpuLevel::avx512_bf16 && g.k > 0 && g.m <= detail::rows_together(g.k, level)) {
-    detail::block_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, level,
-                       rounded);
-    return turned ? finished(0, given.m) : void();
-  }
+  if constexpr (std::is_same_v<T, bf16>)
+    if (has_block_products<T>(level) && g.k > 0 && g.m <= detail::rows_together(g.k, level)) {
+      detail::block_gemm(g, packed_layout<T>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, level,
+                         rounded);
+      return turned ? finished(0, given.m) : void();
+    }
 #endif
   // A is packed, or widened, again for each of these parts of B.
   constexpr std::int64_t most_bytes = 16 << 20, least_cols = 512;
-  const std::int64_t bytes = g.k * (level >= CpuLevel::avx512_bf16 ? 2 : 4);
+  const std::int64_t bytes = g.k * (has_block_products<T>(level) ? 2 : 4);
   const std::int64_t most_cols =
       std::max(most_bytes / std::max<std::int64_t>(bytes, 1) / least_cols, std::int64_t(1)) * least_cols;
   for (std::int64_t col = 0; col < g.n; col += most_cols) {
-    Gemm<bf16> part = g;
+    Gemm<T> part = g;
     part.n = std::min(most_cols, g.n - col);
     part.b += col * g.b_col;
     part.c += rounded ? 0 : col * g.c_col;
-    const PackedLayout layout = packed_layout<bf16>(g.k, part.n, level);
-    bf16* packed = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(packed_room<bf16>(layout, level)));
-    pack_matrix(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
-    packed_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level,
-                rounded.at(col * g.c_col, col));
+    const PackedLayout layout = packed_layout<T>(g.k, part.n, level);
+    T* packed = thread_scratch<Scratch::packed_b, T>(static_cast<std::size_t>(packed_room<T>(layout, level)));
+    pack_halves(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
+    half_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level,
+              rounded.at(col * g.c_col, col));
   }
   if (turned) finished(0, given.m);
+}
+
+inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
+                        std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
+  pack_halves(layout, b, b_row, b_col, first, count, packed, level);
+}
+inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
+                        CpuLevel level = bf16_level(), const RoundedResult<bf16>& rounded = {}) {
+  half_gemm(g, layout, packed, finished, level, rounded);
+}
+inline void packed_gemm(const Gemm<bf16>& g, FinishedRows finished = {}, CpuLevel level = bf16_level(),
+                        const RoundedResult<bf16>& rounded = {}) {
+  half_gemm(g, finished, level, rounded);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA

@@ -21,9 +21,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Converts a strided bf16 matrix to a contiguous row-major float matrix.
-inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols,
-                         float* to) {
+/// Converts a strided matrix of bf16 or f16 to a contiguous row-major float matrix.
+template <class T>
+void widen_matrix(const T* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, float* to) {
   // Reads along the contiguous dim; if that is the columns, in blocks, so that writes stay in the cache.
   if (col == 1 || row != 1) {
     for (std::int64_t i = 0; i < rows; ++i)

@@ -37,14 +37,18 @@ template <class T> void ContractionPlan::pack(std::int64_t part, const T* a, con
   const std::int64_t end = layout.panels() * (part % parts + 1) / parts;
   if (first == end) return;
   const Dim col = col_.fused();
-  pack_matrix(layout, b + col_.range(block).begin * col.b, k_.b, col.b, first, end - first,
-              packed + block * packed_room<T>(packed_layout_of<T>(0)));
+  b += col_.range(block).begin * col.b;
+  packed += block * packed_room<T>(packed_layout_of<T>(0));
+  if constexpr (is_half_v<T>)
+    pack_halves(layout, b, k_.b, col.b, first, end - first, packed);
+  else
+    pack_matrix(layout, b, k_.b, col.b, first, end - first, packed);
 }
 
 template <class T>
 void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate,
                           product_t<T> alpha, const T* packed, FinishedBox finished,
-                          const RoundedResult& rounded) const {
+                          const RoundedResult<T>& rounded) const {
   if (swapped_) std::swap(a, b);
   const Item ranges = ranges_of(item);
   if (as_loops_) {
@@ -73,16 +77,16 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
                                &rows};
   detail::DimCounter position(loop_.dims, ranges.loop.begin);
   const auto multiply = [&](FinishedRows then) {
-    if constexpr (std::is_same_v<T, bf16>) {  // only this library's kernels multiply bf16
+    if constexpr (is_half_v<T>) {  // only this library's kernels multiply bf16 and f16
       const std::int64_t block = item / row_.blocks() % col_.blocks();
-      RoundedResult to = rounded;
+      RoundedResult<T> to = rounded;
       if (to) to.data += corner + position.out;
       if (to.bias) to.bias += ranges.col.begin;
       if (packed)
-        packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then,
-                    bf16_level(), to);
+        half_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then,
+                  product_level<T>(), to);
       else
-        packed_gemm(g, then, bf16_level(), to);
+        half_gemm(g, then, product_level<T>(), to);
     } else if constexpr (is_floating_v<T>) {
       if (packed && !chosen_contraction_provider().load(std::memory_order_acquire)) {
         const std::int64_t block = item / row_.blocks() % col_.blocks();

@@ -71,11 +71,11 @@ class ContractionPlan {
   /// Computes one item: out = alpha * einsum(a, b) in its box, or out += with `accumulate`. The chosen provider
   /// multiplies f32 and f64; integers wrap around. Does not allocate once the thread has run an item of that size.
   /// `packed`: the result of pack() if packed_size() is not 0, or null: then each item packs its own panels.
-  /// `rounded`, allowed if can_round(): a bf16 product is stored there, rounded to bf16, instead of in out.
+  /// `rounded`, allowed if can_round(): a product of bf16 or f16 is stored there, rounded to T, instead of in out.
   template <class T>
   void run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate = false,
            product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {},
-           const RoundedResult& rounded = {}) const;
+           const RoundedResult<T>& rounded = {}) const;
 
   /// Elements of the operand that is packed once for all items; 0 if it is faster that each item packs its own panels.
   template <class T> std::int64_t packed_size() const;

@@ -6,13 +6,12 @@
 #include <string_view>
 #include <type_traits>
 
-#include <tessera/base/bf16.hpp>
 #include <tessera/base/dtype.hpp>
 
 namespace tessera::kernels {
 
-/// The type in which products of T are accumulated and stored: T itself, but float for bf16.
-template <class T> using product_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+/// The type in which products of T are accumulated and stored: T itself, but float for bf16 and f16.
+template <class T> using product_t = computed_t<T>;
 
 /// A matrix product C = alpha A B, or C += alpha A B. A is [m, k], B is [k, n], C is [m, n], with any strides, in
 /// elements. C must not overlap A or B, and its elements must have distinct addresses.

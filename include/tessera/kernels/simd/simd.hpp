@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include <tessera/base/bf16.hpp>
+#include <tessera/base/dtype.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/simd/xsimd.hpp>
 
@@ -34,11 +34,10 @@ template <> struct Lanes<bool> {
 using Mask = Lanes<bool>;
 
 /// The type in which elements of T are computed: int32_t for narrow integers, which wrap() reduces to their range;
-/// float for bf16, which is rounded when it is stored.
+/// float for floating types of 16 and 8 bits, which are rounded when they are stored.
 template <class T>
-using lane_t = std::conditional_t<
-    std::is_same_v<T, bf16>, float,
-    std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t, T>>;
+using lane_t = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t,
+                                  computed_t<T>>;
 
 namespace simd {
 
@@ -176,6 +175,58 @@ TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) 
   const Words is_nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
   return (near & ~is_nan) | ((bits | 0x400000) & is_nan);
 }
+
+/// Codes of a small format (detail::SmallFloat, whose scalar functions these are) in 32-bit lanes.
+template <class Format> TESSERA_INLINE native<std::uint32_t, width> rounded_to(const Lanes<float>& x) {
+  using Words = native<std::uint32_t, width>;
+  using Floats = native<float, width>;
+  constexpr int drop = Format::drop;
+  const Words bits = (Words)to_native<float>(x.part[0]), size = bits & 0x7fffffff;
+  const Words step = Words{} + Format::denormal_step;
+  const Words small = (Words)((Floats)size + (Floats)step) - step;
+  const Words whole =
+      ((size + (1u << (drop - 1)) - 1 + (size >> drop & 1)) >> drop) - (Format::rebias << Format::mantissa);
+  const Words nan = Format::quiet_nan | (size >> drop & ((1u << Format::mantissa) - 1));
+  const Words is_small = (Words)(size < Format::least_normal), is_nan = (Words)(size > 0x7f800000);
+  const Words fits = (Words)(whole < Format::beyond);
+  const Words near = (whole & fits) | (Format::beyond & ~fits);
+  return (((near & ~is_small) | (small & is_small)) & ~is_nan) | (nan & is_nan) |
+         (bits >> (31 - Format::sign_bit) & Format::sign);
+}
+template <class Format> TESSERA_INLINE Lanes<float> widened_from(const native<std::uint32_t, width>& code) {
+  using Words = native<std::uint32_t, width>;
+  using Floats = native<float, width>;
+  const Words size = code & Format::magnitude, step = Words{} + Format::denormal_step;
+  const Words whole = (size << Format::drop) + (Format::rebias << 23);
+  const Words small = (Words)((Floats)(size + step) - (Floats)step);
+  const Words special = Format::infinite ? (size << Format::drop) | 0x7f800000 : Words{} + 0x7fc00000;
+  const Words is_small = (Words)(size < 1u << Format::mantissa), is_special = (Words)(size >= Format::beyond);
+  const Words bits = (whole & ~is_small & ~is_special) | (small & is_small) | (special & is_special);
+  return {{to_batch<float>((Floats)(bits | (code & Format::sign) << (31 - Format::sign_bit)))}};
+}
+
+// Processors with AVX convert f16; g++ and clang use the instructions where F16C (or AVX-512) is enabled.
+TESSERA_INLINE Lanes<float> widen_halves(const std::uint16_t* from) {
+#if defined(__AVX512F__)
+  return {{xsimd::batch<float>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))))}};
+#elif defined(__AVX__) && defined(__F16C__)
+  return {{xsimd::batch<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))}};
+#else
+  native<std::uint16_t, width> codes;
+  std::memcpy(&codes, from, sizeof codes);
+  return widened_from<f16::Format>(__builtin_convertvector(codes, native<std::uint32_t, width>));
+#endif
+}
+TESSERA_INLINE void round_to_halves(std::uint16_t* to, const Lanes<float>& x) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(x.part[0].data, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX__) && defined(__F16C__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(x.part[0].data, _MM_FROUND_TO_NEAREST_INT));
+#else
+  const auto codes = __builtin_convertvector(rounded_to<f16::Format>(x), native<std::uint16_t, width>);
+  std::memcpy(to, &codes, sizeof codes);
+#endif
+}
 }  // namespace simd
 
 // ---- memory
@@ -191,6 +242,12 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
     std::memcpy(&halves, from, sizeof halves);
     const auto words = __builtin_convertvector(halves, simd::native<std::uint32_t, width>) << 16;
     return {{simd::to_batch<float>((simd::native<float, width>)words)}};
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return simd::widen_halves(&from->bits);
+  } else if constexpr (is_float8_v<T>) {
+    simd::native<std::uint8_t, width> codes;
+    std::memcpy(&codes, from, sizeof codes);
+    return simd::widened_from<typename T::Format>(__builtin_convertvector(codes, simd::native<std::uint32_t, width>));
   } else if constexpr (sizeof(T) < 4) {
     simd::native<T, width> narrow;
     std::memcpy(&narrow, from, sizeof narrow);
@@ -214,6 +271,12 @@ template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
   } else if constexpr (std::is_same_v<T, bf16>) {
     const auto halves = __builtin_convertvector(simd::rounded_bf16(x) >> 16, simd::native<std::uint16_t, width>);
     std::memcpy(to, &halves, sizeof halves);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    simd::round_to_halves(&to->bits, x);
+  } else if constexpr (is_float8_v<T>) {
+    const auto codes =
+        __builtin_convertvector(simd::rounded_to<typename T::Format>(x), simd::native<std::uint8_t, width>);
+    std::memcpy(to, &codes, sizeof codes);
   } else if constexpr (sizeof(T) < 4) {
     const auto middle =
         __builtin_convertvector(simd::to_native<std::int32_t>(x.part[0]), simd::native<std::int16_t, width>);
@@ -324,12 +387,16 @@ template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<Fro
   }
 }
 
-/// Reduces lanes to the range of T: narrow integers modulo 2^bits; for bf16, rounds to bf16.
+/// Reduces lanes to the values of T: narrow integers modulo 2^bits; rounds to floating types of 16 and 8 bits.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, lane_t<T>>) {
     return x;
   } else if constexpr (std::is_same_v<T, bf16>) {
     return {{simd::to_batch<float>((simd::native<float, width>)(simd::rounded_bf16(x) & 0xffff0000))}};
+  } else if constexpr (std::is_same_v<lane_t<T>, float>) {
+    T rounded[width];
+    store(rounded, x);
+    return load(rounded);
   } else {
     constexpr int shift = 32 - 8 * static_cast<int>(sizeof(T));
     using Signless = simd::native<std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, width>;

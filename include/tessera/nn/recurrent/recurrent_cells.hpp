@@ -27,8 +27,8 @@ namespace tessera::nn {
 /// The inputs of all gates of a recurrent cell: x W + b, for x [batch, in] or [time, batch, in].
 ///
 /// The gates have a dim of their own, [..., gates, hidden]: a mesh axis that shards the hidden features shards each
-/// gate in the same way, and taking the gates apart communicates nothing. With f32 parameters a bf16 x is multiplied by
-/// the weight rounded to bf16, and the result is f32. Errors and communication: as Linear.
+/// gate in the same way, and taking the gates apart communicates nothing. With f32 parameters an x of bf16 or f16 is
+/// multiplied by the weight rounded to its type, and the result is f32. Errors and communication: as Linear.
 template <Element T = float, bool Bias = true> struct Gates {
   ShardedTensor<T, 3> weight;  ///< [in, gates, hidden]
   ShardedTensor<T, 2> bias;    ///< [gates, hidden]
@@ -54,7 +54,7 @@ template <Element T> struct Gates<T, false> {
         return FixedString("bi,igh->bgh");
     }();
     if constexpr (detail::is_mixed_v<X, T>)
-      return einsum<text, float>(x, cast<bf16>(weight, at), at);
+      return einsum<text, float>(x, detail::as_met_by<X>(weight, at), at);
     else
       return einsum<text>(x, weight, at);
   }
@@ -155,9 +155,10 @@ template <RnnFunction Function> struct RnnRule : HiddenState {
 ///     c' = sigmoid(f) c + sigmoid(i) tanh(g),  h' = sigmoid(o) tanh(c')
 /// cell(x, std::tuple(h, c)) returns the state std::tuple(h', c'); cell(x) starts from zeros. x is [batch, in], h and c
 /// are [batch, hidden]. PyTorch's parameters: `weight_ih[g * hidden + j][i]` is `ih.weight[i][g][j]`, and its biases
-/// are `ih.bias` and `hh.bias`. With f32 parameters and a bf16 x, h is bf16 and the gates and c are f32. Errors:
-/// shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce of the gates.
-/// Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al. 2000.
+/// are `ih.bias` and `hh.bias`. With f32 parameters and an x of bf16 or f16, h has its type and the gates and c are
+/// f32. Errors: shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce
+/// of the gates. Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al.
+/// 2000.
 template <Element T = float, bool Bias = true> using LstmCell = RecurrentCell<T, Bias, detail::LstmRule>;
 
 /// One step of a gated recurrent unit, as torch.nn.GRUCell, with r, z, n the gates of x and of h in this order:

@@ -47,8 +47,8 @@ struct AttentionNodes {
                     .labels = form.pack()};
     return with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper);
   }
-  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 operands
-  /// they, the scale and the gradients are f32.
+  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
+  /// operands they, the scale and the gradients are f32.
   static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
     form.result = AttentionResult::logarithms;
     const Node made{.op = Op::attention_lse,

@@ -99,8 +99,8 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 /// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
 /// extent
 /// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
-/// 0. With bf16 queries the bias is rounded to bf16. The scale is not 0. Gradients: also of the bias. Errors:
-/// shape_mismatch. Communication: as attention.
+/// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
+/// Errors: shape_mismatch. Communication: as attention.
 template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,

@@ -75,8 +75,8 @@ struct Rotary {
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
-/// width is even. Angles are computed in f64; a bf16 x is rotated in f32. Errors: shape_mismatch for an odd width.
-/// Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+/// width is even. Angles are computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd
+/// width. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
 template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>

@@ -29,8 +29,9 @@ constexpr std::uint8_t einsum_singletons(const EinsumLabels& labels, const Node&
   }
   return static_cast<std::uint8_t>(singletons);
 }
-/// bf16 operands give an f32 result.
+/// Operands of bf16 and f16 give an f32 result.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  require_arithmetic(a);
   Node made{.op = Op::einsum,
             .dtype = computed_as(a.dtype()),
             .labels = labels.pack(),
@@ -192,7 +193,7 @@ struct EinsumOp {
     einsum_operand_gradient(r, 1);
   };
   static constexpr SimplifyRule simplify = [](Graph& made, const Node& node, const std::int32_t* operands) {
-    const bool splits = node.value != 0 && made[operands[0]].dtype != DType::bf16;
+    const bool splits = node.value != 0 && made[operands[0]].dtype == DType::f32;
     return splits ? split_product(made, node, operands) : -1;
   };
   static constexpr CheckRule check = check_einsum;

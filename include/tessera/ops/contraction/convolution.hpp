@@ -182,8 +182,8 @@ template <int N> struct ConvTransposeTag {
 /// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
 /// strides + 1 windows.
 ///
-/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 as in
-/// einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
+/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
+/// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
 /// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
 /// in-features the result is partial; a split spatial dim is gathered.
 template <TensorOperand X, TensorOperand W>
@@ -211,9 +211,9 @@ constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here 
 /// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
 /// respect to its operand. The weights are PyTorch's with the spatial dims first.
 ///
-/// The windows are in memory before they are added up; for bf16 they are f32, and their sum is rounded once. Errors:
-/// shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or dilation
-/// below one, and for padding that leaves no result. Communication: as conv1d.
+/// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
+/// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
+/// dilation below one, and for padding that leaves no result. Communication: as conv1d.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {

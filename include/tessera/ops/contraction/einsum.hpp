@@ -54,7 +54,7 @@ struct EinsumText {
 /// The element type of a product: `Out` if given, otherwise that of the operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// Converts a product, which is f32 for bf16 operands, to the element type `Out`.
+/// Converts a product, which is f32 for operands of bf16 and f16, to the element type `Out`.
 template <class Out> constexpr Value rounded_product(Value product, DType operands) {
   if constexpr (std::is_void_v<Out>)
     return build::cast(product, operands);
@@ -91,6 +91,7 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
       static_assert(std::is_same_v<typename A::type, typename B::type>,
                     "tessera: the operands of einsum must have the same element type; use ts::cast");
       static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
+      require_arithmetic<typename A::type>();
     });
   };
   static constexpr EinsumLabels labels(int, int) { return text.labels; }
@@ -105,6 +106,7 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
+    static_assert(require_arithmetic<typename A::type>());
   };
   static constexpr EinsumLabels labels(int rank, int rank_b) {
     EinsumLabels labels{};
@@ -144,10 +146,10 @@ template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Sou
 
 }  // namespace detail
 
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. bf16 products are
-/// summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors: shape_mismatch where dims
-/// with the same label differ. Communication: none for split labels of the result; over a split summed label the result
-/// is a partial value.
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. Products of bf16
+/// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
+/// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
+/// split summed label the result is a partial value.
 template <FixedString Text, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
@@ -163,8 +165,9 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
 
-/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. bf16 products are
-/// summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as einsum.
+/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
+/// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
+/// einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }

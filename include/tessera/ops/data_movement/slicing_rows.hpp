@@ -92,8 +92,8 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 /// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
-  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 &&
-         node.is_singleton(dim_of(node)) && !graph.operand_node(id, 0).is_singleton(dim_of(node));
+  return node.op == Op::slice && is_floating(node.dtype) && !is_float8(node.dtype) && node.is_singleton(dim_of(node)) &&
+         !graph.operand_node(id, 0).is_singleton(dim_of(node));
 }
 /// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Singleton dims can't be
 /// split: a slice of one row gives a partial value, and each device pads its own part of a result from one row.

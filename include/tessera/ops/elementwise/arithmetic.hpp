@@ -182,8 +182,9 @@ struct TruncateDivTag : detail::Binary<ops::DivOp> {
 };
 
 /// Elementwise functions of one operand: the result has its shape and sharding, without communication. Integer and bool
-/// operands of functions without integer results (exp, sqrt, ...) give f32. bf16 is computed in f32 and rounded once.
-/// The stated errors are those of the f32 and f64 kernels for plain x86-64 and AVX2, measured by tools/accuracy.cpp.
+/// operands of functions without integer results (exp, sqrt, ...) give f32. bf16 and f16 are computed in f32 and
+/// rounded once. The stated errors are those of the f32 and f64 kernels for plain x86-64 and AVX2, measured by
+/// tools/accuracy.cpp.
 ///
 /// |x|; the sign bit of NaN is cleared. Exact; the least integer of a type wraps to itself. The gradient at 0 is 0.
 template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {

@@ -49,7 +49,9 @@ struct RadiansToDegreesTag : FloatingComposition {
 
 enum class NumberClass : std::uint8_t { nan, infinite, finite };
 template <NumberClass Class> struct ClassifyTag {
-  template <class X> using result = Typed<bool, X::rank>;
+  template <class X> struct result : Typed<bool, X::rank> {
+    static_assert(require_arithmetic<typename X::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     if (Class == NumberClass::nan) return build::binary(Op::not_equal, x, x);
@@ -107,7 +109,7 @@ struct LerpTag : ThreeOperands {
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename ThreeOperands::result<A, B, C>::type>,
-                    "tessera: lerp takes float, double and bf16 tensors");
+                    "tessera: lerp takes float, double, bf16 and f16 tensors");
     });
   };
   // Computed from the nearer operand, so that a weight of 1 gives exactly the second operand.
@@ -153,7 +155,10 @@ struct NanToNumTag {
     ((numbers = build::cast(numbers, x.dtype())), ...);
   }
   static constexpr double largest(DType type) {
-    return type == DType::f64 ? std::numeric_limits<double>::max() : type == DType::bf16 ? 0x1.fep127 : 0x1.fffffep127;
+    return type == DType::f64    ? std::numeric_limits<double>::max()
+           : type == DType::bf16 ? 0x1.fep127
+           : type == DType::f16  ? 65504
+                                 : 0x1.fffffep127;
   }
   static constexpr Value emit(Value context, Value x) { return emit(context, x, x.number(0)); }
   static constexpr Value emit(Value context, Value x, Value nan) {

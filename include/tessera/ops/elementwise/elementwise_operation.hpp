@@ -165,8 +165,21 @@ namespace tessera {
 
 namespace detail {
 
-template <class A, class B> constexpr DType promoted() { return promote(dtype_v<A>, dtype_v<B>); }
-template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) { return promote(dtype_v<A>, Kind); }
+/// Refuses operands without arithmetic, in a function called for each element type only once.
+template <class T> constexpr bool require_arithmetic() {
+  static_assert(!is_float8_v<T>, "tessera: f8_e4m3 and f8_e5m2 are storage types without arithmetic; write "
+                                 "ts::cast<float>(x) or ts::cast<ts::bf16>(x) first");
+  return true;
+}
+
+template <class A, class B> constexpr DType promoted() {
+  require_arithmetic<A>(), require_arithmetic<B>();
+  return promote(dtype_v<A>, dtype_v<B>);
+}
+template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) {
+  require_arithmetic<A>();
+  return promote(dtype_v<A>, Kind);
+}
 
 /// Element type and rank of two operands, at least one a tensor, after promotion.
 template <class A, class B> struct Promote {
@@ -197,6 +210,7 @@ template <class Operation> struct Unary {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
+    static_assert(require_arithmetic<typename A::type>());
     static constexpr DType meets_in =
         row.fractional ? floating_type(dtype_v<typename A::type>) : dtype_v<typename A::type>;
     using type = element_t<row.result_type(meets_in)>;

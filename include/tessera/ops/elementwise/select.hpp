@@ -2,7 +2,6 @@
 #define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
 #include <tessera/base/push_macros.hpp>
 
-#include <tessera/base/bf16.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/ops/elementwise/elementwise_operation.hpp>
 
@@ -13,8 +12,8 @@ constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
   if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
-  // x was widened from bf16 by a cast, so casting back gives the original.
-  if (from.op == Op::cast && type == DType::bf16)
+  // x was widened by a cast, from bf16 to f32, say: casting back gives the original.
+  if (from.op == Op::cast && widens(type, from.dtype))
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
 }
@@ -45,9 +44,10 @@ constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   }
   return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
 }
-/// A cast of a cotangent: leaves out a detour through bf16, since a cotangent may be more precise than the value.
+/// A cast of a cotangent: leaves out a detour through a type of 16 or 8 bits, since a cotangent may be more precise
+/// than the value.
 constexpr Value uncast(Value x, DType type) {
-  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
+  if (const Node& from = x.node(); from.op == Op::cast && computed_as(from.dtype) != from.dtype)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return cast(x, type);
 }
@@ -136,8 +136,7 @@ struct CastOp : ElementwiseOperation<1> {
     build::check_number(number_rule(node), node.dtype, from.real(), node.source);
     if (node.dtype == DType::bool_) return from.real() != 0;
     if (!is_floating(node.dtype)) return from.integer();
-    if (node.dtype == DType::bf16) return static_cast<double>(bf16(from.real()));
-    return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(from.real())) : from;
+    return node.dtype == DType::f64 ? from : rounded_to(node.dtype, from.real());
   }
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
@@ -211,8 +210,8 @@ constexpr auto select(const C& condition, const A& yes, const B& no, Here at = H
 }
 
 /// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
-/// give unspecified values. Integers wrap around. To bool: x != 0. To bf16 and f32: rounds to the nearest, ties to
-/// even.
+/// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
+/// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
 template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }

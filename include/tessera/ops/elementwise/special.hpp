@@ -164,8 +164,8 @@ struct XlogyTag : Binary<ops::HypotOp> {
 }  // namespace detail
 
 // Shapes and sharding are those of the operand, or of operands broadcast against each other; no communication. Integers
-// and bools give f32. NaN gives NaN. Results of f32 and bf16 are computed in double and rounded once; errors are of
-// f64.
+// and bools give f32. NaN gives NaN. Results of f32, bf16 and f16 are computed in double and rounded once; errors are
+// of f64.
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
 /// exp(-x^2).

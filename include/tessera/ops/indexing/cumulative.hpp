@@ -11,7 +11,9 @@ namespace detail {
 
 template <class Operation, int Rank, int D, CumulativeOptions S> struct CumulativeTag {
   template <class A>
-  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
+  struct result : Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank> {
+    static_assert(require_arithmetic<typename A::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     return build::cumulative(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
   }
@@ -20,8 +22,8 @@ template <class Operation, int Rank, int D, CumulativeOptions S> struct Cumulati
 }  // namespace detail
 
 /// Cumulative sum along dim D: `cumsum<-1>(x)`. `ts::CumulativeOptions{.reverse = true}` sums from the last element on;
-/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 is summed in f32;
-/// bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
+/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 and f16 are summed
+/// in f32; bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
 /// all_gather of one total per line from each device.
 template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
 constexpr auto cumsum(const X& x, Here at = Here::current()) {

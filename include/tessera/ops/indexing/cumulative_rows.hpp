@@ -16,6 +16,7 @@ namespace tessera::build {
 
 /// A cumulative operation along a dim by the monoid of operation `op`.
 constexpr Value cumulative(Op op, Value x, int dim, CumulativeOptions how) {
+  require_arithmetic(x);
   const Reduction reduction = row_of(op).reduction;
   const DType type = reduced_type(reduction, x.dtype());
   if (x.is_singleton(dim) && !how.exclusive) return cast(x, type);

@@ -189,9 +189,9 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 }
 
 /// x with rows of the source added along dim D (torch.index_add, x.at[indices].add): row k is added at indices[k]. bf16
-/// is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source the
-/// cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce of
-/// the sums; a split dim D of x stays split.
+/// and f16 is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source
+/// the cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce
+/// of the sums; a split dim D of x stays split.
 template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);

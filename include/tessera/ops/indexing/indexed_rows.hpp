@@ -29,14 +29,16 @@ constexpr Shape index_add_shape(const ShapeContext& c) {
   return table;
 }
 
-/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others.
+/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others. A table of
+/// 8-bit floats, which have no sums, is made whole.
 constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
   const Node& index = graph.operand_node(id, indices);
   const bool gathers = table == 0;
   const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
   rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
   DimFactors table_dims, index_dims, row_dims;
-  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
+  const FactorKind taken = is_float8(shape.dtype) ? FactorKind::replicate : FactorKind::reduction;
+  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? taken : FactorKind::pass)));
   for (int d = 0; d < index.rank; ++d)
     if (!index.is_singleton(d)) {
       index_dims.dims[d].push_back(

@@ -17,7 +17,7 @@ namespace tessera {
 /// for traced functions.
 /// Communication: a split dim is gathered; others stay split.
 template <int D, TensorOperand X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
-  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double and bf16 tensors");
+  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   const auto lines = detail::settle(movedim<D, 0>(x, at));
   const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
   const auto step = [at](const auto& so_far, const auto& next) {

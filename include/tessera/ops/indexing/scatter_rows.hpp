@@ -18,6 +18,7 @@ namespace tessera::build {
 /// number of elements can go to one index: sums and products of floating elements are computed in f64 and rounded once.
 constexpr Value scatter(Value x, int dim, Value indices, Value source, ScatterRule rule) {
   const DType type = x.dtype();
+  if (!rule.replaces) require_arithmetic(x);
   const bool rounds = !rule.replaces && is_floating(type) && facts_of(rule.reduction).rounds;
   const Value wide = rounds ? cast(x, DType::f64) : x, added = cast(source, wide.dtype());
   if (!rule.replaces && rule.reduction == Reduction::sum) return cast(wide + scatter_add(added, dim, indices, x), type);

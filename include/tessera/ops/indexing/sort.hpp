@@ -13,7 +13,9 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
                 "tessera: the type of indices must be std::int32_t or std::int64_t");
   static constexpr int size_operand = 1;
-  template <class A, class... Count> using result = Typed<Index, Rank>;
+  template <class A, class... Count> struct result : Typed<Index, Rank> {
+    static_assert(require_arithmetic<typename A::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
   }
@@ -23,7 +25,9 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
 };
 
 template <int Rank, int D, Order O> struct SortTag {
-  template <class A> using result = A;
+  template <class A> struct result : A {
+    static_assert(require_arithmetic<typename A::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);

@@ -17,6 +17,7 @@ namespace tessera::build {
 /// The indices that sort a dim: all of them, or the first `count` if it is given.
 constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
   const bool all = count.module == nullptr;
+  require_arithmetic(x);
   Node made{.op = Op::argsort,
             .dtype = type,
             .rank = x.node().rank,

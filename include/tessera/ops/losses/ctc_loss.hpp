@@ -61,7 +61,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
                         const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
   static_assert(X::rank == 3 && is_floating_v<typename X::element>,
-                "tessera: the log_probs of ctc_loss are a float, double or bf16 tensor of [time, batch, classes]");
+                "tessera: the log_probs of ctc_loss are a float, double, bf16 or f16 tensor of [time, batch, classes]");
   static_assert(Targets::rank == 2 && Lengths::rank == 1 && TargetLengths::rank == 1,
                 "tessera: the targets of ctc_loss are [batch, length], input_lengths and target_lengths [batch]");
   using T = detail::loss_t<typed_of<X>>;

@@ -52,9 +52,10 @@ template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
     using type = loss_t<X>;
     static constexpr int rank = Reduction == LossReduction::each ? Rank - Loss::dropped : 0;
     using Checks = decltype([] {
-      static_assert(floating_v<X> && Loss::template fits<X, More...>,
-                    "tessera: a loss takes float, double or bf16 tensors of equal rank and element type; labels may be "
-                    "integers, and those of rows have a dim less");
+      static_assert(
+          floating_v<X> && Loss::template fits<X, More...>,
+          "tessera: a loss takes float, double, bf16 or f16 tensors of equal rank and element type; labels may be "
+          "integers, and those of rows have a dim less");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... more) {
@@ -204,9 +205,10 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
 /// NaN.
 ///
 /// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
-/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is NaN, as in
-/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands
-/// one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 and f16 are f32. The mean of no elements is NaN,
+/// as in mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded
+/// operands one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35
+/// (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>

@@ -61,7 +61,7 @@ template <int Rank, Moment Of> struct BatchMomentTag {
   template <class X> struct result : Typed<loss_t<X>, 1> {
     using Checks = decltype([] {
       static_assert(floating_v<X> && Rank >= 2,
-                    "tessera: batch_norm_statistics takes a float, double or bf16 tensor [batch, ..., features]");
+                    "tessera: batch_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features]");
     });
   };
   static constexpr Value emit(Value context, Value x) {
@@ -107,10 +107,9 @@ template <int Rank> struct GroupNormTag {
 }  // namespace detail
 
 /// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
-/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
-/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
-/// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
-/// Szegedy, 1502.03167.
+/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 and
+/// f16 in f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of sums per feature, so that the
+/// statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe, Szegedy, 1502.03167.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
@@ -123,8 +122,8 @@ template <class Mean, class Variance> struct BatchStatistics {
 };
 /// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
-/// PyTorch's running variance, and 0 where there is one. Of bf16 they are f32. Beside a batch_norm of the same x in one
-/// program they share its sums and its communication.
+/// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
+/// x in one program they share its sums and its communication.
 template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
   const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
   const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);

@@ -37,7 +37,7 @@ namespace detail {
 template <int N, class X> struct PoolResult : X {
   using Checks = decltype([] {
     static_assert(X::rank == N + 2 && is_floating_v<typename X::type>,
-                  "tessera: a pool takes a float, double or bf16 tensor [batch, spatial..., features]");
+                  "tessera: a pool takes a float, double, bf16 or f16 tensor [batch, spatial..., features]");
   });
 };
 
@@ -223,7 +223,8 @@ template <TensorOperand X> constexpr auto max_pool3d(const X& x, const MaxPool<3
                                                 options.dilation[2]);
 }
 
-/// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 is added up in f32. Otherwise as max_pool.
+/// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
+/// max_pool.
 template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<1>, 1>(x, options, at, options.count_include_pad ? 1 : 0);
 }

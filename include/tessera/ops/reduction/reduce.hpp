@@ -22,6 +22,7 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
   if (dims == 0) return cast(x, whole);
   if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  require_arithmetic(x);
   const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
   Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
   reduced_dims(made, x.node(), reduced);

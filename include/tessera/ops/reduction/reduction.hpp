@@ -34,6 +34,7 @@ constexpr int bit_count(unsigned bits) {
 
 template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
     static constexpr DType from = dtype_v<typename A::type>;
     using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
@@ -144,9 +145,9 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 
 /// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
 /// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 is multiplied in
-/// f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in PyTorch. Shapes and
-/// communication: as `sum`; partial values of a sharded dim are multiplied.
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
 template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }

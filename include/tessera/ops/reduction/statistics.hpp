@@ -108,8 +108,8 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
 /// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
 /// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
 /// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
-/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
+/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
 template <int... Dims, TensorOperand X, NumberOperand Correction = int>
 constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
@@ -128,9 +128,9 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 }
 
 /// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
-/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
-/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
+/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
+/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
 /// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
 template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);

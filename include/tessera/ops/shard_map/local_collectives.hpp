@@ -142,7 +142,7 @@ template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at
   if constexpr (mask == 0) {
     return detail::not_made(x);
   } else {
-    static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double and bf16 tensors");
+    static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double, bf16 and f16 tensors");
     auto made = detail::reduce_over<Op::sum, mask>(x, at);
     const Value sum = made.value.at(Source::from(at));
     Value count = sum.number(1, DType::i64);

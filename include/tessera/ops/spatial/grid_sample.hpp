@@ -29,7 +29,7 @@ template <GridSample Options> struct GridSampleTag {
     using Checks = decltype([] {
       static_assert(
           X::rank == 4 && Grid::rank == 4 && is_floating_v<typename X::type> && is_floating_v<typename Grid::type>,
-          "tessera: grid_sample takes float, double or bf16 tensors: images [batch, height, width, features] "
+          "tessera: grid_sample takes float, double, bf16 or f16 tensors: images [batch, height, width, features] "
           "and a grid [batch, rows, columns, 2]");
     });
   };
@@ -104,9 +104,9 @@ template <GridSample Options> struct GridSampleTag {
 /// it is bilinear, with a gradient for the grid too, or the nearest, rounding halves to even:
 ///
 ///     const auto y = ts::grid_sample<ts::GridSample{.padding = ts::GridSamplePadding::border}>(images, grid);
-/// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 is sampled in f32.
-/// Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack. Communication:
-/// split height or width is gathered; batch and features stay split.
+/// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 and f16 are sampled in
+/// f32. Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack.
+/// Communication: split height or width is gathered; batch and features stay split.
 template <GridSample Options = GridSample{}, TensorOperand X, TensorOperand Grid>
 constexpr auto grid_sample(const X& x, const Grid& grid, Here at = Here::current()) {
   return call<detail::GridSampleTag<Options>>(Source::from(at), x, grid);

@@ -34,7 +34,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename X::type> || Options.mode == InterpolateMode::nearest ||
                         Options.mode == InterpolateMode::nearest_exact,
-                    "tessera: interpolate takes float, double or bf16 tensors; integers with the mode nearest");
+                    "tessera: interpolate takes float, double, bf16 or f16 tensors; integers with the mode nearest");
     });
   };
 
@@ -91,10 +91,10 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 ///     const auto tall = ts::interpolate<1>(x, 2 * ts::extent<1>(x));
 ///     const auto large = ts::interpolate<2>(tall, 2 * ts::extent<2>(x));
 ///     const auto sharp = ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(x, 64);
-/// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 is interpolated in f32.
-/// The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative extent,
-/// dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as that of
-/// embedding; other dims stay split.
+/// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 and f16 are interpolated
+/// in f32. The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative
+/// extent, dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as
+/// that of embedding; other dims stay split.
 template <int D, Interpolate Options = Interpolate{}, TensorOperand X, SizeOperand Size>
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,

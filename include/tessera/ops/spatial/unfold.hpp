@@ -43,7 +43,7 @@ struct FoldTag {
   template <class X, class... Sizes> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 3 && is_floating_v<typename X::type>,
-                    "tessera: fold takes a float, double or bf16 tensor [batch, windows, features and window]");
+                    "tessera: fold takes a float, double, bf16 or f16 tensor [batch, windows, features and window]");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... sizes) {
@@ -89,8 +89,8 @@ template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& optio
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
-/// height, width, features] of the given extents. bf16 is added in f32. Errors: shape_mismatch where the number of
-/// windows is another one. Communication: split windows are gathered.
+/// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
+/// number of windows is another one. Communication: split windows are gathered.
 template <TensorOperand X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {

@@ -167,7 +167,8 @@ class PlanText {
             text += concat_text(", or in scratch at ", grouped(value.offset), " where that is over an argument");
           break;
         case Fusion::rounding:
-          text += concat_text("%", made, " is not stored, it is rounded to bf16 as it is made");
+          text += concat_text("%", made, " is not stored, it is rounded to ",
+                              name_of(graph.values[static_cast<std::size_t>(next)].dtype), " as it is made");
           break;
         case Fusion::sum:
           text += concat_text("%", made, " is not stored, each part is added to %", next, " as it is made");

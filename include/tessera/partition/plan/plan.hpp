@@ -68,8 +68,8 @@ enum class Fusion : std::uint8_t {
   apart,        ///< separately: it ends before the next step begins
   epilogue,     ///< the next step runs on each box of a product (a tile of the result) as soon as the box is computed
   into_result,  ///< as `epilogue`, and each box is summed in the memory of the next step's result
-  rounding,     ///< the next step, a cast of the product (plus a row) to bf16, is done while the product is stored
-  sum,  ///< the next step, a reduction of partial values, is done by adding each part to the sum as it is computed
+  rounding,  ///< the next step, a cast of the product (plus a row) to bf16 or f16, is done while the product is stored
+  sum,       ///< the next step, a reduction of partial values, is done by adding each part to the sum as it is computed
 };
 
 struct PlanStep {

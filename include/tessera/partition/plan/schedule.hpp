@@ -220,12 +220,13 @@ class Scheduler {
     return true;
   }
 
-  /// Whether the next step only rounds a product of bf16 to bf16, after adding a row where it reads two values.
+  /// Whether the next step only rounds a product of bf16 or f16 to the type of its operands, after adding a row where
+  /// it reads two values.
   constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
     const Unit &product = units_[step.unit], &unit = units_[next.unit];
     const Node& root = graph_[unit.root];
-    if (graph_.operand_node(product.space, 0).dtype != DType::bf16 || product.addend >= 0) return false;
-    if (!row_of(root).converts || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+    if (graph_.operand_node(product.space, 0).dtype != root.dtype || product.addend >= 0) return false;
+    if (!row_of(root).converts || !is_half(root.dtype) || unit.output_count != 1) return false;
     if (unit.member_count == 1) return true;
     if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
         !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)

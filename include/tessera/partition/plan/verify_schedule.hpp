@@ -100,8 +100,8 @@ class ScheduleVerifier {
     if (step.fusion == Fusion::into_result)
       return require(next.outputs.size() == 1 && result.role == ValueRole::output && stored_alike(passed, result),
                      "a product that is summed in the memory of a result has the layout of that result");
-    require(next.outputs.size() == 1 && result.dtype == DType::bf16 && result.shape == passed.shape,
-            "the result of rounding a product is bf16 in the shape of the product");
+    require(next.outputs.size() == 1 && is_half(result.dtype) && result.shape == passed.shape,
+            "the result of rounding a product is bf16 or f16 in the shape of the product");
   }
 
   constexpr void verify_donation(std::size_t k) const {

@@ -10,7 +10,22 @@ namespace tessera::runtime {
 
 /// The unit in the last place (ulp) of 1: the relative difference of two results that round differently.
 inline double rounding_of(DType dtype) {
-  return dtype == DType::bf16 ? 0x1p-7 : dtype == DType::f32 ? 0x1p-23 : dtype == DType::f64 ? 0x1p-52 : 0;
+  switch (dtype) {
+    case DType::f64:
+      return 0x1p-52;
+    case DType::f32:
+      return 0x1p-23;
+    case DType::f16:
+      return 0x1p-10;
+    case DType::bf16:
+      return 0x1p-7;
+    case DType::f8_e4m3:
+      return 0x1p-3;
+    case DType::f8_e5m2:
+      return 0x1p-2;
+    default:
+      return 0;
+  }
 }
 
 /// Bound of the difference of a sum of n terms in two orders, in units of eps * sum(|term|): n in the worst case; for

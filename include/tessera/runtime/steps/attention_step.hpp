@@ -124,8 +124,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
     if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
-    // Each task packs the bf16 keys; with enough heads for all threads, larger tiles of queries amortise the packing.
-    if (dtype_ == DType::bf16 && heads >= 8) queries_ = kernels::bf16_attention_queries;
+    // Each task packs or widens the keys; with enough heads for all threads, larger tiles of queries amortise that.
+    if (is_half(dtype_) && heads >= 8) queries_ = kernels::bf16_attention_queries;
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
       const kernels::AttentionShape& s = place.shape;
@@ -175,7 +175,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }
 
-  template <class T> using Sum = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+  template <class T> using Sum = computed_t<T>;
 
   template <class T> void run_forward(Frame& frame) const {
     parallel_for(items_, cost(), [&](std::int64_t i) {
@@ -199,9 +199,9 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       const std::int64_t head = item / ranges_ % place.heads, batch = item / ranges_ / place.heads;
       const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
       const auto write = [&](Role role) { return rows<Sum<T>>(frame, place.parts[role], batch, head); };
-      std::conditional_t<std::is_same_v<T, bf16>, kernels::Bf16AttentionGradient, kernels::AttentionGradient<Sum<T>>>
-          gradient{read(q), read(k),   read(v),   read(out), rows<const Sum<T>>(frame, place.parts[lse], batch, head),
-                   read(g), write(dq), write(dk), write(dv)};
+      std::conditional_t<is_half_v<T>, kernels::HalfAttentionGradient<T>, kernels::AttentionGradient<Sum<T>>> gradient{
+          read(q), read(k),   read(v),   read(out), rows<const Sum<T>>(frame, place.parts[lse], batch, head),
+          read(g), write(dq), write(dk), write(dv)};
       if (range > 0 && gradient.q_gradient.data != nullptr)
         gradient.q_gradient = {partial<Sum<T>>(frame, place, item / ranges_, range), shape.width, 1};
       kernels::attend_gradient(shape, gradient, range_begin(shape, range), range_begin(shape, range + 1));

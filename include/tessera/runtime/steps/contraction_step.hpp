@@ -29,7 +29,8 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// before the item accumulates onto it, so that it is in the cache.
 ///
 /// A step that the plan fuses with the einsum runs item by item: an epilogue on each box while it is in the cache, a
-/// rounding to bf16 as the result is stored, a sum of parts by accumulating into the summed result.
+/// rounding to the 16 bits of the operands as the result is stored, a sum of parts by accumulating into the summed
+/// result.
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   TESSERA_PLANNING explicit ContractionStep(const StepContext& c)
@@ -131,7 +132,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   struct Place {
     int shape = 0, plan = 0;                             ///< indices in shapes_ and plans_, which equal places share
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a host scalar, or no addend
-    std::int32_t rounded = -1, bias = -1;  ///< pointers of the bf16 result that replaces `out`, and of its bias row
+    std::int32_t rounded = -1, bias = -1;  ///< pointers of the rounded result that replaces `out`, and of its bias row
     std::int64_t first_item = 0;
     int work = 0;
     int destination = 0;       ///< the first of the consecutive places that accumulate into the same result
@@ -186,8 +187,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                          layout.value(made).offset + own.offsets[static_cast<std::size_t>(s)]});
   }
 
-  /// Lets each place store its result rounded to bf16, without the f32 result. Where the kernel cannot round (strides
-  /// that differ, say), the f32 result goes to scratch and the epilogue rounds it.
+  /// Lets each place store its result rounded to the type of its operands, without the f32 result. Where the kernel
+  /// cannot round (strides that differ, say), the f32 result goes to scratch and the epilogue rounds it.
   TESSERA_PLANNING void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
     const int bias = rounding.inputs.size() < 2 ? -1 : rounding.inputs[rounding.inputs[0] == made ? 1 : 0];
     const ValueLayout &own = layout[made], &target = layout[rounding.outputs[0]];
@@ -444,8 +445,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
         adds || joins, Out(1), packed, epilogue_ != nullptr && place.rounded < 0 ? finished : kernels::FinishedBox{},
         place.rounded < 0
-            ? kernels::RoundedResult{}
-            : kernels::RoundedResult{operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
+            ? kernels::RoundedResult<T>{}
+            : kernels::RoundedResult<T>{operand<T>(frame, place.rounded), operand<float>(frame, place.bias)});
   }
 };
 

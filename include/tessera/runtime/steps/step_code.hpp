@@ -54,6 +54,7 @@ struct StepNeeds {
     for (DTypeSet& types : all.types) types = all_dtypes;
     for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold})
       all.types[static_cast<std::size_t>(kind)] = number_dtypes;
+    all.types[static_cast<std::size_t>(UnitKind::sort)] = computed_dtypes;
     all.types[static_cast<std::size_t>(UnitKind::attention)] = floating_dtypes;
     return all;
   }

@@ -35,7 +35,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// their sources, however many threads run, so results are bitwise reproducible. The memory of a destination overlaps
 /// no other destination and no source, except that it may be that of its `source_of`, which then needs no copy.
 /// Errors: `graph_invalid` for inconsistent shards, `dtype_mismatch` for a reduction that the dtype does not have (of
-/// f16, sums of bool).
+/// 8-bit floats, sums of bool).
 class ReshardPlan {
  public:
   TESSERA_PLANNING explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
