@@ -225,5 +225,7 @@ template <class T> void movement() {
 
 TEST(ReferenceOfPyTorch, ReductionsAndSorts) { reductions<double>(); }
 TEST(ReferenceOfPyTorch, MovedElementsAndImages) { movement<double>(); }
+TEST(ReferenceOfPyTorch, ReductionsAndSortsInF32) { reductions<float>(); }
+TEST(ReferenceOfPyTorch, MovedElementsAndImagesInF32) { movement<float>(); }
 
 }  // namespace
