@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "digits_cnn/batches.hpp"
 #include "digits_cnn/digits.hpp"
 #include "digits_cnn/draw_digits.hpp"
 #include "picture.hpp"
@@ -25,6 +26,7 @@
 
 namespace ts = tessera;
 namespace nn = tessera::nn;
+using digits_cnn::Batch;
 using digits_cnn::Digits;
 
 constexpr ts::Mesh mesh({{"data", 2}});
@@ -76,42 +78,13 @@ constexpr auto train_step =
 constexpr auto classify =
     ts::compile([](auto model, auto statistics, auto x) { return ts::argmax<1>(model(x, statistics)); });
 
-/// A batch of images [n, height, width, 1] with values from 0 to 1, and of labels, both split along the batch.
-struct Batch {
-  ts::ShardedTensor<float, 4> images;
-  ts::ShardedTensor<std::int32_t, 1> labels;
-};
-
-auto loader_of(const Digits& digits, const ts::data::DataLoaderOptions& options) {
-  const auto images =
-      ts::data::map<float>(digits.images, {digits.height(), digits.width(), 1}, [](auto bytes, auto values) {
-        for (std::size_t i = 0; i < bytes.size(); ++i) values[i] = static_cast<float>(bytes[i]) / 255;
-      });
-  const auto labels = ts::data::map<std::int32_t>(digits.labels, [](std::uint8_t label) { return label; });
-  return ts::data::data_loader<Batch>(mesh, options, images, labels);
-}
-
 std::vector<std::int32_t> classes_of(const Cnn& model, const Statistics& statistics, const Digits& digits) {
-  auto loader = loader_of(digits, {.batch_size = batch, .ragged = ts::Ragged::keep, .spec = {"data"}});
+  auto loader =
+      digits_cnn::loader_of(mesh, digits, {.batch_size = batch, .ragged = ts::Ragged::keep, .spec = {"data"}});
   std::vector<std::int32_t> classes;
   for (const Batch& b : loader)
     for (const std::int32_t found : ts::to_host(classify(model, statistics, b.images))) classes.push_back(found);
   return classes;
-}
-
-/// At most 36 of the chosen images, in six rows.
-void add_panel(examples::Picture& picture, const std::string& title, const Digits& digits,
-               const std::vector<std::size_t>& chosen) {
-  const auto height = static_cast<std::size_t>(digits.height()), width = static_cast<std::size_t>(digits.width());
-  const std::size_t rows = 6 * height, columns = 6 * width;
-  std::vector<float> sheet(rows * columns);
-  for (std::size_t i = 0; i < std::min<std::size_t>(36, chosen.size()); ++i)
-    for (std::size_t r = 0; r < height; ++r)
-      for (std::size_t c = 0; c < width; ++c)
-        sheet[(i / 6 * height + r) * columns + i % 6 * width + c] =
-            static_cast<float>(digits.images.values()[(chosen[i] * height + r) * width + c] / 32) / 8;
-  picture.panel(title);
-  picture.grid(sheet, static_cast<int>(rows), static_cast<int>(columns));
 }
 
 int run(int argc, char** argv) {
@@ -141,8 +114,8 @@ int run(int argc, char** argv) {
   std::printf("%s\n", ts::summary(model).c_str());
 
   // A last, smaller batch is left out.
-  auto loader =
-      loader_of(training, {.batch_size = batch, .shuffle = of_order, .ragged = ts::Ragged::drop, .spec = {"data"}});
+  auto loader = digits_cnn::loader_of(
+      mesh, training, {.batch_size = batch, .shuffle = of_order, .ragged = ts::Ragged::drop, .spec = {"data"}});
   const auto tests = static_cast<std::size_t>(test.count());
   std::vector<std::int32_t> found;
   std::vector<std::size_t> mistakes;
@@ -170,8 +143,8 @@ int run(int argc, char** argv) {
     examples::Picture picture(2);
     std::vector<std::size_t> first(std::min<std::size_t>(36, tests));
     std::iota(first.begin(), first.end(), std::size_t{0});
-    add_panel(picture, "test digits", test, first);
-    add_panel(picture, std::to_string(mistakes.size()) + " mistakes", test, mistakes);
+    digits_cnn::add_panel(picture, "test digits", test, first);
+    digits_cnn::add_panel(picture, std::to_string(mistakes.size()) + " mistakes", test, mistakes);
     picture.write(argv[1]);
   }
   return accuracy < goal ? 1 : 0;

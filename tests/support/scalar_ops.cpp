@@ -102,7 +102,7 @@ double apply(Op op, DType to, DType from, double a, double b, double c) {
     case Op::sigmoid:
       return 1 / (1 + std::exp(-a));
     case Op::relu:
-      return a > 0 ? a : 0;
+      return a <= 0 ? 0 : a;  // NaN stays
     case Op::gelu:
       return 0.5 * a * (1 + std::tanh(std::sqrt(2 / M_PI) * (a + 0.044715 * a * a * a)));
     case Op::silu:
