@@ -66,8 +66,13 @@ constexpr auto gpt_step = ts::compile(GptStep{});
 constexpr auto mlp_step = ts::compile(MlpStep{});
 constexpr ts::optim::AdamW config{};
 
-constexpr std::int64_t batch = 16, context = 128, classes = 96, features = 256;
-constexpr int depth = 4;
+constexpr std::int64_t classes = 96;
+struct Size {
+  std::int64_t batch, context, features;
+  int heads, depth;
+};
+/// That of train_gpt by default, and one of 3.2 million parameters.
+constexpr Size small{16, 64, 64, 4, 2}, large{16, 128, 256, 4, 4};
 
 struct Case {
   std::string name;
@@ -87,13 +92,14 @@ Case stepping(std::string name, const Step& step, Model model, Batch b) {
           }};
 }
 
-Case gpt(std::string name, const nn::ShardingStrategy& strategy) {
+Case gpt(std::string name, const nn::ShardingStrategy& strategy, const Size& size) {
+  const std::int64_t batch = size.batch, context = size.context, features = size.features;
   const auto [first, second, third, fourth] = ts::split<4>(ts::Key(1));
   Gpt model{nn::embedding(first, classes, features, strategy), nn::positions(second, context, features, strategy),
-            ts::Stack<nn::Block<>>(depth,
+            ts::Stack<nn::Block<>>(size.depth,
                                    [&, key = third](int i) {
-                                     return nn::block(ts::fold_in(key, static_cast<std::uint64_t>(i)), features, 4,
-                                                      4 * features, strategy, depth);
+                                     return nn::block(ts::fold_in(key, static_cast<std::uint64_t>(i)), size.features,
+                                                      size.heads, 4 * size.features, strategy, size.depth);
                                    }),
             nn::layer_norm(features, strategy),
             nn::linear<float, false>(fourth, features, classes, strategy, nn::Role::head, 0.02)};
@@ -103,6 +109,7 @@ Case gpt(std::string name, const nn::ShardingStrategy& strategy) {
   return stepping(std::move(name), gpt_step, std::move(model), std::pair(in, in));
 }
 
+constexpr std::int64_t features = 256;
 Mlp mlp(const nn::ShardingStrategy& strategy) {
   return {nn::linear(ts::Key(1), features, 4 * features, strategy, nn::Role::column, 0.05),
           nn::linear(ts::Key(2), 4 * features, features, strategy, nn::Role::row, 0.05)};
@@ -137,10 +144,14 @@ int main(int argc, char** argv) {
                                {.dim = ts::StorageDim::outermost,
                                 .wraps = [](const std::string&, const ts::Shape& shape) { return shape.size() == 2; }});
   };
-  std::vector<Case> cases{gpt("GPT, one device", nn::single(ts::Mesh{})), gpt("GPT, dp=2", replicated),
-                          gpt("GPT, fsdp=2", by_annotation),
-                          mlp_case("MLP, fsdp=2 by annotation", mlp(by_annotation), by_annotation),
-                          mlp_case("MLP, fsdp=2 by ts::fsdp", wrap(mlp(replicated)), by_annotation)};
+  std::vector<Case> cases;
+  for (const auto& [name, size] : {std::pair("small GPT", small), std::pair("large GPT", large)}) {
+    cases.push_back(gpt(std::string(name) + ", one device", nn::single(ts::Mesh{}), size));
+    cases.push_back(gpt(std::string(name) + ", dp=2", replicated, size));
+    cases.push_back(gpt(std::string(name) + ", fsdp=2", by_annotation, size));
+  }
+  cases.push_back(mlp_case("MLP, fsdp=2 by annotation", mlp(by_annotation), by_annotation));
+  cases.push_back(mlp_case("MLP, fsdp=2 by ts::fsdp", wrap(mlp(replicated)), by_annotation));
   for (int round = -5; round < rounds; ++round)  // the first ones plan, and warm up
     for (std::size_t k = 0; k < cases.size(); ++k) {
       Case& own = cases[(static_cast<std::size_t>(round + 5) + k) % cases.size()];
@@ -149,9 +160,9 @@ int main(int argc, char** argv) {
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
       if (round >= 0) own.seconds.push_back(taken.count());
     }
-  std::printf("%-28s %8.3f ms\n", cases[0].name.c_str(), 1e3 * median(cases[0].seconds));
-  print_ratio(cases[1], cases[0]);
-  print_ratio(cases[2], cases[1]);
-  std::printf("%-28s %8.3f ms\n", cases[3].name.c_str(), 1e3 * median(cases[3].seconds));
-  print_ratio(cases[4], cases[3]);
+  for (std::size_t k = 0; k < cases.size(); ++k)
+    if (k == 0 || k == 3 || k == 6)
+      std::printf("%-28s %8.3f ms\n", cases[k].name.c_str(), 1e3 * median(cases[k].seconds));
+    else
+      print_ratio(cases[k], cases[k - 1]);
 }

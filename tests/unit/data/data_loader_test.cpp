@@ -185,6 +185,32 @@ TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
   expect_error(ts::errc::option, [&] { again.resume({-1, 0}); });
 }
 
+// What a process that is killed leaves is the state that it has saved; another one goes on with it, on its own mesh.
+TEST(DataLoader, AKilledLoaderIsResumedOnAnotherMesh) {
+  const auto made = [](int devices, int prefetch) {
+    return data::data_loader(
+        line(devices),
+        {.batch_size = 3, .shuffle = ts::Key(9), .ragged = ts::Ragged::keep, .spec = {"x"}, .prefetch = prefetch},
+        images(20), labels(20));
+  };
+  auto whole = made(1, 0);
+  std::vector<std::vector<std::int32_t>> wanted = epoch_of(whole);
+  for (auto& batch : epoch_of(whole)) wanted.push_back(std::move(batch));
+  std::vector<std::vector<std::int32_t>> got;
+  data::DataLoaderState saved;
+  for (int run = 0; run < 5; ++run) {
+    auto loader = made(1 + run % 3, run % 4);
+    loader.resume(saved);
+    for (int i = 0; i < 3 && got.size() < wanted.size(); ++i) {
+      auto batch = loader.next();
+      if (!batch) batch = loader.next();
+      got.push_back(ts::to_host(std::get<1>(*batch)));
+      saved = loader.state();
+    }
+  }  // a loader ends while batches are loaded ahead
+  EXPECT_EQ(got, wanted);
+}
+
 TEST(DataLoader, AnErrorOfARowIsThrownWhenItsBatchIsDue) {
   for (const int prefetch : {0, 2}) {
     std::atomic<bool> broken = true;

@@ -203,6 +203,36 @@ TEST(Wrapper, NoSyncCommunicatesOnce) {
   }
 }
 
+template <class Block> struct Tall {
+  ts::Stack<Block> layers;
+  nn::Linear<> head;
+  static constexpr std::array field_names{"layers", "head"};
+  constexpr auto operator()(const auto& x) const { return head(layers(x)); }
+};
+template <class Block> Tall<Block> tall(auto wrap) {
+  return {ts::Stack<Block>(3, [&](int i) { return wrap(layer(10 + 2 * static_cast<std::uint64_t>(i))); }),
+          nn::linear(ts::Key(5), 6, 6, nn::single(ts::Mesh{}))};
+}
+// The layers of a Stack: reductions in the element type of the block's wrapper, and one gather for all microbatches.
+TEST(Wrapper, StacksReduceInBf16AndOnceForAllMicrobatches) {
+  using Wrapped = ts::Fsdp<Layer, reduced>;
+  constexpr std::int64_t of_layers = 4 * 3 * 266, of_head = 4 * 42;
+  const auto plain = [](Layer own) { return own; };
+  const std::vector<double> wanted = trained(step, tall<Layer>(plain), ts::Mesh{}, {});
+  for (const int devices : {2, 3}) {
+    const ts::Mesh mesh({{"fsdp", devices}});
+    SCOPED_TRACE(mesh.text());
+    const auto in_bf16 = ts::fsdp(tall<Wrapped>([](Layer own) { return Wrapped{own}; }), mesh);
+    expect_near(trained(step, in_bf16, mesh, {"fsdp"}), wanted, 0.02);
+    EXPECT_EQ(plan_of(step, in_bf16, mesh, {"fsdp"}).payload_bytes(ts::reduce_scatter), of_layers / 2 + of_head);
+    const auto once = ts::fsdp(tall<Layer>(plain), mesh);
+    expect_near(trained(unsynced_step, once, mesh, {"fsdp"}), wanted, 2e-5);
+    const ts::Plan made = plan_of(unsynced_step, once, mesh, {"fsdp"});
+    EXPECT_EQ(made.payload_bytes(ts::all_gather), of_layers + of_head);
+    EXPECT_EQ(made.payload_bytes(ts::reduce_scatter), of_layers + of_head);
+  }
+}
+
 TEST(Wrapper, CheckpointedModulesComputeAgain) {
   const ts::Mesh mesh({{"fsdp", 2}});
   using Block = ts::CheckpointModule<Layer>;
