@@ -7,6 +7,8 @@
 #include <utility>
 
 #include <tessera/base/dtype.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/ops/constraint.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/parallel/fsdp.hpp>
 
@@ -41,6 +43,19 @@ constexpr auto no_sync(const Fsdp<Model, policy, Output>& wrapped, const F& f) {
                     Wrapper{optim::tree_map(
                         [](auto g, auto p) { return decltype(g)(detail::reduced_as_stored<policy>(g.value, p.value)); },
                         gradient.module, wrapped.module)});
+}
+
+/// The same for a model that is not wrapped, whose optimizer state is split over an axis (ZeroRedundancy): the
+/// gradients that f returns are reduced once. Communication: a reduce_scatter of each gradient, or, where it has
+/// several readers such as clipping, an all_reduce.
+///
+///     const auto [loss, gradient] = ts::no_sync<"data">(model, [&](const auto& m) {
+///       return ts::optim::accumulate<4>(loss_of)(m, x, y);
+///     });
+template <FixedString axis, class Model, class F> constexpr auto no_sync(const Model& model, const F& f) {
+  const auto [loss, gradient] = f(model);
+  return std::tuple(
+      loss, optim::tree_map([](auto g) { return decltype(g)(detail::summed_over(g.value, axis.view())); }, gradient));
 }
 
 }  // namespace tessera

@@ -101,6 +101,15 @@ struct UnsyncedStep {
     return std::tuple(next, next_state, loss);
   }
 };
+struct UnsyncedZeroStep {
+  constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& x,
+                            const auto& y) const {
+    const auto [loss, gradient] =
+        ts::no_sync<"data">(model, [&](const auto& m) { return ts::optim::accumulate<4>(Loss{})(m, x, y); });
+    const auto [next, next_state] = ts::adamw(model, gradient, state, config);
+    return std::tuple(next, next_state, loss);
+  }
+};
 constexpr auto step = ts::compile(Step{});
 constexpr auto accumulated_step = ts::compile(AccumulatedStep{});
 constexpr auto unsynced_step = ts::compile(UnsyncedStep{});
@@ -200,6 +209,28 @@ TEST(Wrapper, NoSyncCommunicatesOnce) {
     EXPECT_EQ(plan_of(accumulated_step, wrapped, mesh, {"fsdp"}).payload_bytes(ts::reduce_scatter), 4 * parameters);
     EXPECT_EQ(plan_of(unsynced_step, ts::fsdp<reduced>(net(), mesh), mesh, {"fsdp"}).payload_bytes(ts::reduce_scatter),
               parameters / 2);
+  }
+}
+
+// ZeRO-1: the state is split, the parameters are whole.
+TEST(Wrapper, NoSyncOfASplitStateReducesOnce) {
+  constexpr auto unsynced = ts::compile(UnsyncedZeroStep{});
+  for (const int devices : {2, 3}) {
+    const ts::Mesh mesh({{"data", devices}});
+    SCOPED_TRACE(mesh.text());
+    auto model = ts::parallelize_module(net(), mesh, "data", {});
+    auto state = ts::optim::init_state(config, model, ts::optim::ZeroRedundancy{"data"});
+    const auto x = data(1, mesh, {"data"}), y = data(2, mesh, {"data"});
+    const ts::Plan made = unsynced.plan(model, state, config, x, y);
+    EXPECT_EQ(made.payload_bytes(ts::reduce_scatter), parameters);
+    made.for_each_collective([](const ts::CollectiveInfo&, std::int64_t times) { EXPECT_EQ(times, 1); });
+    std::vector<double> losses;
+    for (int i = 0; i < 8; ++i) {
+      auto [next, next_state, loss] = unsynced(model, state, config, x, y);
+      model = next, state = next_state;
+      losses.push_back(static_cast<double>(ts::item(loss)));
+    }
+    expect_near(losses, losses_of_one_device(), 2e-5);
   }
 }
 
