@@ -54,6 +54,9 @@ struct DataLoaderOptions {
   /// Batches that are loaded ahead on a thread of their own; with 0 a batch is loaded when it is due.
   /// loader_prefetch_size of PyTorch/XLA's ParallelLoader.
   int prefetch = 2;
+  /// The dim of the tensors in which rows lie: with 1, rows [time, features] become [time, batch, features]. Of columns
+  /// of lower rank the last dim. batchdim of PyTorch/XLA's ParallelLoader.
+  int batch_dim = 0;
   /// For processes that each load a part of the rows, see SamplerOptions.
   std::int64_t replicas = 1, replica = 0;
 };
@@ -110,8 +113,9 @@ inline std::vector<PartitionSpec> specs_of(const DataLoaderOptions& options, con
 }
 }  // namespace detail
 
-/// Batches of the columns of a data set, each a tensor [batch, row_shape...] that is loaded straight into its shards:
-/// as torch.utils.data.DataLoader with PyTorch/XLA's ParallelLoader. Make it with data_loader().
+/// Batches of the columns of a data set, each a tensor [batch, row_shape...], or with the rows in another dim, that is
+/// loaded straight into its shards: as torch.utils.data.DataLoader with PyTorch/XLA's ParallelLoader. Make it with
+/// data_loader().
 ///
 ///     auto loader = ts::data::data_loader(mesh, {.batch_size = 64, .shuffle = ts::Key(1), .spec = {"data"}}, images,
 ///     labels); for (int epoch = 0; epoch < 10; ++epoch)
@@ -134,6 +138,9 @@ template <class Batch, Column... Columns> class DataLoader {
              Source::from(at));
     if (options.prefetch < 0)
       fail(errc::option, "[DataLoader] prefetch: ", options.prefetch, " is negative", Source::from(at));
+    if (options.batch_dim < 0 || options.batch_dim > std::max({Columns::row_rank...}))
+      fail(errc::option, "[DataLoader] batch_dim: ", options.batch_dim, " is not a dim of any column",
+           Source::from(at));
     const Sampler sampler(rows[0], {options.shuffle, options.replicas, options.replica, options.ragged == Ragged::drop},
                           at);
     rows_ = sampler.size();
@@ -142,8 +149,8 @@ template <class Batch, Column... Columns> class DataLoader {
         detail::specs_of(options, detail::names_of_fields<Batch>(), {Columns::row_rank + 1 ...}, at);
 
     // Contains all that the thread which loads needs, so that a loader can be moved.
-    auto load = [mesh, sampler, specs, at, rows = rows_, size = options.batch_size, batches = batches_,
-                 columns = std::tuple(std::move(columns)...), order = Sampler::Epoch(),
+    auto load = [mesh, sampler, specs, at, batch_dim = options.batch_dim, rows = rows_, size = options.batch_size,
+                 batches = batches_, columns = std::tuple(std::move(columns)...), order = Sampler::Epoch(),
                  epoch = std::int64_t{-1}](std::int64_t item) mutable -> std::shared_ptr<void> {
       if (epoch != item / batches) {
         epoch = item / batches;
@@ -155,7 +162,9 @@ template <class Batch, Column... Columns> class DataLoader {
         chosen[static_cast<std::size_t>(i)] = {order[range.begin + i], epoch};
       });
       return [&]<std::size_t... I>(std::index_sequence<I...>) -> std::shared_ptr<void> {
-        return std::make_shared<Batch>(Batch{detail::read_rows(std::get<I>(columns), chosen, mesh, specs[I], at)...});
+        return std::make_shared<Batch>(
+            Batch{detail::read_rows(std::get<I>(columns), chosen, mesh, specs[I],
+                                    static_cast<std::size_t>(std::min(batch_dim, Columns::row_rank)), at)...});
       }(std::index_sequence_for<Columns...>{});
     };
     prefetcher_ = std::make_unique<Prefetcher>(options.prefetch, std::move(load));

@@ -22,53 +22,68 @@
 
 namespace tessera::data::detail {
 
-/// Copies the elements of a row that are in a box of the batch, whose dim 0 is that of rows, to their place in the box.
+/// Copies the elements of a row that are in a box of rows to consecutive places.
 template <class T> void copy_part(const T* row, const Shape& row_shape, const Box& box, T* to) {
   const std::size_t last = row_shape.size() - 1;
-  Shape at;
-  for (std::size_t dim = 0; dim <= last; ++dim) at.push_back(box.begin[dim + 1]);
-  const std::int64_t runs =
-      volume(extents(box)) / (box.end[0] - box.begin[0]) / (box.end[last + 1] - box.begin[last + 1]);
+  Shape at = box.begin;
+  const std::int64_t run_size = box.end[last] - box.begin[last], runs = volume(extents(box)) / run_size;
   for (std::int64_t run = 0; run < runs; ++run) {
     std::int64_t from = 0;
     for (std::size_t dim = 0; dim <= last; ++dim) from = from * row_shape[dim] + at[dim];
-    to = std::copy_n(row + from, box.end[last + 1] - box.begin[last + 1], to);
+    to = std::copy_n(row + from, run_size, to);
     // The next index of all dims but the last, like an odometer.
     for (std::size_t dim = last; dim-- > 0;) {
-      if (++at[dim] < box.end[dim + 1]) break;
-      at[dim] = box.begin[dim + 1];
+      if (++at[dim] < box.end[dim]) break;
+      at[dim] = box.begin[dim];
     }
   }
 }
 
-/// A tensor of the chosen rows of a column. Each row is read once, into the shard that it lies in or, where several
-/// shards have parts of it, by way of a buffer.
+/// A tensor of the chosen rows of a column, which are its dim `batch_dim`. Each row is read once, into the shard that
+/// it lies in or, where several shards have parts of it or its elements are not consecutive, by way of a buffer.
 template <Column C>
-auto read_rows(const C& column, const std::vector<Row>& chosen, const Mesh& mesh, const PartitionSpec& spec, Here at) {
+auto read_rows(const C& column, const std::vector<Row>& chosen, const Mesh& mesh, const PartitionSpec& spec,
+               std::size_t batch_dim, Here at) {
   using T = typename C::element;
   constexpr int rank = C::row_rank + 1;
   const Shape row_shape = column.row_shape();
   const auto count = static_cast<std::int64_t>(chosen.size()), row_size = volume(row_shape);
-  Shape shape{count};
-  for (const std::int64_t extent : row_shape) shape.push_back(extent);
+  Shape shape = row_shape;
+  shape.insert(batch_dim, count);
   const StoragePtr storage = tessera::detail::allocate("DataLoader", dtype_v<T>, shape, rank, mesh, spec, at);
   if (row_size > 0)
     parallel_for(count, cost_of(column), [&](std::int64_t i) {
-      std::vector<unsigned char> buffer;
+      std::vector<unsigned char> buffer, part_buffer;
       for (int shard = 0; shard < storage->shard_count(); ++shard) {
         const Box& box = storage->box(shard);
-        if (i < box.begin[0] || i >= box.end[0]) continue;
-        const std::int64_t part = volume(extents(box)) / (box.end[0] - box.begin[0]);
-        T* const to = static_cast<T*>(storage->data(shard)) + (i - box.begin[0]) * part;
-        if (part == row_size) {
+        const std::int64_t first = box.begin[batch_dim], rows = box.end[batch_dim] - first;
+        if (i < first || i >= first + rows) continue;
+        Box of_row = box;
+        of_row.begin.erase(batch_dim);
+        of_row.end.erase(batch_dim);
+        const std::int64_t part = volume(extents(of_row));
+        if (part == 0) continue;
+        // The part of a row is `part / run` runs, each `rows * run` elements behind the one before.
+        std::int64_t run = 1;
+        for (std::size_t dim = batch_dim; dim < row_shape.size(); ++dim) run *= of_row.end[dim] - of_row.begin[dim];
+        T* const to = static_cast<T*>(storage->data(shard)) + (i - first) * run;
+        if (part == row_size && part == run) {
           column.read(chosen[static_cast<std::size_t>(i)], to);
-        } else if (part > 0) {
-          if (buffer.empty()) {
-            buffer.resize(static_cast<std::size_t>(row_size) * sizeof(T));
-            column.read(chosen[static_cast<std::size_t>(i)], reinterpret_cast<T*>(buffer.data()));
-          }
-          copy_part(reinterpret_cast<const T*>(buffer.data()), row_shape, box, to);
+          continue;
         }
+        if (buffer.empty()) {
+          buffer.resize(static_cast<std::size_t>(row_size) * sizeof(T));
+          column.read(chosen[static_cast<std::size_t>(i)], reinterpret_cast<T*>(buffer.data()));
+        }
+        const T* const row = reinterpret_cast<const T*>(buffer.data());
+        if (part == run) {
+          copy_part(row, row_shape, of_row, to);
+          continue;
+        }
+        part_buffer.resize(static_cast<std::size_t>(part) * sizeof(T));
+        T* const own = reinterpret_cast<T*>(part_buffer.data());
+        copy_part(row, row_shape, of_row, own);
+        for (std::int64_t k = 0; k < part / run; ++k) std::copy_n(own + k * run, run, to + k * rows * run);
       }
     });
   return tensor_of<T, rank>(storage);

@@ -54,12 +54,21 @@ class OpenCheckpoint {
     region_ = static_cast<std::uint8_t>(context.module->regions.size());
   }
   constexpr void close() {
-    Module& module = *context_.module;
-    Growable<Node>& nodes = module.graph(module.current).nodes;
-    for (auto id = static_cast<std::size_t>(first_); id < nodes.size(); ++id) nodes.data()[id].region = region_;
+    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) nodes().data()[id].region = region_;
+  }
+  /// As close(), but checkpoints inside of this one keep their own policies.
+  constexpr void close_around_others() {
+    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) {
+      std::uint8_t& region = nodes().data()[id].region;
+      const Growable<CheckpointPolicy>& regions = context_.module->regions;
+      if (region == 0 || regions[static_cast<std::size_t>(region - 1)].kind == regions[region_ - 1u].kind)
+        region = region_;
+    }
   }
 
  private:
+  constexpr Growable<Node>& nodes() { return context_.module->graph(context_.module->current).nodes; }
+
   Value context_;
   int first_;
   std::uint8_t region_ = 0;

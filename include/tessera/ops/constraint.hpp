@@ -50,19 +50,26 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
 
 /// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
 constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent) {
+                                 CotangentSharding cotangent, bool keeps_sums = false) {
   const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
   if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only)}.write(made);
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums}.write(made);
   return value.make(made, {value.id});
+}
+constexpr PartitionSpec whole_spec(int rank) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
+  return whole;
 }
 /// A value gathered over one axis. The planner chooses the sharding of its cotangent.
 constexpr Value gathered_over(const Value& value, std::string_view axis) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
-  return constrained_over(value, axis, whole, CotangentSharding::free);
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free);
+}
+/// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
+constexpr Value summed_over(const Value& value, std::string_view axis) {
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true);
 }
 /// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
 constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {

@@ -2,6 +2,7 @@
 #define TESSERA_OPTIM_CLIP_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <limits>
 #include <tuple>
 
 #include <tessera/base/dtype.hpp>
@@ -35,6 +36,30 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
                             : with_sharding(Sym<float, 0>(total), {}).value;
 }
 
+/// The p-norm of all elements of all tensors together, for a p that is above 0 and may be infinite.
+constexpr Value norm_of(const Growable<Value>& values, double p, Source source) {
+  if (p == 2) return build::apply<ops::SqrtOp>(sum_of_squares(values, source));
+  if (!(p > 0)) fail(errc::option, "[clip_grad_norm] norm_type: ", p, " is not above 0", source);
+  const bool largest = p > std::numeric_limits<double>::max();
+  if (values.empty()) fail(errc::structure, "[clip_grad_norm] gradients: the model has no floating-point tensor");
+  DType wide = DType::f32;
+  for (const Value& v : values)
+    if (v.dtype() == DType::f64) wide = DType::f64;
+  Value total{};
+  for (const Value& value : values) {
+    const Value v = value.at(source), size = build::apply<ops::AbsOp>(v);
+    const unsigned all = (1u << v.rank()) - 1;
+    const Value own = build::cast(
+        largest ? build::reduce(Op::max, size, all, false)
+                : build::sum_of(p == 1 ? size : build::apply<ops::PowOp>(size, size.number(p, size.dtype())), all),
+        wide);
+    total = total.module == nullptr ? own : largest ? build::apply<ops::MaximumOp>(total, own) : total + own;
+  }
+  total = wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
+                             : with_sharding(Sym<float, 0>(total), {}).value;
+  return largest || p == 1 ? total : build::apply<ops::PowOp>(total, total.number(1 / p, wide));
+}
+
 }  // namespace optim::detail
 
 /// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm.
@@ -56,6 +81,32 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
   // If the norm is below the limit, the scale is limit / limit, exactly 1.
   const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
+  auto clipped = optim::tree_map(
+      [&](auto g) {
+        using S = decltype(g);
+        return S(g.value.at(source) * build::cast(scale, g.value.dtype()));
+      },
+      gradients);
+  return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
+}
+
+/// Inside a traced function: scales gradients by min(max_norm / (norm + 1e-6), 1), where `norm` is the norm of all
+/// their elements together: Euclidean, or for another norm_type p the p-th root of the sum of |g|^p; with infinity the
+/// largest |g|. Returns (clipped gradients, norm before clipping), as torch.nn.utils.clip_grad_norm_ and
+/// FullyShardedDataParallel.clip_grad_norm_ do, whether gradients are whole or in parts. A norm that is not finite
+/// makes all gradients NaN or 0; read the norm to find out (error_if_nonfinite).
+///
+///     const auto [clipped, norm] = ts::clip_grad_norm(gradient, 1.0, std::numeric_limits<double>::infinity());
+/// Errors: `option` for a norm_type that is not above 0; `structure` for a model without floating-point tensors.
+/// Communication: one all_reduce of a rank-0 tensor; for an infinite norm_type one for each tensor in parts. Partial
+/// gradients are reduced first.
+template <class Model, NumberOperand Limit>
+constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, double norm_type = 2,
+                              Here at = Here::current()) {
+  const Source source = Source::from(at);
+  const Value norm = optim::detail::norm_of(optim::detail::parameters_of(gradients), norm_type, source);
+  const Value scale = build::apply<ops::MinimumOp>(
+      build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
   auto clipped = optim::tree_map(
       [&](auto g) {
         using S = decltype(g);

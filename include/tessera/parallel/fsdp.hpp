@@ -27,6 +27,7 @@
 #include <tessera/mesh/storage_split.hpp>
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/constraint.hpp>
+#include <tessera/ops/custom_gradient.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/tensor/reshard.hpp>
 
@@ -41,8 +42,12 @@ struct FsdpPolicy {
   /// Stack as a field.
   bool reshard_after_forward = true;
   /// bf16 or f16: float arguments are rounded to it, and the layers compute in it with parameters that are stored as
-  /// they were. Gradients are sums of f32, reduced in f32. f32: arguments are taken as they are.
+  /// they were. f32: arguments are taken as they are.
   DType compute_dtype = DType::f32;
+  /// The element type in which gradients of f32 are reduced over the axis. f32, or bf16: each device rounds its share
+  /// of a sum, half as many bytes are sent, and optimizers go on with f32. A Stack needs a wrapper around its block for
+  /// it.
+  DType reduce_dtype = DType::f32;
 };
 
 /// How fsdp() stores parameters.
@@ -53,49 +58,99 @@ struct FsdpOptions {
   std::function<bool(const std::string& path, const Shape& shape)> wraps{};  ///< which parameters; empty: all of them
 };
 
-template <class Model, FsdpPolicy policy> struct Fsdp;
+/// The planner chooses the sharding of the output of a wrapped model.
+struct PlannedOutput {
+  template <class Result> constexpr Result operator()(const Result& result) const { return result; }
+};
+/// The output of a wrapped model, split over an axis in one dim: `dim` 0 is what PyTorch/XLA's FSDPv2 does with
+/// outputs. Of a tuple, each tensor.
+template <FixedString axis = "fsdp", int dim = 0> struct ShardOutput {
+  template <class Result> constexpr auto operator()(const Result& result) const {
+    if constexpr (detail::is_tuple_v<Result>)
+      return std::apply([&](const auto&... items) { return std::tuple((*this)(items)...); }, result);
+    else if constexpr (Result::rank > dim)
+      return Sym<typename Result::element, Result::rank>(
+          detail::split_over(here(detail::value_behind(result)), axis.view(), dim, Result::rank));
+    else
+      return result;
+  }
+};
+
+template <class Model, FsdpPolicy policy, class Output> struct Fsdp;
 
 namespace detail {
 
 template <class T> inline constexpr bool is_fsdp_v = false;
-template <class Model, FsdpPolicy policy> inline constexpr bool is_fsdp_v<Fsdp<Model, policy>> = true;
+template <class Model, FsdpPolicy policy, class Output>
+inline constexpr bool is_fsdp_v<Fsdp<Model, policy, Output>> = true;
 
-template <FsdpPolicy policy> struct GatherLeaves {
+/// Calls f(leaf, value) for the floating-point tensors of a traced model.
+template <class F> struct VisitParameters {
+  F f;
   constexpr void leaf(auto& leaf) const {
     using Type = std::remove_cvref_t<decltype(leaf)>;
     if constexpr (TensorOperand<Type>)
-      if constexpr (is_floating_v<typename Type::element>) {
-        const Sym<typename Type::element, Type::rank> stored(here(value_behind(leaf)));
-        // Rounded first, half as many bytes are gathered.
-        if constexpr (is_half(policy.compute_dtype) && std::is_same_v<typename Type::element, float>) {
-          using Half = element_t<policy.compute_dtype>;
-          leaf = Type(
-              cast<float>(Sym<Half, Type::rank>(gathered_over(cast<Half>(stored).value, policy.axis.view()))).value);
-        } else {
-          leaf = Type(gathered_over(stored.value, policy.axis.view()));
-        }
-      }
+      if constexpr (is_floating_v<typename Type::element>)
+        f(leaf, Sym<typename Type::element, Type::rank>(here(value_behind(leaf))));
   }
   constexpr void enter_stack(const auto&) const {}
   constexpr void enter_layer(int) const {}
   constexpr void leave_stack() const {}
 };
 
-/// Gathers the floating-point tensors of a traced model for all their uses. Those of nested wrappers are left to them,
-/// those of Stacks to the layers, which gather them one layer at a time, unless they stay gathered for the backward
-/// pass anyway.
-template <FsdpPolicy policy, class T> constexpr void gather_parameters(T& object) {
+/// Visits the parameters that a wrapper gathers together. Those of nested wrappers are left to them, those of Stacks to
+/// the layers, which gather them one layer at a time, unless they stay gathered for the backward pass anyway.
+template <FsdpPolicy policy, class T, class Visitor> constexpr void visit_own_parameters(T& object, Visitor& visitor) {
   if constexpr (is_leaf_v<T> || (is_stack_v<T> && !policy.reshard_after_forward)) {
-    const GatherLeaves<policy> gather;
-    for_each_leaf(object, gather);
+    for_each_leaf(object, visitor);
   } else if constexpr (is_tuple_v<T>) {
-    std::apply([](auto&... items) { (gather_parameters<policy>(items), ...); }, object);
+    std::apply([&](auto&... items) { (visit_own_parameters<policy>(items, visitor), ...); }, object);
   } else if constexpr (is_array_v<T>) {
-    for (auto& item : object) gather_parameters<policy>(item);
+    for (auto& item : object) visit_own_parameters<policy>(item, visitor);
   } else if constexpr (!is_stack_v<T> && !is_fsdp_v<T> && !std::is_empty_v<T>) {
-    for_each_field(object, [](auto& field) { gather_parameters<policy>(field); });
+    for_each_field(object, [&](auto& field) { visit_own_parameters<policy>(field, visitor); });
   }
 }
+
+/// Gathers a parameter for all its uses.
+template <FsdpPolicy policy> struct GatherParameter {
+  template <class Leaf, class T, int Rank> constexpr void operator()(Leaf& leaf, const Sym<T, Rank>& stored) const {
+    // Rounded first, half as many bytes are gathered.
+    if constexpr (is_half(policy.compute_dtype) && std::is_same_v<T, float>) {
+      using Half = element_t<policy.compute_dtype>;
+      leaf = Leaf(cast<float>(Sym<Half, Rank>(gathered_over(cast<Half>(stored).value, policy.axis.view()))).value);
+    } else {
+      leaf = Leaf(gathered_over(stored.value, policy.axis.view()));
+    }
+  }
+};
+
+/// A gradient in the sharding of its parameter, reduced in the element type of the policy.
+template <FsdpPolicy policy> constexpr Value reduced_as_stored(const Value& gradient, const Value& stored) {
+  Value parts = gradient;
+  const Node& node = gradient.node();
+  if (policy.reduce_dtype == DType::bf16 && node.dtype == DType::f32)
+    parts = gradient.make({.op = Op::cast,
+                           .dtype = DType::bf16,
+                           .rank = node.rank,
+                           .singletons = node.singletons,
+                           .labels = pack_cast_of_parts()},
+                          {gradient.id});
+  const Value sum = summed_over(parts, policy.axis.view());
+  Node alike{.op = Op::alike, .dtype = sum.dtype(), .rank = sum.node().rank, .singletons = sum.node().singletons};
+  Alike{.exactly = true}.write(alike);
+  return build::cast(sum.make(alike, {sum.id, stored.id}), stored.dtype());
+}
+/// Makes the gradient of a parameter one that is reduced in the element type of the policy.
+template <FsdpPolicy policy> struct ReduceGradient {
+  template <class Leaf, class T, int Rank> constexpr void operator()(Leaf& leaf, const Sym<T, Rank>& stored) const {
+    const auto reduced = custom_vjp([](const auto& x) { return std::tuple(x, x); },
+                                    [](const auto& x, const auto& gradient) {
+                                      return Sym<T, Rank>(reduced_as_stored<policy>(gradient.value, x.value));
+                                    });
+    leaf = Leaf(reduced(stored).value);
+  }
+};
 
 template <FsdpPolicy policy, class X> constexpr decltype(auto) fsdp_argument(const X& x) {
   if constexpr (TensorOperand<X> && is_half(policy.compute_dtype)) {
@@ -120,7 +175,13 @@ template <FsdpPolicy policy, class X> constexpr decltype(auto) fsdp_argument(con
 ///
 ///     auto wrapped = ts::fsdp(model, mesh);                      // Fsdp<Mlp>
 ///     auto [next, next_state, loss] = step(wrapped, state, x, y);  // as with the model
-template <class Model, FsdpPolicy policy = FsdpPolicy{}> struct Fsdp {
+template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedOutput> struct Fsdp {
+  static_assert(!detail::is_fsdp_v<Model>,
+                "tessera: the model is a ts::Fsdp already, and a model is wrapped once: give ts::fsdp the model in it, "
+                "or what ts::unwrap returns");
+  static_assert(std::is_empty_v<Output> && std::is_default_constructible_v<Output>,
+                "tessera: the function that shards the output of a ts::Fsdp is traced by the compiler, so it can't "
+                "capture variables");
   Model module;
 
   static constexpr std::array field_names{""};  // the paths of parameters are those of the model
@@ -131,26 +192,54 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}> struct Fsdp {
   template <class... Args> constexpr auto operator()(const Args&... args) const {
     static_assert(policy.compute_dtype == DType::f32 || is_half(policy.compute_dtype),
                   "tessera: Fsdp computes in f32, bf16 or f16");
+    static_assert(policy.reduce_dtype == DType::f32 || policy.reduce_dtype == DType::bf16,
+                  "tessera: Fsdp reduces gradients in f32 or bf16");
     using Result = decltype(module(detail::fsdp_argument<policy>(args)...));
     using Settled = decltype(detail::settle(std::declval<Result>()));
     if constexpr (!std::is_same_v<Result, Settled>) {
       return module(detail::fsdp_argument<policy>(args)...);  // an expression of stored tensors, which is traced later
     } else {
       const Value context = detail::trace_in(module);
-      // In a Stack, whose backward pass is a loop of its own, parameters are gathered in both without more ado.
-      if (context.module == nullptr || (policy.reshard_after_forward && context.module->current != 0))
-        return module(detail::fsdp_argument<policy>(args)...);
-      Model gathered = module;
-      if constexpr (!policy.reshard_after_forward) {
-        detail::gather_parameters<policy>(gathered);
-        return gathered(detail::fsdp_argument<policy>(args)...);
+      if constexpr (std::is_same_v<Output, PlannedOutput>) {
+        return called(context, args...);
       } else {
-        detail::OpenCheckpoint region(context, all_but_constraints_saveable);
-        detail::gather_parameters<policy>(gathered);
-        Result result = gathered(detail::fsdp_argument<policy>(args)...);
-        region.close();
-        return result;
+        const Result result = called(context, args...);
+        using Sharded = decltype(Output{}(result));
+        static_assert(std::is_same_v<Sharded, Result>,
+                      "tessera: the function that shards the output of a ts::Fsdp returns tensors of the same types");
+        return context.module == nullptr ? result : Output{}(result);
       }
+    }
+  }
+
+ private:
+  template <class... Args> constexpr auto called(const Value& context, const Args&... args) const {
+    if constexpr (policy.reduce_dtype != DType::f32) {
+      if (context.module == nullptr) return module(detail::fsdp_argument<policy>(args)...);
+      Model reduced = module;
+      const detail::VisitParameters<detail::ReduceGradient<policy>> reduce{};
+      detail::visit_own_parameters<policy>(reduced, reduce);
+      return with_gathered(reduced, context, args...);
+    } else {
+      return with_gathered(module, context, args...);
+    }
+  }
+  template <class... Args>
+  static constexpr auto with_gathered(const Model& stored, const Value& context, const Args&... args) {
+    // In a Stack, whose backward pass is a loop of its own, parameters are gathered in both without more ado.
+    if (context.module == nullptr || (policy.reshard_after_forward && context.module->current != 0))
+      return stored(detail::fsdp_argument<policy>(args)...);
+    Model gathered = stored;
+    const detail::VisitParameters<detail::GatherParameter<policy>> gather{};
+    if constexpr (!policy.reshard_after_forward) {
+      detail::visit_own_parameters<policy>(gathered, gather);
+      return gathered(detail::fsdp_argument<policy>(args)...);
+    } else {
+      detail::OpenCheckpoint region(context, all_but_constraints_saveable);
+      detail::visit_own_parameters<policy>(gathered, gather);
+      auto result = gathered(detail::fsdp_argument<policy>(args)...);
+      region.close_around_others();
+      return result;
     }
   }
 };
@@ -190,9 +279,22 @@ Fsdp<Model, policy> fsdp(Model model, const Mesh& mesh, const FsdpOptions& optio
   return {std::move(model)};
 }
 
+/// fsdp() with a function that shards the output of the model: ShardOutput, or one of your own, without captures, as
+/// shard_output of PyTorch/XLA's FSDPv2.
+///
+///     auto wrapped = ts::fsdp(model, mesh, {}, ts::ShardOutput<"fsdp", 0>());
+///     auto other = ts::fsdp(model, mesh, {}, [](const auto& y) { return ts::with_sharding(y, {"fsdp"}); });
+template <FsdpPolicy policy = FsdpPolicy{}, class Model, class Output>
+  requires(!std::is_convertible_v<Output, Here>)
+Fsdp<Model, policy, Output> fsdp(Model model, const Mesh& mesh, const FsdpOptions& options, const Output&,
+                                 Here at = Here::current()) {
+  return {fsdp<policy>(std::move(model), mesh, options, at).module};
+}
+
 /// The model of a wrapper, with parameters that are gathered: each has the sharding that it had before fsdp(). Errors:
 /// `empty_tensor`. Communication: an all_gather of each parameter that fsdp() split.
-template <class Model, FsdpPolicy policy> Model unwrap(Fsdp<Model, policy> wrapped, Here at = Here::current()) {
+template <class Model, FsdpPolicy policy, class Output>
+Model unwrap(Fsdp<Model, policy, Output> wrapped, Here at = Here::current()) {
   detail::for_each_stored(wrapped.module, [&](std::string_view, auto& leaf) {
     PartitionSpec spec = spec_of(sharding(leaf), mesh(leaf));
     for (SpecEntry& entry : spec.entries)

@@ -105,6 +105,40 @@ TEST(DataLoader, BatchesAreShardedAsTheirSpecsSay) {
   EXPECT_EQ(ts::to_host(batch.labels), (std::vector<std::int32_t>{0, 1, 2, 3}));
 }
 
+TEST(DataLoader, RowsMayLieInAnyDim) {
+  const ts::Mesh grid({{"x", 2}, {"y", 3}});
+  for (const int dim : {0, 1, 2})
+    for (const ts::PartitionSpec& spec :
+         {ts::PartitionSpec{}, ts::PartitionSpec{"x"}, ts::PartitionSpec{"y", "x"}, ts::PartitionSpec{ts::none, "y"},
+          ts::PartitionSpec{"x", ts::none, "y"}, ts::PartitionSpec{ts::none, "x", "y"}}) {
+      auto loader = data::data_loader<Sample>(
+          grid, {.batch_size = 4, .ragged = ts::Ragged::keep, .spec = spec, .batch_dim = dim}, images(7), labels(7));
+      std::int64_t row = 0;
+      for (const Sample& batch : loader) {
+        const std::vector<float> values = ts::to_host(batch.images);
+        const ts::Shape shape = ts::shape(batch.images);
+        const std::int64_t rows = row == 0 ? 4 : 3;
+        ASSERT_EQ(shape, dim == 0   ? (ts::Shape{rows, 3, 5})
+                         : dim == 1 ? (ts::Shape{3, rows, 5})
+                                    : (ts::Shape{3, 5, rows}));
+        EXPECT_EQ(ts::shape(batch.labels), ts::Shape{rows});
+        for (std::int64_t i = 0; i < rows; ++i)
+          for (std::int64_t j = 0; j < 3; ++j)
+            for (std::int64_t k = 0; k < 5; ++k) {
+              const std::int64_t at = dim == 0   ? (i * 3 + j) * 5 + k
+                                      : dim == 1 ? (j * rows + i) * 5 + k
+                                                 : (j * 5 + k) * rows + i;
+              EXPECT_EQ(values[static_cast<std::size_t>(at)], static_cast<float>(15 * (row + i) + 5 * j + k));
+            }
+        row += rows;
+      }
+      EXPECT_EQ(row, 7);
+    }
+  expect_error(
+      ts::errc::option, [&] { data::data_loader(grid, {.batch_size = 4, .batch_dim = 3}, images(8), labels(8)); },
+      "batch_dim: 3 is not a dim of any column", "data_loader_test.cpp");
+}
+
 TEST(DataLoader, APartialLastBatchIsKeptDroppedOrAnError) {
   const auto rows = [](ts::Ragged ragged, std::int64_t count) {
     auto loader =
@@ -149,6 +183,32 @@ TEST(DataLoader, ResumesInTheMiddleOfAnEpoch) {
       },
       "batch 8 of epoch 0, but an epoch has 7 batches");
   expect_error(ts::errc::option, [&] { again.resume({-1, 0}); });
+}
+
+// What a process that is killed leaves is the state that it has saved; another one goes on with it, on its own mesh.
+TEST(DataLoader, AKilledLoaderIsResumedOnAnotherMesh) {
+  const auto made = [](int devices, int prefetch) {
+    return data::data_loader(
+        line(devices),
+        {.batch_size = 3, .shuffle = ts::Key(9), .ragged = ts::Ragged::keep, .spec = {"x"}, .prefetch = prefetch},
+        images(20), labels(20));
+  };
+  auto whole = made(1, 0);
+  std::vector<std::vector<std::int32_t>> wanted = epoch_of(whole);
+  for (auto& batch : epoch_of(whole)) wanted.push_back(std::move(batch));
+  std::vector<std::vector<std::int32_t>> got;
+  data::DataLoaderState saved;
+  for (int run = 0; run < 5; ++run) {
+    auto loader = made(1 + run % 3, run % 4);
+    loader.resume(saved);
+    for (int i = 0; i < 3 && got.size() < wanted.size(); ++i) {
+      auto batch = loader.next();
+      if (!batch) batch = loader.next();
+      got.push_back(ts::to_host(std::get<1>(*batch)));
+      saved = loader.state();
+    }
+  }  // a loader ends while batches are loaded ahead
+  EXPECT_EQ(got, wanted);
 }
 
 TEST(DataLoader, AnErrorOfARowIsThrownWhenItsBatchIsDue) {

@@ -223,7 +223,7 @@ TEST(Fsdp, ParametersThatAreSplitAlreadyAreLeft) {
                                                    "down.weight f32[20,6]{model,fsdp*}", "down.bias f32[6]{fsdp*}"}));
   Mlp plain = mlp(5);
   const std::vector<double> wanted = trained(plain, ts::Mesh{}, {});
-  auto again = ts::fsdp(both, mesh).module;  // a wrapper in a wrapper changes nothing
+  auto again = ts::fsdp(both.module, mesh).module;  // what the axis splits already stays so
   EXPECT_EQ(types(again), types(both));
   expect_near(trained(both, mesh, {"fsdp"}), wanted, 2e-5);
   EXPECT_EQ(types(ts::unwrap(both)), types(split));

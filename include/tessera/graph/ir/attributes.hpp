@@ -100,6 +100,13 @@ constexpr Labels pack_rule(NumberRule rule) {
   labels[0] = static_cast<std::int8_t>(rule);
   return labels;
 }
+/// Whether a cast rounds the parts of a partial value, which are summed behind it, instead of their sum.
+constexpr bool casts_parts(const Node& cast) { return cast.labels[1] != 0; }
+constexpr Labels pack_cast_of_parts() {
+  Labels labels{};
+  labels[1] = 1;
+  return labels;
+}
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   return rule == NumberRule::of_its_type ? holds(type, number)
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
@@ -230,16 +237,18 @@ struct Constraint {
   CotangentSharding cotangent = CotangentSharding::alike;
   std::int8_t cotangent_spec = 0;  ///< for CotangentSharding::own_spec
   std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
+  bool keeps_sums = false;         ///< a value that is partial over the fixed axes stays so; readers reduce it
 
   static constexpr Constraint of(const Node& node) {
     return {node.index(), static_cast<CotangentSharding>(node.labels[0]), node.labels[1],
-            static_cast<std::int8_t>(node.labels[2] - 1)};
+            static_cast<std::int8_t>(node.labels[2] - 1), node.labels[3] != 0};
   }
   constexpr void write(Node& node) const {
     node.value = spec;
     node.labels[0] = static_cast<std::int8_t>(cotangent);
     node.labels[1] = cotangent_spec;
     node.labels[2] = static_cast<std::int8_t>(about + 1);
+    node.labels[3] = keeps_sums ? 1 : 0;
   }
 };
 

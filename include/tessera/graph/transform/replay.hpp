@@ -121,11 +121,25 @@ class Replay {
   };
   Growable<Region> regions_;
 
+  /// A parameter that a wrapper around the checkpoint gathers, and gathers again for the gradient.
+  static constexpr bool is_gathered_again(const Module& module, const Node& node) {
+    return node.region != 0 && row_of(node).unit == UnitKind::constraint &&
+           module.regions[static_cast<std::size_t>(node.region - 1)].kind ==
+               CheckpointPolicy::Kind::all_but_constraints;
+  }
+
   constexpr std::int32_t behind(Region& own, const Value& value) {
     const auto at = static_cast<std::size_t>(value.id);
     if (value.id < 0 || at >= own.to.size()) return value.id;
     if (own.to[at] >= 0) return own.to[at];
     const Node node = value.node();
+    if (is_gathered_again(*value.module, node)) {
+      Growable<std::int32_t> operands;
+      for (int i = 0; i < node.arity; ++i)
+        operands.push_back(behind(
+            own, {value.module, value.graph, value.module->graph(value.graph).operand(value.id, i), node.source}));
+      return own.to[at] = detail::copy_node(*value.module, value.graph, value.id, operands);
+    }
     // A repeat has several results, so its projections have barriers; a Stack's parameters need none.
     if (node.is_repeat() || is_in_layers(node) || is_host_number(value)) return own.to[at] = value.id;
     return own.to[at] =

@@ -312,12 +312,14 @@ class Flow {
       pass_fused(u, used);
   }
 
-  /// A constraint of shard_map is about some axes only: a value that is partial over others stays so.
+  /// A constraint of shard_map is about some axes only: a value that is partial over others stays so. One that keeps
+  /// sums lets them pass over its own axes too.
   constexpr void pass_constraint(int u) {
     const int from = units_.input(u, 0).node, to = units_[u].root;
     const Sharding& made = produced[at(from)];
     if (made.unreduced == 0 || !facts_of(made.reduction).linear || is_result_[at(from)] != 0 ||
-        readers_.count(from) != 1 || values_.closed[at(to)] == 0 || (values_.closed[at(to)] & made.unreduced) != 0 ||
+        readers_.count(from) != 1 || values_.closed[at(to)] == 0 ||
+        ((values_.closed[at(to)] & made.unreduced) != 0 && !Constraint::of(graph_[to]).keeps_sums) ||
         !lies_alike(made.without_unreduced(), values_.of[at(to)]))
       return;
     deferred[at(from)] = made.unreduced;

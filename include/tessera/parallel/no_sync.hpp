@@ -1,0 +1,65 @@
+#ifndef TESSERA_PARALLEL_NO_SYNC_HPP
+#define TESSERA_PARALLEL_NO_SYNC_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <tessera/base/dtype.hpp>
+#include <tessera/base/fixed_string.hpp>
+#include <tessera/ops/constraint.hpp>
+#include <tessera/optim/tree_map.hpp>
+#include <tessera/parallel/fsdp.hpp>
+
+namespace tessera {
+
+namespace detail {
+constexpr FsdpPolicy gathered_policy(FsdpPolicy policy) {
+  policy.reduce_dtype = DType::f32;
+  return policy;
+}
+}  // namespace detail
+
+/// Inside a traced function: calls f with a wrapped model whose parameters are gathered once, for all that f does with
+/// it, and reduces the gradient that f returns once: no_sync of PyTorch's and PyTorch/XLA's FSDP, for the gradients of
+/// several microbatches. f returns (loss, gradient), as optim::accumulate does; so does no_sync, with the gradient in
+/// the shardings of the parameters. Memory for whole parameters and gradients while f runs.
+///
+///     const auto [loss, gradient] = ts::no_sync(wrapped, [&](const auto& m) {
+///       return ts::optim::accumulate<4>(loss_of)(m, x, y);
+///     });
+/// Communication: an all_gather of each parameter and a reduce_scatter of its gradient; none for them in f.
+template <class Model, FsdpPolicy policy, class Output, class F>
+constexpr auto no_sync(const Fsdp<Model, policy, Output>& wrapped, const F& f) {
+  using Wrapper = Fsdp<Model, policy, Output>;
+  Fsdp<Model, detail::gathered_policy(policy), Output> gathered{wrapped.module};
+  const detail::VisitParameters<detail::GatherParameter<policy>> gather{};
+  for_each_leaf(gathered, gather);
+  const auto [loss, gradient] = f(std::as_const(gathered));
+  static_assert(std::is_same_v<std::remove_cvref_t<decltype(gradient)>, std::remove_cvref_t<decltype(gathered)>>,
+                "tessera: the function of no_sync returns a loss and the gradient by its model");
+  return std::tuple(loss,
+                    Wrapper{optim::tree_map(
+                        [](auto g, auto p) { return decltype(g)(detail::reduced_as_stored<policy>(g.value, p.value)); },
+                        gradient.module, wrapped.module)});
+}
+
+/// The same for a model that is not wrapped, whose optimizer state is split over an axis (ZeroRedundancy): the
+/// gradients that f returns are reduced once. Communication: a reduce_scatter of each gradient, or, where it has
+/// several readers such as clipping, an all_reduce.
+///
+///     const auto [loss, gradient] = ts::no_sync<"data">(model, [&](const auto& m) {
+///       return ts::optim::accumulate<4>(loss_of)(m, x, y);
+///     });
+template <FixedString axis, class Model, class F> constexpr auto no_sync(const Model& model, const F& f) {
+  const auto [loss, gradient] = f(model);
+  return std::tuple(
+      loss, optim::tree_map([](auto g) { return decltype(g)(detail::summed_over(g.value, axis.view())); }, gradient));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
