@@ -150,7 +150,8 @@ template <TensorOperand A, TensorOperand X> constexpr auto lstsq(const A& a, con
       return squeeze<-1>(lstsq(a, unsqueeze<-1>(b, at), at), at);
     } else {
       const auto found = qr(a, at);
-      return solve_triangular<Triangle::upper>(found.r, tessera::detail::exact_matmul(swapaxes<-1, -2>(found.q, at), b, at), at);
+      return solve_triangular<Triangle::upper>(found.r,
+                                               tessera::detail::exact_matmul(swapaxes<-1, -2>(found.q, at), b, at), at);
     }
   }
 }

@@ -138,10 +138,10 @@ template <class Map, class F> constexpr auto recast_function(const F& f) {
 }  // namespace detail
 
 /// A copy of a model, or of a tuple or array of tensors, with floating tensors of the element type T: `model.to(T)` of
-/// PyTorch, as `auto small = ts::cast_model<ts::bf16>(model)`. Integer tensors, Dims and Scalars are copied. The type of
-/// the copy has T in the place of every floating template argument: `nn::Linear<bf16>` for `nn::Linear<float>`, and a
-/// Mlp<bf16> for a `template <ts::Element T> struct Mlp`. `cast_model<To>(model)` names the type of the copy itself, a
-/// model of the same fields. Inside of a traced function it is differentiated: gradients are those of the original.
+/// PyTorch, as `auto small = ts::cast_model<ts::bf16>(model)`. Integer tensors, Dims and Scalars are copied. The type
+/// of the copy has T in the place of every floating template argument: `nn::Linear<bf16>` for `nn::Linear<float>`, and
+/// a Mlp<bf16> for a `template <ts::Element T> struct Mlp`. `cast_model<To>(model)` names the type of the copy itself,
+/// a model of the same fields. Inside of a traced function it is differentiated: gradients are those of the original.
 /// Communication: none.
 template <Element T, class Model> constexpr auto cast_model(const Model& model, Here at = Here::current()) {
   return detail::recast<detail::ToElement<T>>(model, at);

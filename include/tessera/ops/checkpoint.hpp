@@ -26,7 +26,8 @@ inline constexpr CheckpointPolicy offload_dot_with_no_batch_dims = dots_with_no_
 inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
 
 namespace detail {
-template <class... Names> constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Names&... names) {
+template <class... Names>
+constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Names&... names) {
   static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: a policy of names takes up to 8 names");
   return {kind, CheckpointPolicy::Kind::nothing, {Name(names)...}};
 }

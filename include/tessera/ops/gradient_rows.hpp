@@ -123,7 +123,8 @@ struct BarrierOp {
   static constexpr CheckRule check = check_like_operand;
 };
 
-using GradientOperations = OperationList<VariableOp, StopGradientOp, NameOp, CustomGradientOp, CustomResultOp, BarrierOp>;
+using GradientOperations =
+    OperationList<VariableOp, StopGradientOp, NameOp, CustomGradientOp, CustomResultOp, BarrierOp>;
 
 }  // namespace ops
 }  // namespace tessera

@@ -23,7 +23,8 @@ template <int Steps> inline constexpr Unroll<Steps> unroll{};
 
 namespace detail {
 
-/// f of each tensor of xs, which keeps its structure; a plain struct becomes a tuple, since its fields have fixed ranks.
+/// f of each tensor of xs, which keeps its structure; a plain struct becomes a tuple, since its fields have fixed
+/// ranks.
 template <class T, class F> constexpr auto map_steps(const T& x, const F& f) {
   constexpr bool is_stack = is_stack_v<T>;
   static_assert(!is_stack, "tessera: a loop over a ts::Stack can't be unrolled; leave ts::unroll out");
@@ -142,7 +143,8 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
 constexpr void refuse_random_numbers(Module& module, Source source) {
   for (std::size_t g = static_cast<std::size_t>(module.current); g < module.graphs.size(); ++g)
     for (int id = 0; id < module.graphs[g].size(); ++id)
-      if (const Node& node = module.graphs[g][id]; node.op != Op::custom_call && row_of(node).unit == UnitKind::random) {
+      if (const Node& node = module.graphs[g][id];
+          node.op != Op::custom_call && row_of(node).unit == UnitKind::random) {
         module.refuse(errc::unsupported,
                       "[scan] unroll: the steps draw random numbers; draw them before the loop and pass them in xs, or "
                       "leave ts::unroll out",
@@ -195,7 +197,8 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
   };
   if constexpr (SizeOperand<Xs>) {
     const auto group = [&](const auto& carry) {
-      return run_group<Steps>(carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
+      return run_group<Steps>(
+          carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
     };
     const Value n = as_size(lower(context, Dim(xs)));
     return both(group, Dim(StepGroups<Steps>::groups(n)), Dim(n - StepGroups<Steps>::grouped(n)));

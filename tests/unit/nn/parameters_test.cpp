@@ -451,7 +451,8 @@ static_assert(std::is_same_v<ts::detail::recast_t<ts::detail::UseBf16, Mixed<flo
 static_assert(std::is_same_v<ts::detail::recast_t<ts::detail::UseBf16, Mixed<double>>, Mixed<double>>);
 static_assert(std::is_same_v<ts::detail::recast_t<ts::detail::DowncastBf16, std::tuple<Mixed<double>, nn::Mlp<float>>>,
                              std::tuple<Mixed<float>, nn::Mlp<ts::bf16>>>);
-static_assert(std::is_same_v<ts::detail::recast_t<ts::detail::ToElement<double>, nn::Lstm<float, 2>>, nn::Lstm<double, 2>>);
+static_assert(
+    std::is_same_v<ts::detail::recast_t<ts::detail::ToElement<double>, nn::Lstm<float, 2>>, nn::Lstm<double, 2>>);
 static_assert(std::is_same_v<ts::detail::recast_t<ts::detail::ToElement<float>, ts::ShardedTensor<std::int64_t, 2>>,
                              ts::ShardedTensor<std::int64_t, 2>>);
 
@@ -459,9 +460,11 @@ Mixed<float> make_mixed(const ts::Mesh& mesh) {
   const nn::ShardingStrategy strategy = mesh.rank() > 0 ? nn::fsdp(mesh) : nn::single(mesh);
   const ts::Key key(5);
   return {nn::embedding(ts::fold_in(key, 0), 9, 8, strategy, 0.5),
-          ts::Stack<nn::Block<>>(2, [&](int i) {
-            return nn::block(ts::fold_in(key, 1 + static_cast<std::uint64_t>(i)), 8, 2, 16, strategy, 2, 0.3);
-          }),
+          ts::Stack<nn::Block<>>(2,
+                                 [&](int i) {
+                                   return nn::block(ts::fold_in(key, 1 + static_cast<std::uint64_t>(i)), 8, 2, 16,
+                                                    strategy, 2, 0.3);
+                                 }),
           nn::conv1d<ts::Conv<1>{.padding = {1}}>(ts::fold_in(key, 3), 8, 8, {3}, strategy),
           {nn::linear<float, false>(ts::fold_in(key, 4), 8, 8, strategy, nn::Role::column, 0.3),
            nn::linear<float, false>(ts::fold_in(key, 5), 8, 9, strategy, nn::Role::head, 0.3)},

@@ -331,7 +331,8 @@ TEST(ForiLoop, CountsFromAndTo) {
 // ---- unrolled loops
 
 /// A scan with a carry and a y of several tensors, unrolled by `Steps`, and its gradients.
-template <int Steps, bool Reverse> constexpr auto unrolled = [](const auto& h0, const auto& xs, const auto& w) {
+template <int Steps, bool Reverse>
+constexpr auto unrolled = [](const auto& h0, const auto& xs, const auto& w) {
   const auto loss = [&](const auto& first, const auto& all, const auto& own) {
     const auto step = [&](const auto& carry, const auto& x) {
       const auto& [h, sums] = carry;
@@ -351,12 +352,12 @@ template <int Steps, bool Reverse> constexpr auto unrolled = [](const auto& h0, 
                           ts::sum(squares) + ts::sum(powers * powers) + ts::sum(std::get<1>(counted)),
                       std::get<0>(last), ys, squares, powers, counted);
   };
-  const auto [pulled, pullback] =
-      ts::vjp([&](const auto&... own) { return std::get<0>(loss(own...)); }, h0, xs, w);
+  const auto [pulled, pullback] = ts::vjp([&](const auto&... own) { return std::get<0>(loss(own...)); }, h0, xs, w);
   return std::tuple(loss(h0, xs, w), pullback(1.0));
 };
 template <int Steps, bool Reverse> void expect_unrolled(std::int64_t steps) {
-  constexpr auto f = unrolled<Steps, Reverse>, g = unrolled<1, Reverse>;
+  constexpr auto f = unrolled<Steps, Reverse>;
+  constexpr auto g = unrolled<1, Reverse>;
   const Program program = trace<decltype(f), Float<2>, Float<3>, Float<2>>(),
                 plain = trace<decltype(g), Float<2>, Float<3>, Float<2>>();
   EXPECT_EQ(program.count(Op::repeat), 2 * plain.count(Op::repeat));

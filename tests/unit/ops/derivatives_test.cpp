@@ -194,7 +194,8 @@ struct Moments {
   ts::ShardedTensor<float, 1> square;
   ts::ShardedTensor<float, 0> sum;
 };
-/// x picked by integers, and its squares, sums and a number of elements. The gradients are 7 and 11 times the true ones.
+/// x picked by integers, and its squares, sums and a number of elements. The gradients are 7 and 11 times the true
+/// ones.
 constexpr auto moments = ts::custom_vjp(
     [](const auto& p, const auto& picks, const auto& q) {
       const auto picked = ts::gather<0>(p, picks);
@@ -237,8 +238,8 @@ TEST(Derivatives, ACustomGradientOfSeveralResults) {
           p, ts::stack<0>(q, q * 0.5)));
     };
     const auto step = ts::grad([&](const auto& own) { return ts::sum(own * own); });
-    return std::tuple(of(of_all(moments)), of(of_all(plain_moments)), of(of_one(moments)), of(of_one(plain_moments)), moments(p, picks, q),
-                      ts::sum(in_scan(moments)), ts::sum(in_scan(plain_moments)), step(p));
+    return std::tuple(of(of_all(moments)), of(of_all(plain_moments)), of(of_one(moments)), of(of_one(plain_moments)),
+                      moments(p, picks, q), ts::sum(in_scan(moments)), ts::sum(in_scan(plain_moments)), step(p));
   };
   const Program program = trace<decltype(f), Float<1>, Int<1>, Float<1>>();
   const Array p({3}, {0.5, -1, 2}), picks({3}, {2, 2, 0}), q({3}, {1, 3, -2});
@@ -264,11 +265,10 @@ TEST(Derivatives, ACustomGradientOfSeveralResults) {
 
 // The rule is used in the backward body of a loop and in a Stack's layers, and not linear in its cotangents.
 constexpr auto clipped_pair = [](const auto& f) {  // each cotangent at most as large as the other
-  return ts::custom_vjp(
-      [f](const auto& a, const auto& b) { return std::tuple(f(a, b), std::tuple()); },
-      [](const auto&, const auto& g) {
-        return std::tuple(ts::minimum(g.first, g.second), ts::minimum(g.second, g.first * 0.5));
-      });
+  return ts::custom_vjp([f](const auto& a, const auto& b) { return std::tuple(f(a, b), std::tuple()); },
+                        [](const auto&, const auto& g) {
+                          return std::tuple(ts::minimum(g.first, g.second), ts::minimum(g.second, g.first * 0.5));
+                        });
 };
 TEST(Derivatives, ACustomGradientOfSeveralResultsInALoop) {
   constexpr auto f = [](const auto& start, const auto& y) {
@@ -321,8 +321,8 @@ TEST(Derivatives, ACustomJvpReplacesTheOwnDerivative) {
       return std::pair(ts::gather<0>(p, n) * q, p - q);
     };
     const auto all = [&](const auto& own) {
-      const auto pushed = ts::jvp([&](const auto& p, const auto& q) { return own(p, picks, q); }, std::tuple(a, b),
-                                  std::tuple(da, db));
+      const auto pushed =
+          ts::jvp([&](const auto& p, const auto& q) { return own(p, picks, q); }, std::tuple(a, b), std::tuple(da, db));
       const auto loss = [&](const auto& p, const auto& q) {
         const auto [product_of, difference] = own(p, picks, q);
         return ts::sum(product_of * product_of) + ts::sum(difference);

@@ -13,7 +13,8 @@ namespace ts = tessera;
 using namespace oracle;
 
 constexpr auto gradient_of_a_model = [](const auto& model, const auto& x) {
-  const auto [loss, gradient] = ts::value_and_grad([](const auto& m, const auto& x) { return ts::mean(m(x)); })(model, x);
+  const auto [loss, gradient] =
+      ts::value_and_grad([](const auto& m, const auto& in) { return ts::mean(m(in)); })(model, x);
   return std::tuple(loss, gradient);
 };
 struct Weight {
@@ -43,17 +44,17 @@ constexpr auto own_gradients = [](const auto& values, const auto& rows, const au
         const auto of_row = cotangents.first + cotangents.second * row * 2.0;
         return std::tuple(ts::dynamic_update_index<0>(ts::zeros_like(table), of_row, token), std::tuple());
       });
-  const auto log1pexp = ts::custom_jvp(
-      [](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
-      [](const auto& primals, const auto& tangents) {
-        return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
-      });
+  const auto log1pexp = ts::custom_jvp([](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
+                                       [](const auto& primals, const auto& tangents) {
+                                         return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
+                                       });
   const auto of_row = [&](const auto& own) {
     const auto [row, norm] = row_and_norm(own, index);
     return ts::sum(row) * 3.0 + norm;
   };
   return std::tuple(ts::grad([&](const auto& x) { return ts::sum(clipped(x) * 7.0); })(values),
-                    ts::value_and_grad(of_row)(rows), ts::grad([&](const auto& x) { return ts::sum(log1pexp(x)); })(values),
+                    ts::value_and_grad(of_row)(rows),
+                    ts::grad([&](const auto& x) { return ts::sum(log1pexp(x)); })(values),
                     std::get<1>(ts::jvp(log1pexp, values, values)));
 };
 
@@ -63,10 +64,12 @@ constexpr auto checkpoints = [](const auto& x, const auto& w1, const auto& w2) {
   return h;
 };
 
-constexpr auto loss = [](const auto& m, const auto& x) { return ts::sum(ts::tanh(ts::matmul(ts::unsqueeze<0>(x), m))); };
+constexpr auto loss = [](const auto& m, const auto& x) {
+  return ts::sum(ts::tanh(ts::matmul(ts::unsqueeze<0>(x), m)));
+};
 constexpr auto examples = [](const auto& model, const auto& xs) {
   const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
-                             ts::in_axes<ts::not_mapped, 0>)(model, xs);      // a gradient for each example
+                             ts::in_axes<ts::not_mapped, 0>)(model, xs);  // a gradient for each example
   return each;
 };
 
@@ -76,11 +79,14 @@ TEST(DocGradients, CodeOfThePage) {
   EXPECT_EQ((results_of<Weight, Float<2>>(gradient_of_a_model, {w, x}).size()), 2u);
   const auto products =
       results_of<Float<2>, Float<2>, Float<2>, Float<2>, Float<2>>(several_arguments, {x, w, x, x, w});
-  expect_near(products[4], [&] {
-    Array twice = products[0];
-    for (double& own : twice.data) own *= 2;
-    return twice;
-  }(), 1e-12);
+  expect_near(
+      products[4],
+      [&] {
+        Array twice = products[0];
+        for (double& own : twice.data) own *= 2;
+        return twice;
+      }(),
+      1e-12);
   const auto own = results_of<Float<1>, Float<2>, Int<0>>(own_gradients, {Array({2}, {0.5, -1}), x, Array::number(1)});
   expect_near(own[0], Array({2}, {1, 1}), 1e-12);
   Array of_rows({2, 3});

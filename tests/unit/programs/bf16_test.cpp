@@ -164,7 +164,7 @@ constexpr auto cast_layers = [](const auto& floats, const auto& targets) {
   const auto& [blocks, x, w, filter] = floats;  // [d, d] and [d] of each layer, [b, t, d], [d, d], [3, d, d]
   const auto stacked = blocks(x);
   const auto step = [&](const auto& h, const auto& in) {
-    return std::tuple(ts::tanh(ts::matmul(h, w) + in), ts::sum<1>(h));
+    return std::tuple(ts::tanh(ts::matmul(h, std::get<2>(floats)) + in), ts::sum<1>(h));
   };
   const auto [last, sums] = ts::scan(step, ts::mean<0>(stacked), stacked);
   const auto convolved = ts::conv1d(stacked, filter, {.padding = {1}});

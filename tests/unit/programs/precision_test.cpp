@@ -256,16 +256,18 @@ TEST(Autocast, RoundsProductsOnceAndGradientsOfParametersNever) {
       return std::tuple(ts::matmul(p, q), ts::matmul<float>(p, q), ts::matmul<Precision::bf16_x3>(p, q));
     })(a, b);
     const auto loss_of = [&](const auto& own) {
-      return ts::sum(ts::autocast<ts::bf16>([](const auto& p, const auto& q) { return ts::matmul(p, q); })(a, own) * 0.3);
+      return ts::sum(ts::autocast<ts::bf16>([](const auto& p, const auto& q) { return ts::matmul(p, q); })(a, own) *
+                     0.3);
     };
-    return std::tuple(y, ts::grad(loss_of)(b), ts::cast<float>(ts::matmul(ts::cast<ts::bf16>(a), ts::cast<ts::bf16>(b))),
-                      ts::matmul<float>(ts::cast<ts::bf16>(a), ts::cast<ts::bf16>(b)), ts::matmul<Precision::bf16_x3>(a, b));
+    return std::tuple(
+        y, ts::grad(loss_of)(b), ts::cast<float>(ts::matmul(ts::cast<ts::bf16>(a), ts::cast<ts::bf16>(b))),
+        ts::matmul<float>(ts::cast<ts::bf16>(a), ts::cast<ts::bf16>(b)), ts::matmul<Precision::bf16_x3>(a, b));
   });
   const auto [y, gradient, rounded, sums, x3] = f(x, w);
   static_assert(std::is_same_v<std::decay_t<decltype(gradient)>, ts::ShardedTensor<float, 2>>);
   EXPECT_EQ(ts::to_host(std::get<0>(y)), ts::to_host(rounded));
-  EXPECT_EQ(ts::to_host(std::get<1>(y)), ts::to_host(sums));   // an element type of the result was given
-  EXPECT_EQ(ts::to_host(std::get<2>(y)), ts::to_host(x3));     // a precision was given
+  EXPECT_EQ(ts::to_host(std::get<1>(y)), ts::to_host(sums));  // an element type of the result was given
+  EXPECT_EQ(ts::to_host(std::get<2>(y)), ts::to_host(x3));    // a precision was given
   for (float v : ts::to_host(std::get<0>(y))) EXPECT_TRUE(is_bf16(v));
   int unrounded = 0;
   for (float v : ts::to_host(gradient)) unrounded += is_bf16(v) ? 0 : 1;
@@ -282,8 +284,9 @@ TEST(Autocast, TheInnermostSettingCounts) {
                         dot(p, q));
     };
     const auto outer = [&](const auto& p, const auto& q) { return ts::autocast<ts::bf16>(dot)(p, q); };
-    return std::tuple(ts::autocast<ts::bf16>(inner)(a, b), ts::default_matmul_precision<Precision::bf16_x6>(outer)(a, b),
-                      dot(a, b), ts::matmul<Precision::bf16_x3>(a, b));
+    return std::tuple(ts::autocast<ts::bf16>(inner)(a, b),
+                      ts::default_matmul_precision<Precision::bf16_x6>(outer)(a, b), dot(a, b),
+                      ts::matmul<Precision::bf16_x3>(a, b));
   });
   const auto [inside, outside, full, x3] = f(x, w);
   EXPECT_EQ(ts::to_host(std::get<0>(inside)), ts::to_host(full));

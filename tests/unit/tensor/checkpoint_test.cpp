@@ -174,10 +174,10 @@ TEST(Checkpoint, PoliciesOfJax) {
              joined = of_scores<dots_and_scores>(gradient);
   // The block has four products, and each policy computes again those that it doesn't store: the last one never.
   EXPECT_EQ(products.first, all.first);
-  EXPECT_EQ(none.first, all.first + 3);      // in w, scores, scores values
-  EXPECT_EQ(flat.first, all.first + 2);      // scores, scores values
-  EXPECT_EQ(named.first, all.first + 2);     // in w, scores values
-  EXPECT_EQ(others, named);                  // the only other name is q
+  EXPECT_EQ(none.first, all.first + 3);    // in w, scores, scores values
+  EXPECT_EQ(flat.first, all.first + 2);    // scores, scores values
+  EXPECT_EQ(named.first, all.first + 2);   // in w, scores values
+  EXPECT_EQ(others, named);                // the only other name is q
   EXPECT_EQ(joined.first, all.first + 1);  // scores values
   // The softmax behind the scores and the product before q are stored, so that no product is computed again.
   EXPECT_EQ(without.first, all.first);

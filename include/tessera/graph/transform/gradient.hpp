@@ -39,8 +39,8 @@ class Gradient {
   constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
   /// The cotangent, broadcast to the shape of the result.
   constexpr Value full_g() const { return build::broadcast(g(), value(id_)); }
-  /// The cotangent, in full shape, of the node `op` number `k` (its `index`) that has this node as its operand 1; a null
-  /// value where there is none.
+  /// The cotangent, in full shape, of the node `op` number `k` (its `index`) that has this node as its operand 1; a
+  /// null value where there is none.
   constexpr Value cotangent_of_reader(Op op, int k) const {
     const Graph& graph = sweep_.module->graph(sweep_.graph);
     for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p)

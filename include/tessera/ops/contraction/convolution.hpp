@@ -78,7 +78,8 @@ template <int N> struct ConvTag {
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
     const Value all[] = {as_size(options)...};
-    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N, all + 2 * N, all[3 * N]),
+    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
+                                all + 2 * N, all[3 * N]),
                        x.dtype());
   }
 
@@ -129,7 +130,8 @@ template <int N> struct ConvTransposeTag {
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
     const Value all[] = {as_size(options)...};
-    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N, all + 2 * N, all + 3 * N, all[4 * N]),
+    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
+                                all + 2 * N, all + 3 * N, all[4 * N]),
                        x.dtype());
   }
 

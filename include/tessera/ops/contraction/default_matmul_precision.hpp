@@ -15,8 +15,8 @@ namespace tessera {
 ///     const auto y = forward(model, x);
 ///
 /// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call, and so do
-/// products inside of ts::autocast. Attention and convolutions compute in the element type of their operands. Communication: that of f. Errors: unsupported
-/// outside of a traced function.
+/// products inside of ts::autocast. Attention and convolutions compute in the element type of their operands.
+/// Communication: that of f. Errors: unsupported outside of a traced function.
 template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
   return detail::with_products<P, DType::f32>(
       f, "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");

@@ -54,7 +54,8 @@ struct EinsumText {
 /// The element type of a product: `Out` if given, otherwise that of the operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32 operands.
+/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
+/// operands.
 template <class Out, Precision P, bool Casts = true>
 constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
   const DType given = a.dtype();
