@@ -150,7 +150,8 @@ template <TensorOperand A, TensorOperand X> constexpr auto lstsq(const A& a, con
       return squeeze<-1>(lstsq(a, unsqueeze<-1>(b, at), at), at);
     } else {
       const auto found = qr(a, at);
-      return solve_triangular<Triangle::upper>(found.r, matmul(swapaxes<-1, -2>(found.q, at), b, at), at);
+      return solve_triangular<Triangle::upper>(found.r,
+                                               tessera::detail::exact_matmul(swapaxes<-1, -2>(found.q, at), b, at), at);
     }
   }
 }
@@ -198,9 +199,9 @@ template <int N, TensorOperand A> constexpr auto matrix_power(const A& a, Here a
   else if constexpr (N == 1)
     return a;
   else if constexpr (N % 2 == 0)
-    return matrix_power<N / 2>(matmul(a, a, at), at);
+    return matrix_power<N / 2>(tessera::detail::exact_matmul(a, a, at), at);
   else
-    return matmul(matrix_power<N - 1>(a, at), a, at);
+    return tessera::detail::exact_matmul(matrix_power<N - 1>(a, at), a, at);
 }
 
 }  // namespace tessera::linalg

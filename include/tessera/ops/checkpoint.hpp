@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <tuple>
 
+#include <tessera/base/error.hpp>
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/gradient_rows.hpp>
@@ -16,13 +17,46 @@ inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothi
 inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
 /// Results of products: einsum, matmul, convolutions.
 inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// Results of products without dims that both operands and the result have: of a Linear, not of scores q k^T.
+inline constexpr CheckpointPolicy dots_with_no_batch_dims_saveable{CheckpointPolicy::Kind::dots_without_batch_dims};
+/// The same. JAX moves these values to the memory of the host; where devices are threads of the host, they are there.
+inline constexpr CheckpointPolicy offload_dot_with_no_batch_dims = dots_with_no_batch_dims_saveable;
 /// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
 /// but resharded again.
 inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
+
+namespace detail {
+template <class... Names>
+constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Names&... names) {
+  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: a policy of names takes up to 8 names");
+  return {kind, CheckpointPolicy::Kind::nothing, {Name(names)...}};
+}
+}  // namespace detail
+
 /// The values that ts::checkpoint_name gives one of these names: up to 8.
-template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
-  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");
-  return {CheckpointPolicy::Kind::names, {Name(names)...}};
+template <class... Names> constexpr CheckpointPolicy save_only_these_names(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::names, names...);
+}
+/// The same: memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
+template <class... Names> constexpr CheckpointPolicy save_and_offload_only_these_names(const Names&... names) {
+  return save_only_these_names(names...);
+}
+/// The values that have a name, but for these names.
+template <class... Names> constexpr CheckpointPolicy save_any_names_but_these(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::names_but, names...);
+}
+/// All values, but for those that have one of these names.
+template <class... Names> constexpr CheckpointPolicy save_anything_except_these_names(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::everything_but, names...);
+}
+/// What either policy saves. Errors: option for a policy that is itself of two, and for two policies of names.
+constexpr CheckpointPolicy save_from_both_policies(const CheckpointPolicy& a, const CheckpointPolicy& b) {
+  using Kind = CheckpointPolicy::Kind;
+  if (a.other != Kind::nothing || b.other != Kind::nothing || (a.has_names() && b.has_names()))
+    fail(errc::option, "[checkpoint] save_from_both_policies: it joins two policies, one of which has names at most");
+  CheckpointPolicy made = a.has_names() ? a : b;
+  made.other = a.has_names() ? b.kind : a.kind;
+  return made;
 }
 
 namespace detail {
@@ -76,7 +110,7 @@ class OpenCheckpoint {
 
 }  // namespace detail
 
-/// x with a name for the policy ts::save_only_names of a checkpoint around it.
+/// x with a name for the policy of a checkpoint around it, such as ts::save_only_these_names.
 template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
   return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
 }

@@ -211,24 +211,34 @@ template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here a
   return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
 }
 
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
-template <SizeOperand From, SizeOperand To, class F, class Init>
-constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  Value context = detail::trace_in(init);
+namespace detail {
+
+/// loop(the integers from `from` to `to` - 1), a vector of i32.
+template <class From, class To, class Init, class Loop>
+constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
+  Value context = trace_in(init);
   for (const Value& other : {trace_of(from), trace_of(to)})
     if (context.module == nullptr) context = other;
   if (context.module == nullptr)
     fail(errc::unsupported,
          "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
   context.source = source;
-  const Value first = detail::as_size(lower(context, Dim(from))),
-              count = detail::as_size(lower(context, Dim(to))) - first;
+  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
-  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-  return std::get<0>(detail::scan(step, init, indices, false, source));
+  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
+}
+
+}  // namespace detail
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+    return std::get<0>(detail::scan(step, init, indices, false, source));
+  });
 }
 
 }  // namespace tessera

@@ -14,22 +14,22 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Operands of a custom gradient: the value, the cotangent on which the gradients were traced, `count` values, and
-/// their gradients.
+/// Operands of a custom gradient: the first result, the cotangents of the `results` results on which the gradients were
+/// traced, `count` values, and their gradients. Each other result is a custom_result.
 struct CustomGradient {
-  std::int32_t count = 0;
+  std::int32_t count = 0, results = 1;
 
   static constexpr CustomGradient of(const Node& node) {
-    CustomGradient made;
-    for (int i = 3; i >= 0; --i)
-      made.count = made.count << 8 | static_cast<std::uint8_t>(node.labels[static_cast<std::size_t>(i)]);
-    return made;
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.count, packed.results};
   }
-  constexpr Labels pack() const {
-    Labels labels{};
-    for (int i = 0; i < 4; ++i) labels[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(count >> (8 * i));
-    return labels;
-  }
+  constexpr Labels pack() const { return std::bit_cast<Labels>(Packed{count, results, {}}); }
+
+ private:
+  struct Packed {
+    std::int32_t count, results;
+    std::uint64_t rest[2];
+  };
 };
 
 namespace ops {
@@ -79,15 +79,33 @@ struct CustomGradientOp {
     return made;
   }();
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const int count = CustomGradient::of(r.node()).count;
-    const Graph& graph = r.module().graph(r.y().graph);
-    Growable<std::int32_t> gradients;
-    for (int i = 0; i < count; ++i) gradients.push_back(graph.operand(r.id(), 2 + count + i));
-    const int traced_on = graph.operand(r.id(), 1);
+    const auto [count, results] = CustomGradient::of(r.node());
+    const int behind = 1 + results;
+    Growable<std::int32_t> gradients, traced_on, cotangents;
+    for (int i = 0; i < count; ++i) gradients.push_back(r.operand(behind + count + i).id);
+    for (int k = 0; k < results; ++k) {
+      const Value on = r.operand(1 + k), own = k == 0 ? r.full_g() : r.cotangent_of_reader(Op::custom_result, k);
+      traced_on.push_back(on.id);
+      cotangents.push_back(own.module != nullptr ? own.id : build::broadcast(on.number(0), on).id);
+    }
     const Growable<std::int32_t> made =
-        tessera::detail::substitute(r.module(), r.y().graph, traced_on, r.full_g().id, gradients);
-    for (int i = 0; i < count; ++i) r.add(2 + i, r.y().with(made[static_cast<std::size_t>(i)]));
+        tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents, gradients);
+    for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
+  static constexpr SimplifyRule simplify = first_operand;
+  static constexpr CheckRule check = check_like_operand;
+};
+
+/// A further result of a function with a custom gradient: operand 0, which gets no cotangent. Operand 1 is the
+/// custom_gradient; its rule looks for the cotangent of this node, and runs even if only this node has one.
+struct CustomResultOp {
+  static constexpr OpRow row = [] {
+    OpRow made = unchanged_row("custom_result", 2);
+    made.shape_only = 1;
+    made.recomputed = false;
+    return made;
+  }();
+  static constexpr GradientRule gradient = [](Gradient& r) { r.add(1, r.operand(1).number(0)); };
   static constexpr SimplifyRule simplify = first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
@@ -105,7 +123,8 @@ struct BarrierOp {
   static constexpr CheckRule check = check_like_operand;
 };
 
-using GradientOperations = OperationList<VariableOp, StopGradientOp, NameOp, CustomGradientOp, BarrierOp>;
+using GradientOperations =
+    OperationList<VariableOp, StopGradientOp, NameOp, CustomGradientOp, CustomResultOp, BarrierOp>;
 
 }  // namespace ops
 }  // namespace tessera

@@ -10,6 +10,7 @@
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/constraint.hpp>
+#include <tessera/ops/contraction/autocast.hpp>
 #include <tessera/ops/contraction/convolution.hpp>
 #include <tessera/ops/contraction/default_matmul_precision.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
@@ -62,6 +63,7 @@
 #include <tessera/ops/spatial/unfold.hpp>
 #include <tessera/ops/stochastic_round.hpp>
 #include <tessera/ops/stop_gradient.hpp>
+#include <tessera/ops/unroll.hpp>
 #include <tessera/ops/vmap.hpp>
 
 #include <tessera/base/pop_macros.hpp>

@@ -328,6 +328,83 @@ TEST(ForiLoop, CountsFromAndTo) {
       {random_array({3}, 1), Array::number(5)}, 2);
 }
 
+// ---- unrolled loops
+
+/// A scan with a carry and a y of several tensors, unrolled by `Steps`, and its gradients.
+template <int Steps, bool Reverse>
+constexpr auto unrolled = [](const auto& h0, const auto& xs, const auto& w) {
+  const auto loss = [&](const auto& first, const auto& all, const auto& own) {
+    const auto step = [&](const auto& carry, const auto& x) {
+      const auto& [h, sums] = carry;
+      const auto next = ts::tanh(ts::matmul(h, own) + x.first * ts::sum(x.second));
+      return std::tuple(std::tuple(next, sums * 0.5 + ts::sum(next)),
+                        std::pair(next * 2.0, std::array{ts::sum(next), sums * sums}));
+    };
+    const auto [last, ys] = ts::scan(step, std::tuple(first, 0.5), std::pair(all, ts::sum<1>(all * all)),
+                                     ts::unroll<Steps>, {.reverse = Reverse});
+    const auto squares = ts::map([](const auto& x) { return x * x; }, all, ts::unroll<Steps>);
+    const auto powers = ts::fori_loop(
+        1, ts::extent<0>(all), [&](const auto& i, const auto& v) { return v * 0.5 + ts::cast<float>(i); }, first,
+        ts::unroll<Steps>);
+    const auto counted = ts::scan([](const auto& v) { return std::tuple(v * 0.5 + 1.0, v); }, ts::sum(first),
+                                  ts::extent<0>(all), ts::unroll<Steps>);
+    return std::tuple(ts::sum(ys.first * ys.first) + ts::sum(std::get<1>(last)) + ts::sum(ys.second[0] * ys.second[1]) +
+                          ts::sum(squares) + ts::sum(powers * powers) + ts::sum(std::get<1>(counted)),
+                      std::get<0>(last), ys, squares, powers, counted);
+  };
+  const auto [pulled, pullback] = ts::vjp([&](const auto&... own) { return std::get<0>(loss(own...)); }, h0, xs, w);
+  return std::tuple(loss(h0, xs, w), pullback(1.0));
+};
+template <int Steps, bool Reverse> void expect_unrolled(std::int64_t steps) {
+  constexpr auto f = unrolled<Steps, Reverse>;
+  constexpr auto g = unrolled<1, Reverse>;
+  const Program program = trace<decltype(f), Float<2>, Float<3>, Float<2>>(),
+                plain = trace<decltype(g), Float<2>, Float<3>, Float<2>>();
+  EXPECT_EQ(program.count(Op::repeat), 2 * plain.count(Op::repeat));
+  const std::vector<Array> arguments{random_array({2, 3}, 1), random_array({steps, 2, 3}, 2), random_array({3, 3}, 3)};
+  const auto got = run(program.view(), arguments), want = run(plain.view(), arguments);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t k = 0; k < got.size(); ++k) {
+    ASSERT_EQ(got[k].shape, want[k].shape) << k;
+    // Values are computed by the same operations; gradients of what all steps read are summed in another order.
+    if (k < got.size() - 3)
+      EXPECT_EQ(got[k].data, want[k].data) << "result " << k << " of " << steps << " steps";
+    else
+      expect_near(got[k], want[k], 1e-13, "gradient");
+  }
+}
+TEST(Unroll, EqualsTheLoopOfSingleSteps) {
+  for (std::int64_t steps : {1, 2, 3, 4, 7, 8}) {
+    expect_unrolled<2, false>(steps);
+    expect_unrolled<2, true>(steps);
+    expect_unrolled<3, true>(steps);
+  }
+  expect_unrolled<18, false>(19);  // more y than a concat has operands
+}
+// Of each group of steps and of the rest: the body of the first loop has the products of all steps.
+TEST(Unroll, HasTheProductsOfAllItsSteps) {
+  constexpr auto f = [](const auto& h0, const auto& xs, const auto& w) {
+    const auto step = [&](const auto& h, const auto& x) { return std::tuple(ts::tanh(ts::matmul(h, w)) + x, h); };
+    return ts::scan(step, h0, xs, ts::unroll<4>);
+  };
+  const Program program = trace<decltype(f), Float<2>, Float<3>, Float<2>>();
+  EXPECT_EQ(program.count(Op::repeat), 2);
+  EXPECT_EQ(program.count(Op::einsum), 4 + 1);
+}
+TEST(Unroll, RefusesRandomNumbers) {
+  constexpr auto f = [](const auto& x) {
+    return ts::fori_loop(
+        0, 4, [](const auto&, const auto& v) { return ts::dropout(v, 0.5, 3); }, x, ts::unroll<2>);
+  };
+  try {
+    trace<decltype(f), Float<1>>();
+    FAIL();
+  } catch (const ts::error& error) {
+    EXPECT_EQ(error.id(), ts::errc::unsupported);
+    EXPECT_NE(std::string(error.what()).find("[scan] unroll: the steps draw random numbers"), std::string::npos);
+  }
+}
+
 // ---- branches
 
 constexpr auto branch = [](const auto& x, const auto& w) {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "../../support/traced.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/trace/stack.hpp>
@@ -164,6 +165,162 @@ TEST(Precision, OfAllProductsOfAFunctionAndTheirGradients) {
   EXPECT_EQ(ts::to_host(f32), ts::to_host(product<Precision::full>(x, head)));
   EXPECT_EQ(ts::to_host(x3), ts::to_host(product<Precision::bf16_x3>(x, head)));
   EXPECT_EQ(ts::to_host(bf16), ts::to_host(product<Precision::bf16>(x, head)));
+}
+
+// ---- ts::autocast
+
+constexpr auto both_classes = [](const auto& q, const auto& image, const auto& filter, const auto& w) {
+  // Products
+  const auto y = ts::matmul(ts::einsum<"bthd,bshd->bths">(q, q), w);
+  const auto attended = ts::causal_attention(q, q, q);
+  const auto convolved = ts::conv2d(image, filter), widened = ts::conv_transpose2d(image, filter);
+  // Sensitive operations
+  const auto soft = ts::softmax(y), logs = ts::log_softmax(y);
+  const auto x = ts::exp(ts::layer_norm(y, ts::mean<0, 1, 2>(y), ts::mean<0, 1, 2>(y))) + ts::pow(ts::abs(y), 0.3);
+  const auto other = ts::log(ts::abs(x) + 1.0) + ts::cumsum<1>(soft * logs);
+  return ts::mse(other, y) + ts::sum(attended) + ts::sum(convolved) + ts::sum(widened) +
+         ts::sum(ts::corrcoef(ts::squeeze<0>(ts::squeeze<1>(ts::slice<1>(ts::slice<0>(y, 0, 1), 0, 1)))));
+};
+template <class Wrap> constexpr auto traced_classes = [](const auto&... x) { return Wrap::of(both_classes)(x...); };
+struct Plain {
+  static constexpr auto of(const auto& f) { return f; }
+};
+struct Cast {
+  static constexpr auto of(const auto& f) { return ts::autocast<ts::bf16>(f); }
+};
+struct Off {
+  static constexpr auto of(const auto& f) {
+    return ts::autocast<ts::bf16>([f](const auto&... x) { return ts::autocast_off(f)(x...); });
+  }
+};
+template <class Wrap> oracle::Program program_of() {
+  using F = std::decay_t<decltype(traced_classes<Wrap>)>;
+  return oracle::trace<F, ts::ShardedTensor<float, 4>, ts::ShardedTensor<float, 4>, ts::ShardedTensor<float, 4>,
+                       ts::ShardedTensor<float, 2>>();
+}
+
+// Operands of products are bf16, everything else is what it is without autocast.
+TEST(Autocast, CastsTheOperandsOfProductsAlone) {
+  using ts::DType, ts::Op;
+  const oracle::Program plain = program_of<Plain>(), cast = program_of<Cast>(), off = program_of<Off>();
+  const auto products = [](const oracle::Program& program, DType type) {
+    int found = 0;
+    const ts::GraphView& graph = program.main();
+    for (int id = 0; id < graph.size; ++id)
+      found += (graph[id].op == Op::einsum || graph[id].op == Op::attention || graph[id].op == Op::attention_lse) &&
+                       graph.operand_node(id, 0).dtype == type
+                   ? 1
+                   : 0;
+    return found;
+  };
+  // matmul, einsum, two convolutions, attention and its logarithms; the statistics of corrcoef stay in f32.
+  EXPECT_EQ(products(plain, DType::f32), 7);
+  EXPECT_EQ(products(plain, DType::bf16), 0);
+  EXPECT_EQ(products(cast, DType::bf16), 6);
+  EXPECT_EQ(products(cast, DType::f32), 1);
+  EXPECT_EQ(products(off, DType::f32), 7);
+  EXPECT_EQ(off.main().size, plain.main().size);
+  // Nothing but products, casts and the movement of their operands has an element type of bf16.
+  const ts::GraphView& graph = cast.main();
+  for (int id = 0; id < graph.size; ++id)
+    if (graph[id].dtype == DType::bf16) {
+      EXPECT_TRUE(ts::row_of(graph[id]).kind != ts::OpKind::elementwise || graph[id].op == Op::cast)
+          << ts::row_of(graph[id]).name;
+    }
+  for (Op op : {Op::exp, Op::log, Op::sum, Op::max, Op::sub, Op::mul, Op::div, Op::add}) {
+    const auto of_f32 = [op](const oracle::Program& program) {
+      int found = 0;
+      for (int id = 0; id < program.main().size; ++id)
+        found += program.main()[id].op == op && program.main()[id].dtype == DType::f32 ? 1 : 0;
+      return found;
+    };
+    EXPECT_EQ(of_f32(cast), of_f32(plain)) << ts::row_of(op).name;
+  }
+}
+
+/// The loss of the model above, with autocast, and its gradients.
+struct CastStep {
+  constexpr auto operator()(const Model& model, const auto& x) const {
+    return ts::value_and_grad([](const auto& own, const auto& in) { return ts::autocast<ts::bf16>(loss)(own, in); })(
+        model, x);
+  }
+};
+bool is_bf16(float x) { return static_cast<float>(ts::bf16(x)) == x; }
+
+// Products are rounded once; their operands are bf16 numbers; gradients of parameters are sums in f32.
+TEST(Autocast, RoundsProductsOnceAndGradientsOfParametersNever) {
+  const ts::Mesh mesh({{"x", 2}});
+  const auto x = ts::normal<float>(ts::Key(1), {6, 40}, mesh, {"x"}), w = ts::normal<float>(ts::Key(2), {40, 3}, mesh);
+  static constexpr auto f = ts::compile([](auto a, auto b) {
+    const auto y = ts::autocast<ts::bf16>([](const auto& p, const auto& q) {
+      return std::tuple(ts::matmul(p, q), ts::matmul<float>(p, q), ts::matmul<Precision::bf16_x3>(p, q));
+    })(a, b);
+    const auto loss_of = [&](const auto& own) {
+      return ts::sum(ts::autocast<ts::bf16>([](const auto& p, const auto& q) { return ts::matmul(p, q); })(a, own) *
+                     0.3);
+    };
+    return std::tuple(
+        y, ts::grad(loss_of)(b), ts::cast<float>(ts::matmul(ts::cast<ts::bf16>(a), ts::cast<ts::bf16>(b))),
+        ts::matmul<float>(ts::cast<ts::bf16>(a), ts::cast<ts::bf16>(b)), ts::matmul<Precision::bf16_x3>(a, b));
+  });
+  const auto [y, gradient, rounded, sums, x3] = f(x, w);
+  static_assert(std::is_same_v<std::decay_t<decltype(gradient)>, ts::ShardedTensor<float, 2>>);
+  EXPECT_EQ(ts::to_host(std::get<0>(y)), ts::to_host(rounded));
+  EXPECT_EQ(ts::to_host(std::get<1>(y)), ts::to_host(sums));  // an element type of the result was given
+  EXPECT_EQ(ts::to_host(std::get<2>(y)), ts::to_host(x3));    // a precision was given
+  for (float v : ts::to_host(std::get<0>(y))) EXPECT_TRUE(is_bf16(v));
+  int unrounded = 0;
+  for (float v : ts::to_host(gradient)) unrounded += is_bf16(v) ? 0 : 1;
+  EXPECT_GT(unrounded, 0);
+}
+
+TEST(Autocast, TheInnermostSettingCounts) {
+  const ts::Mesh mesh({{"x", 1}});
+  const auto x = ts::normal<float>(ts::Key(1), {6, 40}, mesh), w = ts::normal<float>(ts::Key(2), {40, 3}, mesh);
+  static constexpr auto f = ts::compile([](auto a, auto b) {
+    const auto dot = [](const auto& p, const auto& q) { return ts::matmul(p, q); };
+    const auto inner = [&](const auto& p, const auto& q) {
+      return std::tuple(ts::autocast_off(dot)(p, q), ts::default_matmul_precision<Precision::bf16_x3>(dot)(p, q),
+                        dot(p, q));
+    };
+    const auto outer = [&](const auto& p, const auto& q) { return ts::autocast<ts::bf16>(dot)(p, q); };
+    return std::tuple(ts::autocast<ts::bf16>(inner)(a, b),
+                      ts::default_matmul_precision<Precision::bf16_x6>(outer)(a, b), dot(a, b),
+                      ts::matmul<Precision::bf16_x3>(a, b));
+  });
+  const auto [inside, outside, full, x3] = f(x, w);
+  EXPECT_EQ(ts::to_host(std::get<0>(inside)), ts::to_host(full));
+  EXPECT_EQ(ts::to_host(std::get<1>(inside)), ts::to_host(x3));
+  EXPECT_EQ(ts::to_host(std::get<2>(inside)), ts::to_host(outside));
+  EXPECT_NE(ts::to_host(outside), ts::to_host(full));
+  EXPECT_THROW(ts::autocast<ts::bf16>([](const auto& a) { return a; })(x), ts::error);
+}
+
+// Weights that are split over devices are gathered as bf16, and what a gradient keeps of a layer is bf16.
+TEST(Autocast, GathersAndKeepsHalfTheBytes) {
+  const ts::Mesh mesh({{"x", 4}});
+  const auto weight = [&](int i) {
+    return ts::normal<float>(ts::Key(static_cast<std::uint64_t>(i)), {8, 8}, mesh, {"x"});
+  };
+  const Model model{ts::Stack<Layer>(3, [&](int i) { return Layer{weight(i)}; }),
+                    ts::normal<float>(ts::Key(9), {8, 4}, mesh, {"x"})};
+  const auto x = ts::normal<float>(ts::Key(10), {64, 8}, mesh, {"x"});
+  static constexpr auto product_of_rows = [](const auto& a, const auto& b) {
+    return ts::with_sharding(ts::matmul(a, b), {"x", ts::none});
+  };
+  static constexpr auto gathers = ts::compile(product_of_rows);
+  static constexpr auto gathers_cast =
+      ts::compile([](const auto& a, const auto& b) { return ts::autocast<ts::bf16>(product_of_rows)(a, b); });
+  const auto columns = ts::normal<float>(ts::Key(11), {8, 16}, mesh, {ts::none, "x"});
+  using ts::Collective;
+  EXPECT_EQ(gathers.plan(x, columns).payload_bytes(Collective::all_gather), 4 * 8 * 16) << gathers.explain(x, columns);
+  EXPECT_EQ(gathers_cast.plan(x, columns).payload_bytes(Collective::all_gather), 2 * 8 * 16)
+      << gathers_cast.explain(x, columns);
+  static constexpr auto plain =
+      ts::compile([](const Model& own, const auto& in) { return ts::value_and_grad(loss)(own, in); });
+  static constexpr auto cast = ts::compile(CastStep{});
+  const ts::Plan &of_cast = cast.plan(model, x), &of_plain = plain.plan(model, x);
+  EXPECT_LT(of_cast.main().arena_bytes, of_plain.main().arena_bytes) << cast.explain(model, x);
 }
 
 }  // namespace

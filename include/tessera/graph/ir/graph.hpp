@@ -105,17 +105,29 @@ struct OpenBody {
 
 /// Which values of a checkpointed function are stored for its gradient; it recomputes all others.
 struct CheckpointPolicy {
-  enum class Kind : std::uint8_t { nothing, everything, dots, names, all_but_constraints };
+  enum class Kind : std::uint8_t {
+    nothing,
+    everything,
+    dots,
+    dots_without_batch_dims,
+    names,
+    names_but,       ///< all values with a name, but for some names
+    everything_but,  ///< all values but those with one of some names
+    all_but_constraints
+  };
   static constexpr int max_names = 8;
 
   Kind kind = Kind::nothing;
-  Name names[max_names]{};  ///< of Kind::names: those of ts::checkpoint_name
+  Kind other = Kind::nothing;  ///< what is stored besides
+  Name names[max_names]{};     ///< of the kind that has names
 
   constexpr bool has(const Name& name) const {
     for (const Name& own : names)
       if (!own.empty() && own == name) return true;
     return false;
   }
+  constexpr bool is(Kind wanted) const { return kind == wanted || other == wanted; }
+  constexpr bool has_names() const { return is(Kind::names) || is(Kind::names_but) || is(Kind::everything_but); }
 };
 
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
@@ -127,6 +139,7 @@ struct Module {
   Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
+  DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;

@@ -97,6 +97,7 @@ enum class Op : std::uint32_t {
   variable = operation_id("variable"),                ///< what a gradient differentiates with respect to
   name = operation_id("name"),                        ///< with a name for the policy of a checkpoint
   custom_gradient = operation_id("custom_gradient"),  ///< with a gradient that the user gave
+  custom_result = operation_id("custom_result"),      ///< a further result of a function with such a gradient
   /// the first operand, never shared with it, and computed after the second: what is recomputed reads it
   barrier = operation_id("barrier"),
   /// runs its body once for each layer, on carried values and slices of stacked values

@@ -32,11 +32,23 @@ class Gradient {
   /// The values of operand i and of the result; in a checkpoint, computed again.
   constexpr Value x(int i) const { return again(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   constexpr Value y() const { return again(id_); }
+  /// Operand i itself, also in a checkpoint.
+  constexpr Value operand(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   /// The cotangent of the result. It may have fewer dims than the result, or singleton dims, and is then to be
   /// broadcast.
   constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
   /// The cotangent, broadcast to the shape of the result.
   constexpr Value full_g() const { return build::broadcast(g(), value(id_)); }
+  /// The cotangent, in full shape, of the node `op` number `k` (its `index`) that has this node as its operand 1; a
+  /// null value where there is none.
+  constexpr Value cotangent_of_reader(Op op, int k) const {
+    const Graph& graph = sweep_.module->graph(sweep_.graph);
+    for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p)
+      if (const std::int32_t own = sweep_.cotangents[static_cast<std::size_t>(p)];
+          own >= 0 && graph[p].op == op && graph[p].index() == k && graph.operand(p, 1) == id_)
+        return build::broadcast(value(own), value(p));
+    return {};
+  }
   constexpr int id() const { return id_; }
   constexpr const Node& node() const { return sweep_.module->graph(sweep_.graph)[id_]; }
   constexpr Module& module() const { return *sweep_.module; }

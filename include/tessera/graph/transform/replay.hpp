@@ -6,6 +6,7 @@
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
+#include <tessera/graph/ir/attributes.hpp>
 #include <tessera/graph/ir/row.hpp>
 #include <tessera/graph/ir/value.hpp>
 
@@ -34,16 +35,41 @@ constexpr Name name_of_value(const Node& node) {
   return name;
 }
 
-/// Whether the policy of a checkpoint stores a value of it.
-constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
-  using enum CheckpointPolicy::Kind;
-  switch (policy.kind) {
+/// Whether a product has a label that both operands and the result have, as of a dim of independent products.
+constexpr bool has_batch_dims(const Node& einsum) {
+  const EinsumLabels labels = EinsumLabels::of(einsum);
+  const auto has = [](const std::int8_t* list, int label) {
+    for (int d = 0; d < max_rank; ++d)
+      if (list[d] == label) return true;
+    return false;
+  };
+  for (int d = 0; d < max_rank; ++d)
+    if (labels.out[d] >= 0 && has(labels.a, labels.out[d]) && has(labels.b, labels.out[d])) return true;
+  return false;
+}
+
+/// Whether a policy of one kind stores value `id`. `readers`: for each value the node that gives it a name, or -1.
+constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
+                        const Growable<std::int32_t>& readers) {
+  const Node& node = graph[id];
+  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.op == Op::name;
+  switch (kind) {
+    using enum CheckpointPolicy::Kind;
     case everything:
       return true;
     case dots:
-      return row_of(node).unit == UnitKind::contraction;
+      return is_product;
+    case dots_without_batch_dims:
+      return is_product && !has_batch_dims(node);
     case names:
-      return node.op == Op::name && policy.has(name_of_value(node));
+      return is_name && policy.has(name_of_value(node));
+    case names_but:
+      return is_name && !policy.has(name_of_value(node));
+    case everything_but: {
+      // A named value is the operand of its name, so that neither of the two is stored.
+      const int named = is_name ? id : readers[static_cast<std::size_t>(id)];
+      return named < 0 || !policy.has(name_of_value(graph[named]));
+    }
     case all_but_constraints:
       return row_of(node).unit != UnitKind::constraint;
     default:
@@ -51,14 +77,20 @@ constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
   }
 }
 
-/// `roots` with the node `from` replaced by `to`: appends copies of the nodes between that depend on `from`.
-constexpr Growable<std::int32_t> substitute(Module& module, int graph, int from, int to,
-                                            const Growable<std::int32_t>& roots) {
-  int last = from;
-  for (std::int32_t id : roots) last = id > last ? id : last;
+/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these.
+constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Growable<std::int32_t>& from,
+                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots) {
+  int last = 0;
+  for (const Growable<std::int32_t>* ids : {&from, &roots})
+    for (std::int32_t id : *ids) last = id > last ? id : last;
   Growable<std::int32_t> moved(static_cast<std::size_t>(last + 1), -1), operands;
-  moved[static_cast<std::size_t>(from)] = to;
-  for (int id = from + 1; id <= last; ++id) {
+  int first = last + 1;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    moved[static_cast<std::size_t>(from[k])] = to[k];
+    first = from[k] < first ? from[k] : first;
+  }
+  for (int id = first + 1; id <= last; ++id) {
+    if (moved[static_cast<std::size_t>(id)] >= 0) continue;
     const int arity = module.graph(graph)[id].arity;
     bool depends = false;
     operands.clear();
@@ -92,13 +124,24 @@ class Replay {
     Region& own = regions_[region];
     if (!own.to.empty()) return;
     const CheckpointPolicy policy = module.regions[static_cast<std::size_t>(region - 1)];
-    if (policy.kind == CheckpointPolicy::Kind::everything) return;
+    if (policy.is(CheckpointPolicy::Kind::everything)) return;
     own.to.assign(static_cast<std::size_t>(id + 1), -1);
     own.after = cotangent;
-    Growable<std::int32_t> operands;
+    Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
+    if (policy.is(CheckpointPolicy::Kind::everything_but))
+      for (int at = 0; at <= id; ++at)
+        if (const Graph& all = module.graph(graph); all[at].op == Op::name)
+          for (int named = all.operand(at, 0);; named = all.operand(named, 0)) {
+            readers[static_cast<std::size_t>(named)] = at;
+            if (!row_of(all[named]).converts) break;  // a product that is rounded has its casts' name
+          }
+    const auto is_saved = [&](int at) {
+      return detail::is_saved(policy.kind, policy, module.graph(graph), at, readers) ||
+             detail::is_saved(policy.other, policy, module.graph(graph), at, readers);
+    };
     for (int at = 0; at <= id; ++at) {
       const Node node = module.graph(graph)[at];
-      if (node.region != region || node.is_argument() || detail::is_saved(policy, node)) continue;
+      if (node.region != region || node.is_argument() || is_saved(at)) continue;
       operands.clear();
       for (int i = 0; i < node.arity; ++i) {
         const int operand = module.graph(graph).operand(at, i);

@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include <tessera/graph/ir/attention_form.hpp>
+#include <tessera/ops/contraction/product_operand.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera {
@@ -31,7 +32,8 @@ struct AttentionNodes {
   /// The output; `lower` and `upper` are null unless the form is banded.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
                               Value upper) {
-    q = q.at(context.source);
+    const DType given = q.dtype();
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
     if (q.rank() != 4)
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
     check_static_dims(q, k.node(), v.node());
@@ -45,12 +47,13 @@ struct AttentionNodes {
                     .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
                                                             (v.is_singleton(3) ? 1u << 3 : 0u)),
                     .labels = form.pack()};
-    return with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper);
+    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
   }
   /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
   /// operands they, the scale and the gradients are f32.
   static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
     form.result = AttentionResult::logarithms;
+    q = build::product_operand(q), k = build::product_operand(k);
     const Node made{.op = Op::attention_lse,
                     .dtype = computed_as(q.dtype()),
                     .rank = 3,

@@ -53,7 +53,8 @@ template <bool Causal, int Of> struct AttentionCotangentTag : AttentionNodes {
   template <class Q, class K, class V, class Out, class Lse, class G>
   using result = Typed<sum_of_t<typename Q::type>, 4>;
   static constexpr Value emit(Value context, Value q, Value k, Value v, Value out, Value lse, Value g) {
-    q = q.at(context.source);
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
+    out = build::cast(out, q.dtype()), g = build::cast(g, q.dtype());
     const Value scale = build::cast(default_scale(context, q), computed_as(q.dtype()));
     const std::int32_t operands[]{q.id, k.id, v.id, out.id, swapped_time_and_heads(lse, false).id, g.id, scale.id};
     return ops::attention_cotangent({Causal}, Of, Of == 0 ? q : (Of == 1 ? k : v).at(context.source), operands, 7);

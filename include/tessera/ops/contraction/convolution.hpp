@@ -7,6 +7,7 @@
 
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
+#include <tessera/ops/contraction/product_operand.hpp>
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 
@@ -77,7 +78,9 @@ template <int N> struct ConvTag {
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
     const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
+    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
+                                all + 2 * N, all[3 * N]),
+                       x.dtype());
   }
 
  private:
@@ -110,7 +113,7 @@ template <int N> struct ConvTag {
     labels.a[a++] = labels.b[b++] = 7;
     if (grouped) labels.b[b++] = 9;
     labels.b[b++] = labels.out[out++] = 8;
-    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
+    Value y = build::cast(build::einsum(x, w, labels), type);
     return grouped ? merge_groups(y) : y;
   }
 };
@@ -127,7 +130,9 @@ template <int N> struct ConvTransposeTag {
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
     const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
+    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
+                                all + 2 * N, all + 3 * N, all[4 * N]),
+                       x.dtype());
   }
 
  private:

@@ -54,27 +54,26 @@ struct EinsumText {
 /// The element type of a product: `Out` if given, otherwise that of the operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// Converts a product, which is f32 for operands of bf16 and f16, to the element type `Out`.
-template <class Out> constexpr Value rounded_product(Value product, DType operands) {
+/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
+/// operands.
+template <class Out, Precision P, bool Casts = true>
+constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
+  const DType given = a.dtype();
+  const bool by_default = P == Precision::full && given == DType::f32;
+  const DType type = by_default && Casts ? a.module->product_type : given;
+  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
+  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
   if constexpr (std::is_void_v<Out>)
-    return build::cast(product, operands);
+    return build::cast(build::cast(product, type), given);
   else
     return build::cast(product, dtype_v<Out>);
-}
-
-/// A product of precision P, or of the precision that ts::default_matmul_precision sets.
-template <class Out, Precision P>
-constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
-  const bool by_default = P == Precision::full && a.dtype() == DType::f32;
-  const Precision precision = by_default ? a.module->matmul_precision : P;
-  return rounded_product<Out>(build::einsum(a, b, labels, precision), a.dtype());
 }
 
 /// Whether a product can have precision P: lower precisions are for f32 operands only.
 template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
 
-template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
+template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
@@ -96,12 +95,12 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
   };
   static constexpr EinsumLabels labels(int, int) { return text.labels; }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P>(a, b, labels);
+    return product_of<Out, P, Casts>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
 };
 
-template <class Out = void, Precision P = Precision::full> struct MatmulTag {
+template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
@@ -121,14 +120,15 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
     return labels;
   }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P>(a, b, labels);
+    return product_of<Out, P, Casts>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) {
     return product(a.at(context.source), b, labels(a.rank(), b.rank()));
   }
 };
 
-template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
+template <class Out, Precision P, bool Casts = true, class A, class B>
+constexpr auto matmul_of(Source source, const A& a, const B& b) {
   constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
   static_assert(matrices,
@@ -139,9 +139,17 @@ template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Sou
   static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
   static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
   if constexpr (matrices && batches && alike && splits)
-    return call<MatmulTag<Out, P>>(source, a, b);
+    return call<MatmulTag<Out, P, Casts>>(source, a, b);
   else
     return a;
+}
+
+// Products of linear algebra and statistics, which ts::autocast leaves in f32.
+template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
+  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
+}
+template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
+  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
 }
 
 }  // namespace detail

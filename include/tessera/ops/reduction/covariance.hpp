@@ -51,7 +51,8 @@ template <TensorOperand X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
   const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
-  return call<detail::OverObservationsTag>(Source::from(at), einsum<"ik,jk->ij">(off, off, at), x, correction);
+  return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
+                                           correction);
 }
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as

@@ -108,7 +108,7 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
-  return einsum<"i,i->">(a, b, at);
+  return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
 template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {

@@ -1,0 +1,102 @@
+// The code of docs/gradients.md.
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "../../support/gradients.hpp"
+#include "../../support/page.hpp"
+
+namespace {
+
+namespace ts = tessera;
+using namespace oracle;
+
+constexpr auto gradient_of_a_model = [](const auto& model, const auto& x) {
+  const auto [loss, gradient] =
+      ts::value_and_grad([](const auto& m, const auto& in) { return ts::mean(m(in)); })(model, x);
+  return std::tuple(loss, gradient);
+};
+struct Weight {
+  ts::ShardedTensor<float, 2> weight;
+  constexpr auto operator()(const auto& in) const { return ts::matmul(in, weight); }
+};
+
+constexpr auto several_arguments = [](const auto& x, const auto& w, const auto& cotangent, const auto& dx,
+                                      const auto& dw) {
+  const auto f = [](const auto& a, const auto& b) { return ts::matmul(a, b); };
+  const auto [y, pullback] = ts::vjp(f, x, w);
+  const auto [of_x, of_w] = pullback(cotangent);
+  const auto [same, tangent] = ts::jvp(f, std::tuple(x, w), std::tuple(dx, dw));
+  return std::tuple(y, of_x, of_w, same, tangent);
+};
+
+constexpr auto own_gradients = [](const auto& values, const auto& rows, const auto& index) {
+  const auto clipped = ts::custom_vjp([](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
+                                      [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
+  const auto row_and_norm = ts::custom_vjp(
+      [](const auto& table, const auto& token) {
+        const auto row = ts::dynamic_index<0>(table, token);
+        return std::tuple(std::pair(row, ts::sum(row * row)), std::tuple(table, token, row));
+      },
+      [](const auto& kept, const auto& cotangents) {
+        const auto& [table, token, row] = kept;
+        const auto of_row = cotangents.first + cotangents.second * row * 2.0;
+        return std::tuple(ts::dynamic_update_index<0>(ts::zeros_like(table), of_row, token), std::tuple());
+      });
+  const auto log1pexp = ts::custom_jvp([](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
+                                       [](const auto& primals, const auto& tangents) {
+                                         return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
+                                       });
+  const auto of_row = [&](const auto& own) {
+    const auto [row, norm] = row_and_norm(own, index);
+    return ts::sum(row) * 3.0 + norm;
+  };
+  return std::tuple(ts::grad([&](const auto& x) { return ts::sum(clipped(x) * 7.0); })(values),
+                    ts::value_and_grad(of_row)(rows),
+                    ts::grad([&](const auto& x) { return ts::sum(log1pexp(x)); })(values),
+                    std::get<1>(ts::jvp(log1pexp, values, values)));
+};
+
+constexpr auto checkpoints = [](const auto& x, const auto& w1, const auto& w2) {
+  const auto block = ts::checkpoint([](const auto& h, const auto& w) { return h + ts::gelu(ts::matmul(h, w)); });
+  const auto h = block(block(x, w1), w2);
+  return h;
+};
+
+constexpr auto loss = [](const auto& m, const auto& x) {
+  return ts::sum(ts::tanh(ts::matmul(ts::unsqueeze<0>(x), m)));
+};
+constexpr auto examples = [](const auto& model, const auto& xs) {
+  const auto each = ts::vmap([](const auto& m, const auto& x) { return ts::grad(loss)(m, x); },
+                             ts::in_axes<ts::not_mapped, 0>)(model, xs);  // a gradient for each example
+  return each;
+};
+
+TEST(DocGradients, CodeOfThePage) {
+  tessera_test::expect_lines({.name = "gradients.md", .lines = 20}, __FILE__);
+  const Array x = random_array({2, 3}, 1), w = random_array({3, 3}, 2), v = random_array({3, 3}, 3);
+  EXPECT_EQ((results_of<Weight, Float<2>>(gradient_of_a_model, {w, x}).size()), 2u);
+  const auto products =
+      results_of<Float<2>, Float<2>, Float<2>, Float<2>, Float<2>>(several_arguments, {x, w, x, x, w});
+  expect_near(
+      products[4],
+      [&] {
+        Array twice = products[0];
+        for (double& own : twice.data) own *= 2;
+        return twice;
+      }(),
+      1e-12);
+  const auto own = results_of<Float<1>, Float<2>, Int<0>>(own_gradients, {Array({2}, {0.5, -1}), x, Array::number(1)});
+  expect_near(own[0], Array({2}, {1, 1}), 1e-12);
+  Array of_rows({2, 3});
+  for (std::int64_t d = 0; d < 3; ++d) of_rows.at({1, d}) = 3 + 2 * x.at({1, d});
+  expect_near(own[2], of_rows, 1e-12);
+  const double half = 1 / (1 + std::exp(-0.5)), one = 1 / (1 + std::exp(1.0));
+  expect_near(own[3], Array({2}, {half, one}), 1e-12);
+  expect_near(own[4], Array({2}, {half * 0.5, -one}), 1e-12);
+  EXPECT_EQ((results_of<Float<2>, Float<2>, Float<2>>(checkpoints, {x, w, v})[0].shape), x.shape);
+  EXPECT_EQ((results_of<Float<2>, Float<2>>(examples, {w, x})[0].shape), (ts::Shape{2, 3, 3}));
+}
+
+}  // namespace
