@@ -309,6 +309,72 @@ struct Name {
 
 #endif
 
+// ---- tessera/base/small_float.hpp
+
+#ifndef TESSERA_BASE_SMALL_FLOAT_HPP
+#define TESSERA_BASE_SMALL_FLOAT_HPP
+
+namespace tessera::detail {
+
+/// A floating-point format of at most 16 bits: a sign, `Exponent` bits and `Mantissa` bits, with denormals. With
+/// `Infinite` the largest exponent is that of infinities and NaNs, as in IEEE 754; without it only the code of all ones
+/// is a NaN, and there is no infinity.
+template <int Exponent, int Mantissa, bool Infinite> struct SmallFloat {
+  static constexpr int mantissa = Mantissa, sign_bit = Exponent + Mantissa, drop = 23 - Mantissa,
+                       bias = (1 << (Exponent - 1)) - 1;
+  static constexpr bool infinite = Infinite;
+  static constexpr std::uint32_t sign = 1u << sign_bit, magnitude = sign - 1;
+  /// The code of infinity, or without infinities that of NaN: larger numbers are rounded to it.
+  static constexpr std::uint32_t beyond = Infinite ? magnitude >> Mantissa << Mantissa : magnitude;
+  static constexpr std::uint32_t quiet_nan = Infinite ? beyond | 1u << (Mantissa - 1) : magnitude;
+  /// Float bits: of the smallest normal number; of a number with the unit in the last place of a denormal.
+  static constexpr std::uint32_t least_normal = static_cast<std::uint32_t>(128 - bias) << 23,
+                                 denormal_step = static_cast<std::uint32_t>(128 - bias - Mantissa + 23) << 23;
+  static constexpr std::uint32_t rebias = static_cast<std::uint32_t>(127 - bias);
+
+  /// The code of a float, rounded to the nearest, ties to even. NaN keeps the upper bits of its payload.
+  static constexpr std::uint32_t rounded(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value), size = bits & 0x7fffffff;
+    const std::uint32_t negative = bits >> 31 << sign_bit;
+    if (size > 0x7f800000) return negative | quiet_nan | (size >> drop & ((1u << Mantissa) - 1));
+    if (size < least_normal)  // float addition rounds to a multiple of the smallest denormal
+      return negative |
+             (std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + std::bit_cast<float>(denormal_step)) -
+              denormal_step);
+    const std::uint32_t near = ((size + (1u << (drop - 1)) - 1 + (size >> drop & 1)) >> drop) - (rebias << Mantissa);
+    return negative | (near < beyond ? near : beyond);
+  }
+
+  static constexpr float widened(std::uint32_t code) {
+    const std::uint32_t size = code & magnitude, negative = (code & sign) << (31 - sign_bit);
+    std::uint32_t bits = (size << drop) + (rebias << 23);
+    if (size >= beyond)
+      bits = Infinite ? size << drop | 0x7f800000 : 0x7fc00000;
+    else if (size < 1u << Mantissa)
+      bits = std::bit_cast<std::uint32_t>(std::bit_cast<float>(denormal_step + size) -
+                                          std::bit_cast<float>(denormal_step));
+    return std::bit_cast<float>(bits | negative);
+  }
+};
+
+/// A double to float, rounded to odd (towards zero, with the last bit set if inexact): rounding that to a smaller
+/// format gives the same as rounding the double directly.
+constexpr float to_odd(double value) {
+  if (value != value) return std::numeric_limits<float>::quiet_NaN();
+  constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
+  const double size = value < 0 ? -value : value;
+  if (size > most) return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
+  const float near = static_cast<float>(value);
+  if (static_cast<double>(near) == value) return near;
+  std::uint32_t single = std::bit_cast<std::uint32_t>(near);
+  if (static_cast<double>(near < 0 ? -near : near) > size) --single;
+  return std::bit_cast<float>(single | 1);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/base/bf16.hpp
 
 #ifndef TESSERA_BASE_BF16_HPP
@@ -324,7 +390,7 @@ struct bf16 {
 
   bf16() = default;
   constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
-  constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
+  constexpr explicit bf16(double value) : bf16(detail::to_odd(value)) {}
   template <std::integral I> constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
 
   static constexpr bf16 from_bits(std::uint16_t bits) {
@@ -340,20 +406,6 @@ struct bf16 {
   static constexpr std::uint16_t rounded(std::uint32_t single) {
     if ((single & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(single >> 16 | 0x40);
     return static_cast<std::uint16_t>((single + 0x7fff + (single >> 16 & 1)) >> 16);
-  }
-  /// A double to float, rounded to odd (towards zero, with the last bit set if inexact): rounding that to bf16 gives
-  /// the same as rounding the double directly.
-  static constexpr float to_odd(double value) {
-    if (value != value) return std::numeric_limits<float>::quiet_NaN();
-    constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
-    const double size = value < 0 ? -value : value;
-    if (size > most)
-      return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
-    const float near = static_cast<float>(value);
-    if (static_cast<double>(near) == value) return near;
-    std::uint32_t single = std::bit_cast<std::uint32_t>(near);
-    if (static_cast<double>(near < 0 ? -near : near) > size) --single;
-    return std::bit_cast<float>(single | 1);
   }
 };
 
@@ -375,6 +427,129 @@ template <> struct std::numeric_limits<tessera::bf16> {
 
 #endif
 
+// ---- tessera/base/f16.hpp
+
+#ifndef TESSERA_BASE_F16_HPP
+#define TESSERA_BASE_F16_HPP
+
+namespace tessera {
+
+/// IEEE 754 binary16 (half precision): 11 bits of precision, from 2^-24 (6e-8) to 65504. A storage type: arithmetic
+/// converts to float, and storing rounds to the nearest, ties to even. NaN stays NaN; values from 65520 on become
+/// infinite.
+struct f16 {
+  std::uint16_t bits;
+
+  f16() = default;
+  constexpr explicit f16(float value) : bits(static_cast<std::uint16_t>(Format::rounded(value))) {}
+  constexpr explicit f16(double value) : f16(detail::to_odd(value)) {}
+  template <std::integral I> constexpr explicit f16(I value) : f16(static_cast<double>(value)) {}
+
+  static constexpr f16 from_bits(std::uint16_t bits) {
+    f16 value{};
+    value.bits = bits;
+    return value;
+  }
+
+  constexpr operator float() const { return Format::widened(bits); }
+  constexpr f16 operator-() const { return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000)); }
+
+  using Format = detail::SmallFloat<5, 10, true>;
+};
+
+static_assert(sizeof(f16) == 2 && std::is_trivial_v<f16>);
+
+}  // namespace tessera
+
+template <> struct std::numeric_limits<tessera::f16> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = true, has_quiet_NaN = true;
+  static constexpr int digits = 11, radix = 2, max_exponent = 16, min_exponent = -13;
+  static constexpr tessera::f16 min() { return tessera::f16::from_bits(0x0400); }
+  static constexpr tessera::f16 max() { return tessera::f16::from_bits(0x7bff); }
+  static constexpr tessera::f16 lowest() { return tessera::f16::from_bits(0xfbff); }
+  static constexpr tessera::f16 epsilon() { return tessera::f16::from_bits(0x1400); }
+  static constexpr tessera::f16 infinity() { return tessera::f16::from_bits(0x7c00); }
+  static constexpr tessera::f16 quiet_NaN() { return tessera::f16::from_bits(0x7e00); }
+  static constexpr tessera::f16 denorm_min() { return tessera::f16::from_bits(0x0001); }
+};
+
+#endif
+
+// ---- tessera/base/f8.hpp
+
+#ifndef TESSERA_BASE_F8_HPP
+#define TESSERA_BASE_F8_HPP
+
+namespace tessera {
+
+namespace detail {
+/// The members of the two types of 8 bits. Conversions are explicit: the types have no arithmetic.
+template <class Self, class Of> struct Float8 {
+  using Format = Of;
+  std::uint8_t bits;
+
+  Float8() = default;
+  constexpr explicit Float8(float value) : bits(static_cast<std::uint8_t>(Format::rounded(value))) {}
+  static constexpr Self from_bits(std::uint8_t bits) {
+    Self value{};
+    value.bits = bits;
+    return value;
+  }
+  constexpr explicit operator float() const { return Format::widened(bits); }
+  constexpr explicit operator double() const { return Format::widened(bits); }
+  friend constexpr bool operator==(const Self& x, const Self& y) {
+    return static_cast<float>(x) == static_cast<float>(y);
+  }
+};
+}  // namespace detail
+
+/// A number of 8 bits with 4 bits of precision, from 2^-9 to 448, with NaN and without infinities: float8_e4m3fn of
+/// PyTorch and JAX. A storage type: tensors of it are cast to other types before they are computed with. Casting to it
+/// rounds to the nearest, ties to even; values above 464 become NaN. Source: arXiv 2209.05433.
+struct f8_e4m3 : detail::Float8<f8_e4m3, detail::SmallFloat<4, 3, false>> {
+  f8_e4m3() = default;
+  constexpr explicit f8_e4m3(float value) : Float8(value) {}
+  constexpr explicit f8_e4m3(double value) : Float8(detail::to_odd(value)) {}
+  template <std::integral I> constexpr explicit f8_e4m3(I value) : f8_e4m3(static_cast<double>(value)) {}
+};
+
+/// A number of 8 bits with 3 bits of precision, from 2^-16 to 57344, with NaN and infinities: float8_e5m2 of PyTorch
+/// and JAX. Otherwise as f8_e4m3; values from 61440 on become infinite.
+struct f8_e5m2 : detail::Float8<f8_e5m2, detail::SmallFloat<5, 2, true>> {
+  f8_e5m2() = default;
+  constexpr explicit f8_e5m2(float value) : Float8(value) {}
+  constexpr explicit f8_e5m2(double value) : Float8(detail::to_odd(value)) {}
+  template <std::integral I> constexpr explicit f8_e5m2(I value) : f8_e5m2(static_cast<double>(value)) {}
+};
+
+static_assert(sizeof(f8_e4m3) == 1 && std::is_trivial_v<f8_e4m3>);
+static_assert(sizeof(f8_e5m2) == 1 && std::is_trivial_v<f8_e5m2>);
+
+}  // namespace tessera
+
+template <> struct std::numeric_limits<tessera::f8_e4m3> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = false, has_quiet_NaN = true;
+  static constexpr int digits = 4, radix = 2, max_exponent = 9, min_exponent = -5;
+  static constexpr tessera::f8_e4m3 min() { return tessera::f8_e4m3::from_bits(0x08); }
+  static constexpr tessera::f8_e4m3 max() { return tessera::f8_e4m3::from_bits(0x7e); }
+  static constexpr tessera::f8_e4m3 lowest() { return tessera::f8_e4m3::from_bits(0xfe); }
+  static constexpr tessera::f8_e4m3 quiet_NaN() { return tessera::f8_e4m3::from_bits(0x7f); }
+};
+template <> struct std::numeric_limits<tessera::f8_e5m2> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = true, has_quiet_NaN = true;
+  static constexpr int digits = 3, radix = 2, max_exponent = 16, min_exponent = -13;
+  static constexpr tessera::f8_e5m2 min() { return tessera::f8_e5m2::from_bits(0x04); }
+  static constexpr tessera::f8_e5m2 max() { return tessera::f8_e5m2::from_bits(0x7b); }
+  static constexpr tessera::f8_e5m2 lowest() { return tessera::f8_e5m2::from_bits(0xfb); }
+  static constexpr tessera::f8_e5m2 infinity() { return tessera::f8_e5m2::from_bits(0x7c); }
+  static constexpr tessera::f8_e5m2 quiet_NaN() { return tessera::f8_e5m2::from_bits(0x7e); }
+};
+
+#endif
+
 // ---- tessera/base/dtype.hpp
 
 #ifndef TESSERA_BASE_DTYPE_HPP
@@ -382,28 +557,40 @@ template <> struct std::numeric_limits<tessera::bf16> {
 
 namespace tessera {
 
-/// The element type of a tensor. `bool_` takes one byte per element. bf16 is computed in f32; f16 has a name and a
-/// size, but no arithmetic.
-enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
-inline constexpr int dtype_count = 10;
+/// The element type of a tensor. `bool_` takes one byte per element. bf16 and f16 are computed in f32; f8_e4m3 and
+/// f8_e5m2 are stored, moved and cast, but not computed with.
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_, f8_e4m3, f8_e5m2 };
+inline constexpr int dtype_count = 12;
 
 /// Size of one element in bytes.
 constexpr std::size_t size_of(DType type) {
-  constexpr std::uint8_t sizes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 1};
+  constexpr std::uint8_t sizes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 1, 1, 1};
   return sizes[static_cast<std::size_t>(type)];
 }
 
 /// The name used in messages, plans and files: "f32", "i64", "bool".
 constexpr std::string_view name_of(DType type) {
-  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16", "i8", "i16", "i32", "i64", "u8", "bool"};
+  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16",  "i8",      "i16",
+                                        "i32", "i64", "u8",   "bool", "f8_e4m3", "f8_e5m2"};
   return names[static_cast<std::size_t>(type)];
 }
 
-/// The element type in which sums and products are computed before they are stored: f32 for bf16.
-constexpr DType computed_as(DType type) { return type == DType::bf16 ? DType::f32 : type; }
+/// Whether the type is f8_e4m3 or f8_e5m2, which have no arithmetic: a tensor is cast before it is computed with.
+constexpr bool is_float8(DType type) { return type == DType::f8_e4m3 || type == DType::f8_e5m2; }
+/// Whether the type is bf16 or f16.
+constexpr bool is_half(DType type) { return type == DType::bf16 || type == DType::f16; }
+
+/// The element type in which sums and products are computed before they are stored: f32 for bf16 and f16. It is also
+/// that of values in kernels, f32 for 8-bit floats too.
+constexpr DType computed_as(DType type) { return is_half(type) || is_float8(type) ? DType::f32 : type; }
 
 constexpr bool is_floating(DType type) {
-  return type == DType::f32 || type == DType::f64 || type == DType::bf16 || type == DType::f16;
+  return type == DType::f32 || type == DType::f64 || is_half(type) || is_float8(type);
+}
+
+/// Whether each value of a 16-bit or 8-bit floating type is one of the wider floating type `to`.
+constexpr bool widens(DType from, DType to) {
+  return computed_as(from) != from && is_floating(to) && size_of(to) > size_of(from);
 }
 
 namespace detail {
@@ -416,6 +603,15 @@ template <> struct DTypeOf<double> {
 };
 template <> struct DTypeOf<bf16> {
   static constexpr DType value = DType::bf16;
+};
+template <> struct DTypeOf<f16> {
+  static constexpr DType value = DType::f16;
+};
+template <> struct DTypeOf<f8_e4m3> {
+  static constexpr DType value = DType::f8_e4m3;
+};
+template <> struct DTypeOf<f8_e5m2> {
+  static constexpr DType value = DType::f8_e5m2;
 };
 template <> struct DTypeOf<std::int8_t> {
   static constexpr DType value = DType::i8;
@@ -444,9 +640,7 @@ concept Element = requires { detail::DTypeOf<T>::value; };
 template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
 namespace detail {
-template <DType> struct ElementOf {
-  using type = void;
-};
+template <DType> struct ElementOf;
 template <> struct ElementOf<DType::f32> {
   using type = float;
 };
@@ -455,6 +649,15 @@ template <> struct ElementOf<DType::f64> {
 };
 template <> struct ElementOf<DType::bf16> {
   using type = bf16;
+};
+template <> struct ElementOf<DType::f16> {
+  using type = f16;
+};
+template <> struct ElementOf<DType::f8_e4m3> {
+  using type = f8_e4m3;
+};
+template <> struct ElementOf<DType::f8_e5m2> {
+  using type = f8_e5m2;
 };
 template <> struct ElementOf<DType::i8> {
   using type = std::int8_t;
@@ -476,22 +679,31 @@ template <> struct ElementOf<DType::bool_> {
 };
 }  // namespace detail
 
-/// The C++ type of one element in memory; void for f16.
+/// The C++ type of one element in memory.
 template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
 
-/// float, double or bf16.
-template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
+/// bf16 or f16.
+template <class T> inline constexpr bool is_half_v = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
+/// f8_e4m3 or f8_e5m2.
+template <class T> inline constexpr bool is_float8_v = std::is_same_v<T, f8_e4m3> || std::is_same_v<T, f8_e5m2>;
+/// A floating type with arithmetic: float, double, bf16 or f16.
+template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || is_half_v<T>;
+
+/// The C++ type in which elements of T are computed: float for bf16, f16 and 8-bit floats.
+template <class T> using computed_t = std::conditional_t<is_half_v<T> || is_float8_v<T>, float, T>;
 
 /// A set of element types, one bit each. Code is generated only for the set that a program computes with.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
-inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::bool_));
+/// Those with arithmetic.
+inline constexpr DTypeSet computed_dtypes =
+    static_cast<DTypeSet>(all_dtypes & ~(set_of(DType::f8_e4m3) | set_of(DType::f8_e5m2)));
+inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(computed_dtypes & ~set_of(DType::bool_));
 inline constexpr DTypeSet floating_dtypes =
-    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16));
+    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16) | set_of(DType::f16));
 
-/// Calls `f.template operator()<T>()` with the C++ type of `type` if that is in the set; for f16 and for types outside
-/// of the set calls `otherwise()`.
+/// Calls `f.template operator()<T>()` with the C++ type of `type` if that is in the set; otherwise `otherwise()`.
 template <DTypeSet Set = all_dtypes, class F, class G>
 constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 #define TESSERA_DISPATCH(name, T)                 \
@@ -500,14 +712,35 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
   TESSERA_DISPATCH(f32, float)
   TESSERA_DISPATCH(f64, double)
   TESSERA_DISPATCH(bf16, bf16)
+  TESSERA_DISPATCH(f16, f16)
   TESSERA_DISPATCH(i8, std::int8_t)
   TESSERA_DISPATCH(i16, std::int16_t)
   TESSERA_DISPATCH(i32, std::int32_t)
   TESSERA_DISPATCH(i64, std::int64_t)
   TESSERA_DISPATCH(u8, std::uint8_t)
   TESSERA_DISPATCH(bool_, bool)
+  TESSERA_DISPATCH(f8_e4m3, f8_e4m3)
+  TESSERA_DISPATCH(f8_e5m2, f8_e5m2)
 #undef TESSERA_DISPATCH
   return otherwise();
+}
+
+/// A number rounded to a floating type.
+constexpr double rounded_to(DType type, double value) {
+  switch (type) {
+    case DType::f32:
+      return static_cast<float>(value);
+    case DType::bf16:
+      return bf16(value);
+    case DType::f16:
+      return f16(value);
+    case DType::f8_e4m3:
+      return static_cast<double>(f8_e4m3(value));
+    case DType::f8_e5m2:
+      return static_cast<double>(f8_e5m2(value));
+    default:
+      return value;
+  }
 }
 
 }  // namespace tessera
@@ -528,6 +761,18 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 #define TESSERA_INLINE inline
 #define TESSERA_INLINE_LAMBDA
 #endif
+// g++ inlines all that a flattened function calls in one step. With always_inline it would inline each function into
+// its caller, level by level, and optimise the same code again at each level. clang flattens one level alone.
+#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
+#define TESSERA_FLATTEN __attribute__((flatten))
+#define TESSERA_FLATTENED inline
+#define TESSERA_FLATTENED_LAMBDA
+#else
+#define TESSERA_FLATTEN
+#define TESSERA_FLATTENED TESSERA_INLINE
+#define TESSERA_FLATTENED_LAMBDA TESSERA_INLINE_LAMBDA
+#endif
+#define TESSERA_NO_INLINE __attribute__((noinline))
 // Accessors of containers: no call at any level of optimisation, and no function of its own to compile.
 #define TESSERA_ACCESS __attribute__((always_inline))
 
@@ -539,7 +784,8 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 #define TESSERA_BASE_PROMOTION_HPP
 
 // The element type in which operands of different types are computed. JAX's "Type promotion semantics", with 32-bit
-// default types for C++ literals and Scalars, means of integers and quotients of integers.
+// default types for C++ literals and Scalars, means of integers and quotients of integers. As in JAX, 8-bit floats are
+// not promoted.
 
 namespace tessera {
 
@@ -556,7 +802,8 @@ constexpr DTypeSet becomes(DType type) {
                      bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
                      i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
                      u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
-  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
+  constexpr DTypeSet sets[] = {
+      f32, f64, bf16, f16, i8, i16, i32, i64, u8, all, set_of(DType::f8_e4m3), set_of(DType::f8_e5m2)};
   return sets[static_cast<std::size_t>(type)];
 }
 constexpr int count_of(DTypeSet set) {
@@ -571,7 +818,7 @@ constexpr DType promote(DType x, DType y) {
   const unsigned both = detail::becomes(x) & detail::becomes(y);
   for (int t = 0; t < dtype_count; ++t)
     if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
-  return x;  // not reached: every two types have a least upper bound
+  return x;  // an 8-bit float and another type: operations refuse them
 }
 
 /// The promotion of a tensor's type with a literal, Dim or Scalar: x, but f32 for an integer or bool with a floating
@@ -588,7 +835,7 @@ constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32;
 /// The type of a sum: i32 for bools and for integers below 32 bits.
 constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
 
-/// The type of partial sums: that of the sum, but f32 for bf16 until the sum is complete.
+/// The type of partial sums: that of the sum, but f32 for bf16 and f16 until the sum is complete.
 constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
 
 /// Whether an integer type has this value.
@@ -618,8 +865,6 @@ enum class Reduction : std::uint8_t { sum, max, min, product, bit_and, bit_or };
 
 namespace monoids {
 
-inline constexpr DTypeSet computed_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::f16));
-inline constexpr DTypeSet computed_numbers = static_cast<DTypeSet>(computed_dtypes & ~set_of(DType::bool_));
 inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floating_dtypes);
 
 /// Defaults of a monoid. Each monoid adds
@@ -645,7 +890,7 @@ using unsigned_of =
 struct Sum : Monoid {
   static constexpr Reduction kind = Reduction::sum;
   static constexpr std::string_view name = "sum", partial = "partial sum";
-  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr DTypeSet dtypes = number_dtypes;
   static constexpr bool rounds = true, linear = true, widens = true;
   template <class T> static constexpr T identity() { return T(0); }
   template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
@@ -698,7 +943,7 @@ struct Min : Monoid {
 struct Product : Monoid {
   static constexpr Reduction kind = Reduction::product;
   static constexpr std::string_view name = "product", partial = "partial product";
-  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr DTypeSet dtypes = number_dtypes;
   static constexpr bool rounds = true, widens = true;
   template <class T> static constexpr T identity() { return T(1); }
   template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
@@ -808,7 +1053,7 @@ constexpr const ReductionFacts& facts_of(Reduction reduction) {
 constexpr std::string_view name_of(Reduction reduction) { return facts_of(reduction).name; }
 constexpr bool combines(Reduction reduction, DType type) { return (facts_of(reduction).dtypes & set_of(type)) != 0; }
 
-/// The element type of a reduction's result, and that of its partial values (f32 for bf16).
+/// The element type of a reduction's result, and that of its partial values (f32 for bf16 and f16).
 constexpr DType reduced_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? sum_type(x) : x; }
 constexpr DType partial_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? summed_as(x) : x; }
 
@@ -1185,6 +1430,7 @@ enum class Op : std::uint32_t {
   variable = operation_id("variable"),                ///< what a gradient differentiates with respect to
   name = operation_id("name"),                        ///< with a name for the policy of a checkpoint
   custom_gradient = operation_id("custom_gradient"),  ///< with a gradient that the user gave
+  custom_result = operation_id("custom_result"),      ///< a further result of a function with such a gradient
   /// the first operand, never shared with it, and computed after the second: what is recomputed reads it
   barrier = operation_id("barrier"),
   /// runs its body once for each layer, on carried values and slices of stacked values
@@ -1365,6 +1611,13 @@ constexpr Labels pack_rule(NumberRule rule) {
   labels[0] = static_cast<std::int8_t>(rule);
   return labels;
 }
+/// Whether a cast rounds the parts of a partial value, which are summed behind it, instead of their sum.
+constexpr bool casts_parts(const Node& cast) { return cast.labels[1] != 0; }
+constexpr Labels pack_cast_of_parts() {
+  Labels labels{};
+  labels[1] = 1;
+  return labels;
+}
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   return rule == NumberRule::of_its_type ? holds(type, number)
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
@@ -1495,16 +1748,18 @@ struct Constraint {
   CotangentSharding cotangent = CotangentSharding::alike;
   std::int8_t cotangent_spec = 0;  ///< for CotangentSharding::own_spec
   std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
+  bool keeps_sums = false;         ///< a value that is partial over the fixed axes stays so; readers reduce it
 
   static constexpr Constraint of(const Node& node) {
     return {node.index(), static_cast<CotangentSharding>(node.labels[0]), node.labels[1],
-            static_cast<std::int8_t>(node.labels[2] - 1)};
+            static_cast<std::int8_t>(node.labels[2] - 1), node.labels[3] != 0};
   }
   constexpr void write(Node& node) const {
     node.value = spec;
     node.labels[0] = static_cast<std::int8_t>(cotangent);
     node.labels[1] = cotangent_spec;
     node.labels[2] = static_cast<std::int8_t>(about + 1);
+    node.labels[3] = keeps_sums ? 1 : 0;
   }
 };
 
@@ -4008,17 +4263,29 @@ struct OpenBody {
 
 /// Which values of a checkpointed function are stored for its gradient; it recomputes all others.
 struct CheckpointPolicy {
-  enum class Kind : std::uint8_t { nothing, everything, dots, names, all_but_constraints };
+  enum class Kind : std::uint8_t {
+    nothing,
+    everything,
+    dots,
+    dots_without_batch_dims,
+    names,
+    names_but,       ///< all values with a name, but for some names
+    everything_but,  ///< all values but those with one of some names
+    all_but_constraints
+  };
   static constexpr int max_names = 8;
 
   Kind kind = Kind::nothing;
-  Name names[max_names]{};  ///< of Kind::names: those of ts::checkpoint_name
+  Kind other = Kind::nothing;  ///< what is stored besides
+  Name names[max_names]{};     ///< of the kind that has names
 
   constexpr bool has(const Name& name) const {
     for (const Name& own : names)
       if (!own.empty() && own == name) return true;
     return false;
   }
+  constexpr bool is(Kind wanted) const { return kind == wanted || other == wanted; }
+  constexpr bool has_names() const { return is(Kind::names) || is(Kind::names_but) || is(Kind::everything_but); }
 };
 
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
@@ -4030,6 +4297,7 @@ struct Module {
   Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
+  DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
@@ -4542,6 +4810,14 @@ constexpr bool is_host_number(const Value& v) {
 
 namespace build {
 
+/// Refuses a computation with 8-bit floats. Public functions refuse their types at compile time; compositions of
+/// operations, and sums of gradients, come here.
+constexpr void require_arithmetic(Value x) {
+  if (is_float8(x.dtype()))
+    x.refuse(errc::unsupported,
+             "[arithmetic] element type: 8-bit floats are stored and moved, not computed with; cast them first");
+}
+
 /// The dims along which x extends (is not broadcast), as bits of the dims of a result of the given rank.
 constexpr unsigned extending_dims(const Node& x, int rank) {
   const unsigned own = ~unsigned{x.singletons} & ((1u << x.rank) - 1);
@@ -4560,12 +4836,14 @@ constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
 
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
+  require_arithmetic(x);
   return x.make(
       {.op = op, .dtype = row_of(op).result_type(from.dtype), .rank = from.rank, .singletons = from.singletons}, &x.id,
       1);
 }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
+  require_arithmetic(x);
   Node made{.op = op, .dtype = row_of(op).result_type(a.dtype)};
   broadcast_type(made, a, b);
   const std::int32_t operands[] = {x.id, y.id};
@@ -4598,6 +4876,14 @@ constexpr Value operator-(double x, Value y) { return y.number(x) - y; }
 constexpr Value operator*(Value x, double y) { return x * x.number(y); }
 constexpr Value operator*(double x, Value y) { return y * x; }
 constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
+
+namespace build {
+/// The sum of two cotangents of a value; of a value of 8-bit floats, which can't be added, it is computed in f32.
+constexpr Value add_cotangents(Value x, Value y) {
+  if (!is_float8(x.dtype())) return x + y;
+  return cast(cast(x, DType::f32) + cast(y, DType::f32), x.dtype());
+}
+}  // namespace build
 
 }  // namespace tessera
 
@@ -5155,9 +5441,8 @@ template <class T, int Rank> struct Evaluate {
 /// trace it is a placeholder, so that the fields of a model can be traced.
 template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
-  static_assert(
-      Element<T>,
-      "tessera: tensors of this element type are not supported; use float, double, ts::bf16, an integer type or bool");
+  static_assert(Element<T>, "tessera: tensors of this element type are not supported; use float, double, ts::bf16, "
+                            "ts::f16, an integer type or bool");
   static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
   using element = T;
   static constexpr int rank = Rank;
@@ -5572,16 +5857,41 @@ constexpr Name name_of_value(const Node& node) {
   return name;
 }
 
-/// Whether the policy of a checkpoint stores a value of it.
-constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
-  using enum CheckpointPolicy::Kind;
-  switch (policy.kind) {
+/// Whether a product has a label that both operands and the result have, as of a dim of independent products.
+constexpr bool has_batch_dims(const Node& einsum) {
+  const EinsumLabels labels = EinsumLabels::of(einsum);
+  const auto has = [](const std::int8_t* list, int label) {
+    for (int d = 0; d < max_rank; ++d)
+      if (list[d] == label) return true;
+    return false;
+  };
+  for (int d = 0; d < max_rank; ++d)
+    if (labels.out[d] >= 0 && has(labels.a, labels.out[d]) && has(labels.b, labels.out[d])) return true;
+  return false;
+}
+
+/// Whether a policy of one kind stores value `id`. `readers`: for each value the node that gives it a name, or -1.
+constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
+                        const Growable<std::int32_t>& readers) {
+  const Node& node = graph[id];
+  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.op == Op::name;
+  switch (kind) {
+    using enum CheckpointPolicy::Kind;
     case everything:
       return true;
     case dots:
-      return row_of(node).unit == UnitKind::contraction;
+      return is_product;
+    case dots_without_batch_dims:
+      return is_product && !has_batch_dims(node);
     case names:
-      return node.op == Op::name && policy.has(name_of_value(node));
+      return is_name && policy.has(name_of_value(node));
+    case names_but:
+      return is_name && !policy.has(name_of_value(node));
+    case everything_but: {
+      // A named value is the operand of its name, so that neither of the two is stored.
+      const int named = is_name ? id : readers[static_cast<std::size_t>(id)];
+      return named < 0 || !policy.has(name_of_value(graph[named]));
+    }
     case all_but_constraints:
       return row_of(node).unit != UnitKind::constraint;
     default:
@@ -5589,14 +5899,20 @@ constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
   }
 }
 
-/// `roots` with the node `from` replaced by `to`: appends copies of the nodes between that depend on `from`.
-constexpr Growable<std::int32_t> substitute(Module& module, int graph, int from, int to,
-                                            const Growable<std::int32_t>& roots) {
-  int last = from;
-  for (std::int32_t id : roots) last = id > last ? id : last;
+/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these.
+constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Growable<std::int32_t>& from,
+                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots) {
+  int last = 0;
+  for (const Growable<std::int32_t>* ids : {&from, &roots})
+    for (std::int32_t id : *ids) last = id > last ? id : last;
   Growable<std::int32_t> moved(static_cast<std::size_t>(last + 1), -1), operands;
-  moved[static_cast<std::size_t>(from)] = to;
-  for (int id = from + 1; id <= last; ++id) {
+  int first = last + 1;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    moved[static_cast<std::size_t>(from[k])] = to[k];
+    first = from[k] < first ? from[k] : first;
+  }
+  for (int id = first + 1; id <= last; ++id) {
+    if (moved[static_cast<std::size_t>(id)] >= 0) continue;
     const int arity = module.graph(graph)[id].arity;
     bool depends = false;
     operands.clear();
@@ -5630,13 +5946,24 @@ class Replay {
     Region& own = regions_[region];
     if (!own.to.empty()) return;
     const CheckpointPolicy policy = module.regions[static_cast<std::size_t>(region - 1)];
-    if (policy.kind == CheckpointPolicy::Kind::everything) return;
+    if (policy.is(CheckpointPolicy::Kind::everything)) return;
     own.to.assign(static_cast<std::size_t>(id + 1), -1);
     own.after = cotangent;
-    Growable<std::int32_t> operands;
+    Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
+    if (policy.is(CheckpointPolicy::Kind::everything_but))
+      for (int at = 0; at <= id; ++at)
+        if (const Graph& all = module.graph(graph); all[at].op == Op::name)
+          for (int named = all.operand(at, 0);; named = all.operand(named, 0)) {
+            readers[static_cast<std::size_t>(named)] = at;
+            if (!row_of(all[named]).converts) break;  // a product that is rounded has its casts' name
+          }
+    const auto is_saved = [&](int at) {
+      return detail::is_saved(policy.kind, policy, module.graph(graph), at, readers) ||
+             detail::is_saved(policy.other, policy, module.graph(graph), at, readers);
+    };
     for (int at = 0; at <= id; ++at) {
       const Node node = module.graph(graph)[at];
-      if (node.region != region || node.is_argument() || detail::is_saved(policy, node)) continue;
+      if (node.region != region || node.is_argument() || is_saved(at)) continue;
       operands.clear();
       for (int i = 0; i < node.arity; ++i) {
         const int operand = module.graph(graph).operand(at, i);
@@ -5659,11 +5986,25 @@ class Replay {
   };
   Growable<Region> regions_;
 
+  /// A parameter that a wrapper around the checkpoint gathers, and gathers again for the gradient.
+  static constexpr bool is_gathered_again(const Module& module, const Node& node) {
+    return node.region != 0 && row_of(node).unit == UnitKind::constraint &&
+           module.regions[static_cast<std::size_t>(node.region - 1)].kind ==
+               CheckpointPolicy::Kind::all_but_constraints;
+  }
+
   constexpr std::int32_t behind(Region& own, const Value& value) {
     const auto at = static_cast<std::size_t>(value.id);
     if (value.id < 0 || at >= own.to.size()) return value.id;
     if (own.to[at] >= 0) return own.to[at];
     const Node node = value.node();
+    if (is_gathered_again(*value.module, node)) {
+      Growable<std::int32_t> operands;
+      for (int i = 0; i < node.arity; ++i)
+        operands.push_back(behind(
+            own, {value.module, value.graph, value.module->graph(value.graph).operand(value.id, i), node.source}));
+      return own.to[at] = detail::copy_node(*value.module, value.graph, value.id, operands);
+    }
     // A repeat has several results, so its projections have barriers; a Stack's parameters need none.
     if (node.is_repeat() || is_in_layers(node) || is_host_number(value)) return own.to[at] = value.id;
     return own.to[at] =
@@ -5707,11 +6048,23 @@ class Gradient {
   /// The values of operand i and of the result; in a checkpoint, computed again.
   constexpr Value x(int i) const { return again(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   constexpr Value y() const { return again(id_); }
+  /// Operand i itself, also in a checkpoint.
+  constexpr Value operand(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   /// The cotangent of the result. It may have fewer dims than the result, or singleton dims, and is then to be
   /// broadcast.
   constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
   /// The cotangent, broadcast to the shape of the result.
   constexpr Value full_g() const { return build::broadcast(g(), value(id_)); }
+  /// The cotangent, in full shape, of the node `op` number `k` (its `index`) that has this node as its operand 1; a
+  /// null value where there is none.
+  constexpr Value cotangent_of_reader(Op op, int k) const {
+    const Graph& graph = sweep_.module->graph(sweep_.graph);
+    for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p)
+      if (const std::int32_t own = sweep_.cotangents[static_cast<std::size_t>(p)];
+          own >= 0 && graph[p].op == op && graph[p].index() == k && graph.operand(p, 1) == id_)
+        return build::broadcast(value(own), value(p));
+    return {};
+  }
   constexpr int id() const { return id_; }
   constexpr const Node& node() const { return sweep_.module->graph(sweep_.graph)[id_]; }
   constexpr Module& module() const { return *sweep_.module; }
@@ -5728,7 +6081,7 @@ class Gradient {
     if (row_of(node()).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
     cotangent = build::sum_to(cotangent, target);
     std::int32_t& slot = sweep_.cotangents[static_cast<std::size_t>(target.id)];
-    slot = slot < 0 ? cotangent.id : (value(slot) + cotangent).id;
+    slot = slot < 0 ? cotangent.id : build::add_cotangents(value(slot), cotangent).id;
   }
 
   /// For a node with several outputs: the cotangent of output k in its full shape; a null value when the loss does not
@@ -5824,9 +6177,10 @@ constexpr Growable<std::int32_t> differentiate(Value context, const Growable<std
   Gradient::Sweep sweep = make_sweep(*context.module, context.graph, sources);
   for (std::size_t k = 0; k < results.size(); ++k) {
     std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(results[k])];
-    slot = slot < 0 ? cotangents[k] : (context.with(slot) + context.with(cotangents[k])).id;
+    slot = slot < 0 ? cotangents[k] : build::add_cotangents(context.with(slot), context.with(cotangents[k])).id;
   }
-  run_sweep(sweep);
+  // Of a refused program the bodies of loops are not recorded.
+  if (context.module->refusal.text == nullptr) run_sweep(sweep);
   Growable<std::int32_t> gradients;
   for (std::int32_t id : sources) {
     const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
@@ -5880,10 +6234,10 @@ constexpr Node argument_node(const Node& type, int index) {
 namespace detail {
 
 /// Whether the backward body recomputes a node instead of storing its value for every layer. A product rounded to bf16
-/// is stored, in bf16.
+/// or f16 is stored, in that type.
 constexpr bool recomputed(const Graph& graph, int id) {
   const Node& node = graph[id];
-  if (row_of(node).converts && node.dtype == DType::bf16) {
+  if (row_of(node).converts && is_half(node.dtype)) {
     const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
     const int sum = graph.operand(id, 0);
     if (is_product(sum)) return false;
@@ -7075,13 +7429,13 @@ constexpr Value as_variable(const Value& value) {
                     {value.id});
 }
 
-/// Visits the floating tensors of structures.
+/// Visits the floating tensors of structures. 8-bit floats, which have no arithmetic, are data like integers.
 template <class Visit> struct VisitFloating {
   Visit visit;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
       const Value value = here(value_behind(leaf));
-      if (value.module != nullptr && is_floating(value.dtype())) visit(leaf, value);
+      if (value.module != nullptr && is_floating(value.dtype()) && !is_float8(value.dtype())) visit(leaf, value);
     }
   }
   constexpr void enter_stack(auto&) {}
@@ -8328,8 +8682,21 @@ namespace tessera {
 
 namespace detail {
 
-template <class A, class B> constexpr DType promoted() { return promote(dtype_v<A>, dtype_v<B>); }
-template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) { return promote(dtype_v<A>, Kind); }
+/// Refuses operands without arithmetic, in a function called for each element type only once.
+template <class T> constexpr bool require_arithmetic() {
+  static_assert(!is_float8_v<T>, "tessera: f8_e4m3 and f8_e5m2 are storage types without arithmetic; write "
+                                 "ts::cast<float>(x) or ts::cast<ts::bf16>(x) first");
+  return true;
+}
+
+template <class A, class B> constexpr DType promoted() {
+  require_arithmetic<A>(), require_arithmetic<B>();
+  return promote(dtype_v<A>, dtype_v<B>);
+}
+template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) {
+  require_arithmetic<A>();
+  return promote(dtype_v<A>, Kind);
+}
 
 /// Element type and rank of two operands, at least one a tensor, after promotion.
 template <class A, class B> struct Promote {
@@ -8360,6 +8727,7 @@ template <class Operation> struct Unary {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
+    static_assert(require_arithmetic<typename A::type>());
     static constexpr DType meets_in =
         row.fractional ? floating_type(dtype_v<typename A::type>) : dtype_v<typename A::type>;
     using type = element_t<row.result_type(meets_in)>;
@@ -8398,6 +8766,242 @@ template <class Operation> struct Binary {
 }  // namespace detail
 
 }  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/elementwise/select.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_SELECT_HPP
+#define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
+
+namespace tessera::build {
+
+/// x cast to another element type; x itself if it has that type.
+constexpr Value cast(Value x, DType type) {
+  const Node& from = x.node();
+  if (from.dtype == type) return x;
+  if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
+  // x was widened by a cast, from bf16 to f32, say: casting back gives the original.
+  if (from.op == Op::cast && widens(type, from.dtype))
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
+}
+[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
+  const bool prints_whole = number > -9e18 && number < 9e18;
+  fail(errc::dtype_mismatch,
+       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
+       " is not a value of ", name_of(type), source);
+}
+[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
+}
+constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
+  if (keeps(rule, type, number)) return;
+  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  fail_number_is_no_value_of_the_element_type(number, type, source);
+}
+constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
+  const Node& from = x.node();
+  if (from.is_constant()) {
+    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
+                                         ? "[dropout] rate: the rate is not between 0 and 1"
+                                         : "[number] range: the number is not a value of the element type");
+    else
+      check_number(rule, type, from.value, x.source);
+    return x.number(from.value, type);
+  }
+  return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
+}
+/// A cast of a cotangent: leaves out a detour through a type of 16 or 8 bits, since a cotangent may be more precise
+/// than the value.
+constexpr Value uncast(Value x, DType type) {
+  if (const Node& from = x.node(); from.op == Op::cast && computed_as(from.dtype) != from.dtype)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return cast(x, type);
+}
+constexpr Value select(Value condition, Value yes, Value no) {
+  Node made{.op = Op::select, .dtype = yes.dtype()};
+  broadcast_type(made, yes.node(), no.node());
+  const Node branches = made;
+  broadcast_type(made, condition.node(), branches);
+  return yes.make(made, {condition.id, yes.id, no.id});
+}
+
+/// The earliest value in the graph that has the shape of x by construction. Shapes are read from it, so that x does not
+/// stay alive, or is recomputed, only for its shape.
+constexpr Value shape_source(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  for (;;) {
+    const Node& node = graph[x.id];
+    if (has_operand(row_of(node).shape_only, 0) && same_static_shape(graph.operand_node(x.id, 0), node)) {
+      x.id = graph.operand(x.id, 0);
+      continue;
+    }
+    if (row_of(node).kind != OpKind::elementwise) return x;
+    int next = -1;
+    for (int i = 0; i < node.arity && next < 0; ++i)
+      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
+    if (next < 0) return x;
+    x.id = next;
+  }
+}
+
+constexpr Value broadcast(Value x, Value like) {
+  if (same_static_shape(x.node(), like.node())) return x;
+  like = shape_source(like);
+  return x.make(
+      {.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons},
+      {x.id, like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
+
+/// Operands: a condition, the value where it is true, the value where it is false.
+struct SelectOp : ElementwiseOperation<3> {
+  static constexpr std::string_view name = "select";
+  static constexpr Linearity linear = Linearity::choice;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("the element type of the condition is bool");
+  };
+  static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
+    return select(condition, yes, no);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    return c.operand(0).real() != 0 ? c.operand(1) : c.operand(2);
+  }
+  static constexpr void gradient(Gradient& r) {
+    const Value zero = r.x(1).number(0);
+    r.add(1, build::select(r.x(0), r.g(), zero));
+    r.add(2, build::select(r.x(0), zero, r.g()));
+  }
+};
+
+/// `value` is the identity: the code that computes with it converts between the element types.
+struct CastOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "cast";
+  static constexpr CheckRule check = check_broadcast;
+  static constexpr bool of_integers = true, converts = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    const Node& from = made[operands[0]];
+    if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
+    const HostNumber number = number_of(from);
+    Node constant{.dtype = node.dtype, .value = number.real()};
+    if (node.dtype == DType::bool_)
+      constant.value = number.real() != 0;
+    else if (!is_floating(node.dtype))
+      constant = integer_node(number.integer(), node.dtype);
+    constant.source = node.source;
+    return made.add(constant);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    const Node& node = c.node();
+    const HostNumber from = c.operand(0);
+    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
+    if (node.dtype == DType::bool_) return from.real() != 0;
+    if (!is_floating(node.dtype)) return from.integer();
+    return node.dtype == DType::f64 ? from : rounded_to(node.dtype, from.real());
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
+};
+
+/// Broadcasts the first operand to the shape of the second, of which only the shape is used.
+struct BroadcastOp {
+  static constexpr OpRow row{.name = "broadcast",
+                             .kind = OpKind::elementwise,
+                             .arity = 2,
+                             .linear = Linearity::first,
+                             .shape = broadcast_shape,
+                             .sharding = elementwise_sharding,
+                             .number = [](double x, double, double) { return x; },
+                             .host = [](const HostContext& c) { return c.operand(0); },
+                             .flops = 0,
+                             .shape_only = 1u << 1,
+                             .recomputed = true};
+  static constexpr bool by_part = false;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "the result has the shape of the second operand";
+  };
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
+};
+
+using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+namespace detail {
+
+struct SelectTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class C, class A, class B> struct result {
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
+    });
+    using type = typename Promote<A, B>::type;
+    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
+  };
+  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
+    no = convert_operand<B>(no, Promote<A, B>::dtype);
+  }
+  static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
+    return build::select(condition, yes.at(context.source), no);
+  }
+};
+
+template <class To> struct CastTag {
+  template <class A> using result = Typed<To, A::rank>;
+  static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
+};
+
+}  // namespace detail
+
+/// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
+/// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
+/// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
+template <TensorOperand C, Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+
+/// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
+/// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
+/// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
+template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
+  return call<detail::CastTag<To>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/product_operand.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+
+namespace tessera::build {
+
+/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
+constexpr Value product_operand(Value x) {
+  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
+}
+
+}  // namespace tessera::build
 
 #endif
 
@@ -8848,226 +9452,6 @@ template <TensorOperand X> constexpr auto log10(const X& x, Here at = Here::curr
 
 #endif
 
-// ---- tessera/ops/elementwise/select.hpp
-
-#ifndef TESSERA_OPS_ELEMENTWISE_SELECT_HPP
-#define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
-
-namespace tessera::build {
-
-/// x cast to another element type; x itself if it has that type.
-constexpr Value cast(Value x, DType type) {
-  const Node& from = x.node();
-  if (from.dtype == type) return x;
-  if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
-  // x was widened from bf16 by a cast, so casting back gives the original.
-  if (from.op == Op::cast && type == DType::bf16)
-    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
-}
-[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
-  const bool prints_whole = number > -9e18 && number < 9e18;
-  fail(errc::dtype_mismatch,
-       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
-       " is not a value of ", name_of(type), source);
-}
-[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
-  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
-}
-constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
-  if (keeps(rule, type, number)) return;
-  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
-  fail_number_is_no_value_of_the_element_type(number, type, source);
-}
-constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
-  const Node& from = x.node();
-  if (from.is_constant()) {
-    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
-      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
-                                         ? "[dropout] rate: the rate is not between 0 and 1"
-                                         : "[number] range: the number is not a value of the element type");
-    else
-      check_number(rule, type, from.value, x.source);
-    return x.number(from.value, type);
-  }
-  return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
-}
-/// A cast of a cotangent: leaves out a detour through bf16, since a cotangent may be more precise than the value.
-constexpr Value uncast(Value x, DType type) {
-  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
-    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return cast(x, type);
-}
-constexpr Value select(Value condition, Value yes, Value no) {
-  Node made{.op = Op::select, .dtype = yes.dtype()};
-  broadcast_type(made, yes.node(), no.node());
-  const Node branches = made;
-  broadcast_type(made, condition.node(), branches);
-  return yes.make(made, {condition.id, yes.id, no.id});
-}
-
-/// The earliest value in the graph that has the shape of x by construction. Shapes are read from it, so that x does not
-/// stay alive, or is recomputed, only for its shape.
-constexpr Value shape_source(Value x) {
-  const Graph& graph = x.module->graph(x.graph);
-  for (;;) {
-    const Node& node = graph[x.id];
-    if (has_operand(row_of(node).shape_only, 0) && same_static_shape(graph.operand_node(x.id, 0), node)) {
-      x.id = graph.operand(x.id, 0);
-      continue;
-    }
-    if (row_of(node).kind != OpKind::elementwise) return x;
-    int next = -1;
-    for (int i = 0; i < node.arity && next < 0; ++i)
-      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
-    if (next < 0) return x;
-    x.id = next;
-  }
-}
-
-constexpr Value broadcast(Value x, Value like) {
-  if (same_static_shape(x.node(), like.node())) return x;
-  like = shape_source(like);
-  return x.make(
-      {.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons},
-      {x.id, like.id});
-}
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
-
-/// Operands: a condition, the value where it is true, the value where it is false.
-struct SelectOp : ElementwiseOperation<3> {
-  static constexpr std::string_view name = "select";
-  static constexpr Linearity linear = Linearity::choice;
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("the element type of the condition is bool");
-  };
-  static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
-    return select(condition, yes, no);
-  }
-  static constexpr HostNumber host(const HostContext& c) {
-    return c.operand(0).real() != 0 ? c.operand(1) : c.operand(2);
-  }
-  static constexpr void gradient(Gradient& r) {
-    const Value zero = r.x(1).number(0);
-    r.add(1, build::select(r.x(0), r.g(), zero));
-    r.add(2, build::select(r.x(0), zero, r.g()));
-  }
-};
-
-/// `value` is the identity: the code that computes with it converts between the element types.
-struct CastOp : ElementwiseOperation<1> {
-  static constexpr std::string_view name = "cast";
-  static constexpr CheckRule check = check_broadcast;
-  static constexpr bool of_integers = true, converts = true;
-  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
-  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    const Node& from = made[operands[0]];
-    if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
-    const HostNumber number = number_of(from);
-    Node constant{.dtype = node.dtype, .value = number.real()};
-    if (node.dtype == DType::bool_)
-      constant.value = number.real() != 0;
-    else if (!is_floating(node.dtype))
-      constant = integer_node(number.integer(), node.dtype);
-    constant.source = node.source;
-    return made.add(constant);
-  }
-  static constexpr HostNumber host(const HostContext& c) {
-    const Node& node = c.node();
-    const HostNumber from = c.operand(0);
-    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
-    if (node.dtype == DType::bool_) return from.real() != 0;
-    if (!is_floating(node.dtype)) return from.integer();
-    if (node.dtype == DType::bf16) return static_cast<double>(bf16(from.real()));
-    return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(from.real())) : from;
-  }
-  static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
-};
-
-/// Broadcasts the first operand to the shape of the second, of which only the shape is used.
-struct BroadcastOp {
-  static constexpr OpRow row{.name = "broadcast",
-                             .kind = OpKind::elementwise,
-                             .arity = 2,
-                             .linear = Linearity::first,
-                             .shape = broadcast_shape,
-                             .sharding = elementwise_sharding,
-                             .number = [](double x, double, double) { return x; },
-                             .host = [](const HostContext& c) { return c.operand(0); },
-                             .flops = 0,
-                             .shape_only = 1u << 1,
-                             .recomputed = true};
-  static constexpr bool by_part = false;
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
-    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
-    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "the result has the shape of the second operand";
-  };
-  static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
-  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
-  }
-  static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
-};
-
-using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
-
-}  // namespace tessera::ops
-
-namespace tessera {
-
-namespace detail {
-
-struct SelectTag {
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class C, class A, class B> struct result {
-    using Checks = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
-    });
-    using type = typename Promote<A, B>::type;
-    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
-  };
-  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
-    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
-    no = convert_operand<B>(no, Promote<A, B>::dtype);
-  }
-  static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
-    return build::select(condition, yes.at(context.source), no);
-  }
-};
-
-template <class To> struct CastTag {
-  template <class A> using result = Typed<To, A::rank>;
-  static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
-};
-
-}  // namespace detail
-
-/// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
-/// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
-/// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
-template <TensorOperand C, Operand A, Operand B>
-  requires(TensorOperand<A> || TensorOperand<B>)
-constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
-  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
-}
-
-/// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
-/// give unspecified values. Integers wrap around. To bool: x != 0. To bf16 and f32: rounds to the nearest, ties to
-/// even.
-template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
-  return call<detail::CastTag<To>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/elementwise/arithmetic.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_ARITHMETIC_HPP
@@ -9245,8 +9629,9 @@ struct TruncateDivTag : detail::Binary<ops::DivOp> {
 };
 
 /// Elementwise functions of one operand: the result has its shape and sharding, without communication. Integer and bool
-/// operands of functions without integer results (exp, sqrt, ...) give f32. bf16 is computed in f32 and rounded once.
-/// The stated errors are those of the f32 and f64 kernels for plain x86-64 and AVX2, measured by tools/accuracy.cpp.
+/// operands of functions without integer results (exp, sqrt, ...) give f32. bf16 and f16 are computed in f32 and
+/// rounded once. The stated errors are those of the f32 and f64 kernels for plain x86-64 and AVX2, measured by
+/// tools/accuracy.cpp.
 ///
 /// |x|; the sign bit of NaN is cleared. Exact; the least integer of a type wraps to itself. The gradient at 0 is 0.
 template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
@@ -9339,7 +9724,9 @@ struct RadiansToDegreesTag : FloatingComposition {
 
 enum class NumberClass : std::uint8_t { nan, infinite, finite };
 template <NumberClass Class> struct ClassifyTag {
-  template <class X> using result = Typed<bool, X::rank>;
+  template <class X> struct result : Typed<bool, X::rank> {
+    static_assert(require_arithmetic<typename X::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     if (Class == NumberClass::nan) return build::binary(Op::not_equal, x, x);
@@ -9397,7 +9784,7 @@ struct LerpTag : ThreeOperands {
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename ThreeOperands::result<A, B, C>::type>,
-                    "tessera: lerp takes float, double and bf16 tensors");
+                    "tessera: lerp takes float, double, bf16 and f16 tensors");
     });
   };
   // Computed from the nearer operand, so that a weight of 1 gives exactly the second operand.
@@ -9443,7 +9830,10 @@ struct NanToNumTag {
     ((numbers = build::cast(numbers, x.dtype())), ...);
   }
   static constexpr double largest(DType type) {
-    return type == DType::f64 ? std::numeric_limits<double>::max() : type == DType::bf16 ? 0x1.fep127 : 0x1.fffffep127;
+    return type == DType::f64    ? std::numeric_limits<double>::max()
+           : type == DType::bf16 ? 0x1.fep127
+           : type == DType::f16  ? 65504
+                                 : 0x1.fffffep127;
   }
   static constexpr Value emit(Value context, Value x) { return emit(context, x, x.number(0)); }
   static constexpr Value emit(Value context, Value x, Value nan) {
@@ -10712,8 +11102,8 @@ struct XlogyTag : Binary<ops::HypotOp> {
 }  // namespace detail
 
 // Shapes and sharding are those of the operand, or of operands broadcast against each other; no communication. Integers
-// and bools give f32. NaN gives NaN. Results of f32 and bf16 are computed in double and rounded once; errors are of
-// f64.
+// and bools give f32. NaN gives NaN. Results of f32, bf16 and f16 are computed in double and rounded once; errors are
+// of f64.
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
 /// exp(-x^2).
@@ -11486,8 +11876,8 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 /// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
-  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 &&
-         node.is_singleton(dim_of(node)) && !graph.operand_node(id, 0).is_singleton(dim_of(node));
+  return node.op == Op::slice && is_floating(node.dtype) && !is_float8(node.dtype) && node.is_singleton(dim_of(node)) &&
+         !graph.operand_node(id, 0).is_singleton(dim_of(node));
 }
 /// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Singleton dims can't be
 /// split: a slice of one row gives a partial value, and each device pads its own part of a result from one row.
@@ -11701,8 +12091,9 @@ constexpr std::uint8_t einsum_singletons(const EinsumLabels& labels, const Node&
   }
   return static_cast<std::uint8_t>(singletons);
 }
-/// bf16 operands give an f32 result.
+/// Operands of bf16 and f16 give an f32 result.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  require_arithmetic(a);
   Node made{.op = Op::einsum,
             .dtype = computed_as(a.dtype()),
             .labels = labels.pack(),
@@ -11864,7 +12255,7 @@ struct EinsumOp {
     einsum_operand_gradient(r, 1);
   };
   static constexpr SimplifyRule simplify = [](Graph& made, const Node& node, const std::int32_t* operands) {
-    const bool splits = node.value != 0 && made[operands[0]].dtype != DType::bf16;
+    const bool splits = node.value != 0 && made[operands[0]].dtype == DType::f32;
     return splits ? split_product(made, node, operands) : -1;
   };
   static constexpr CheckRule check = check_einsum;
@@ -11901,6 +12292,7 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
   if (dims == 0) return cast(x, whole);
   if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  require_arithmetic(x);
   const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
   Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
   reduced_dims(made, x.node(), reduced);
@@ -12810,22 +13202,22 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Operands of a custom gradient: the value, the cotangent on which the gradients were traced, `count` values, and
-/// their gradients.
+/// Operands of a custom gradient: the first result, the cotangents of the `results` results on which the gradients were
+/// traced, `count` values, and their gradients. Each other result is a custom_result.
 struct CustomGradient {
-  std::int32_t count = 0;
+  std::int32_t count = 0, results = 1;
 
   static constexpr CustomGradient of(const Node& node) {
-    CustomGradient made;
-    for (int i = 3; i >= 0; --i)
-      made.count = made.count << 8 | static_cast<std::uint8_t>(node.labels[static_cast<std::size_t>(i)]);
-    return made;
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.count, packed.results};
   }
-  constexpr Labels pack() const {
-    Labels labels{};
-    for (int i = 0; i < 4; ++i) labels[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(count >> (8 * i));
-    return labels;
-  }
+  constexpr Labels pack() const { return std::bit_cast<Labels>(Packed{count, results, {}}); }
+
+ private:
+  struct Packed {
+    std::int32_t count, results;
+    std::uint64_t rest[2];
+  };
 };
 
 namespace ops {
@@ -12875,15 +13267,33 @@ struct CustomGradientOp {
     return made;
   }();
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const int count = CustomGradient::of(r.node()).count;
-    const Graph& graph = r.module().graph(r.y().graph);
-    Growable<std::int32_t> gradients;
-    for (int i = 0; i < count; ++i) gradients.push_back(graph.operand(r.id(), 2 + count + i));
-    const int traced_on = graph.operand(r.id(), 1);
+    const auto [count, results] = CustomGradient::of(r.node());
+    const int behind = 1 + results;
+    Growable<std::int32_t> gradients, traced_on, cotangents;
+    for (int i = 0; i < count; ++i) gradients.push_back(r.operand(behind + count + i).id);
+    for (int k = 0; k < results; ++k) {
+      const Value on = r.operand(1 + k), own = k == 0 ? r.full_g() : r.cotangent_of_reader(Op::custom_result, k);
+      traced_on.push_back(on.id);
+      cotangents.push_back(own.module != nullptr ? own.id : build::broadcast(on.number(0), on).id);
+    }
     const Growable<std::int32_t> made =
-        tessera::detail::substitute(r.module(), r.y().graph, traced_on, r.full_g().id, gradients);
-    for (int i = 0; i < count; ++i) r.add(2 + i, r.y().with(made[static_cast<std::size_t>(i)]));
+        tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents, gradients);
+    for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
+  static constexpr SimplifyRule simplify = first_operand;
+  static constexpr CheckRule check = check_like_operand;
+};
+
+/// A further result of a function with a custom gradient: operand 0, which gets no cotangent. Operand 1 is the
+/// custom_gradient; its rule looks for the cotangent of this node, and runs even if only this node has one.
+struct CustomResultOp {
+  static constexpr OpRow row = [] {
+    OpRow made = unchanged_row("custom_result", 2);
+    made.shape_only = 1;
+    made.recomputed = false;
+    return made;
+  }();
+  static constexpr GradientRule gradient = [](Gradient& r) { r.add(1, r.operand(1).number(0)); };
   static constexpr SimplifyRule simplify = first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
@@ -12901,7 +13311,8 @@ struct BarrierOp {
   static constexpr CheckRule check = check_like_operand;
 };
 
-using GradientOperations = OperationList<VariableOp, StopGradientOp, NameOp, CustomGradientOp, BarrierOp>;
+using GradientOperations =
+    OperationList<VariableOp, StopGradientOp, NameOp, CustomGradientOp, CustomResultOp, BarrierOp>;
 
 }  // namespace ops
 }  // namespace tessera
@@ -12922,6 +13333,7 @@ namespace tessera::build {
 /// The indices that sort a dim: all of them, or the first `count` if it is given.
 constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
   const bool all = count.module == nullptr;
+  require_arithmetic(x);
   Node made{.op = Op::argsort,
             .dtype = type,
             .rank = x.node().rank,
@@ -13070,6 +13482,7 @@ namespace tessera::build {
 
 /// A cumulative operation along a dim by the monoid of operation `op`.
 constexpr Value cumulative(Op op, Value x, int dim, CumulativeOptions how) {
+  require_arithmetic(x);
   const Reduction reduction = row_of(op).reduction;
   const DType type = reduced_type(reduction, x.dtype());
   if (x.is_singleton(dim) && !how.exclusive) return cast(x, type);
@@ -13199,14 +13612,16 @@ constexpr Shape index_add_shape(const ShapeContext& c) {
   return table;
 }
 
-/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others.
+/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others. A table of
+/// 8-bit floats, which have no sums, is made whole.
 constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
   const Node& index = graph.operand_node(id, indices);
   const bool gathers = table == 0;
   const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
   rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
   DimFactors table_dims, index_dims, row_dims;
-  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
+  const FactorKind taken = is_float8(shape.dtype) ? FactorKind::replicate : FactorKind::reduction;
+  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? taken : FactorKind::pass)));
   for (int d = 0; d < index.rank; ++d)
     if (!index.is_singleton(d)) {
       index_dims.dims[d].push_back(
@@ -13304,6 +13719,7 @@ namespace tessera::build {
 /// number of elements can go to one index: sums and products of floating elements are computed in f64 and rounded once.
 constexpr Value scatter(Value x, int dim, Value indices, Value source, ScatterRule rule) {
   const DType type = x.dtype();
+  if (!rule.replaces) require_arithmetic(x);
   const bool rounds = !rule.replaces && is_floating(type) && facts_of(rule.reduction).rounds;
   const Value wide = rounds ? cast(x, DType::f64) : x, added = cast(source, wide.dtype());
   if (!rule.replaces && rule.reduction == Reduction::sum) return cast(wide + scatter_add(added, dim, indices, x), type);
@@ -13739,7 +14155,8 @@ struct AttentionNodes {
   /// The output; `lower` and `upper` are null unless the form is banded.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
                               Value upper) {
-    q = q.at(context.source);
+    const DType given = q.dtype();
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
     if (q.rank() != 4)
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
     check_static_dims(q, k.node(), v.node());
@@ -13753,12 +14170,13 @@ struct AttentionNodes {
                     .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
                                                             (v.is_singleton(3) ? 1u << 3 : 0u)),
                     .labels = form.pack()};
-    return with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper);
+    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
   }
-  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 operands
-  /// they, the scale and the gradients are f32.
+  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
+  /// operands they, the scale and the gradients are f32.
   static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
     form.result = AttentionResult::logarithms;
+    q = build::product_operand(q), k = build::product_operand(k);
     const Node made{.op = Op::attention_lse,
                     .dtype = computed_as(q.dtype()),
                     .rank = 3,
@@ -14621,8 +15039,8 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 /// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
 /// extent
 /// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
-/// 0. With bf16 queries the bias is rounded to bf16. The scale is not 0. Gradients: also of the bias. Errors:
-/// shape_mismatch. Communication: as attention.
+/// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
+/// Errors: shape_mismatch. Communication: as attention.
 template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
@@ -15084,8 +15502,8 @@ struct Rotary {
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
-/// width is even. Angles are computed in f64; a bf16 x is rotated in f32. Errors: shape_mismatch for an odd width.
-/// Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+/// width is even. Angles are computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd
+/// width. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
 template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>
@@ -15137,13 +15555,46 @@ inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothi
 inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
 /// Results of products: einsum, matmul, convolutions.
 inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// Results of products without dims that both operands and the result have: of a Linear, not of scores q k^T.
+inline constexpr CheckpointPolicy dots_with_no_batch_dims_saveable{CheckpointPolicy::Kind::dots_without_batch_dims};
+/// The same. JAX moves these values to the memory of the host; where devices are threads of the host, they are there.
+inline constexpr CheckpointPolicy offload_dot_with_no_batch_dims = dots_with_no_batch_dims_saveable;
 /// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
 /// but resharded again.
 inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
+
+namespace detail {
+template <class... Names>
+constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Names&... names) {
+  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: a policy of names takes up to 8 names");
+  return {kind, CheckpointPolicy::Kind::nothing, {Name(names)...}};
+}
+}  // namespace detail
+
 /// The values that ts::checkpoint_name gives one of these names: up to 8.
-template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
-  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");
-  return {CheckpointPolicy::Kind::names, {Name(names)...}};
+template <class... Names> constexpr CheckpointPolicy save_only_these_names(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::names, names...);
+}
+/// The same: memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
+template <class... Names> constexpr CheckpointPolicy save_and_offload_only_these_names(const Names&... names) {
+  return save_only_these_names(names...);
+}
+/// The values that have a name, but for these names.
+template <class... Names> constexpr CheckpointPolicy save_any_names_but_these(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::names_but, names...);
+}
+/// All values, but for those that have one of these names.
+template <class... Names> constexpr CheckpointPolicy save_anything_except_these_names(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::everything_but, names...);
+}
+/// What either policy saves. Errors: option for a policy that is itself of two, and for two policies of names.
+constexpr CheckpointPolicy save_from_both_policies(const CheckpointPolicy& a, const CheckpointPolicy& b) {
+  using Kind = CheckpointPolicy::Kind;
+  if (a.other != Kind::nothing || b.other != Kind::nothing || (a.has_names() && b.has_names()))
+    fail(errc::option, "[checkpoint] save_from_both_policies: it joins two policies, one of which has names at most");
+  CheckpointPolicy made = a.has_names() ? a : b;
+  made.other = a.has_names() ? b.kind : a.kind;
+  return made;
 }
 
 namespace detail {
@@ -15175,12 +15626,21 @@ class OpenCheckpoint {
     region_ = static_cast<std::uint8_t>(context.module->regions.size());
   }
   constexpr void close() {
-    Module& module = *context_.module;
-    Growable<Node>& nodes = module.graph(module.current).nodes;
-    for (auto id = static_cast<std::size_t>(first_); id < nodes.size(); ++id) nodes.data()[id].region = region_;
+    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) nodes().data()[id].region = region_;
+  }
+  /// As close(), but checkpoints inside of this one keep their own policies.
+  constexpr void close_around_others() {
+    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) {
+      std::uint8_t& region = nodes().data()[id].region;
+      const Growable<CheckpointPolicy>& regions = context_.module->regions;
+      if (region == 0 || regions[static_cast<std::size_t>(region - 1)].kind == regions[region_ - 1u].kind)
+        region = region_;
+    }
   }
 
  private:
+  constexpr Growable<Node>& nodes() { return context_.module->graph(context_.module->current).nodes; }
+
   Value context_;
   int first_;
   std::uint8_t region_ = 0;
@@ -15188,7 +15648,7 @@ class OpenCheckpoint {
 
 }  // namespace detail
 
-/// x with a name for the policy ts::save_only_names of a checkpoint around it.
+/// x with a name for the policy of a checkpoint around it, such as ts::save_only_these_names.
 template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
   return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
 }
@@ -15422,24 +15882,34 @@ template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here a
   return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
 }
 
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
-template <SizeOperand From, SizeOperand To, class F, class Init>
-constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  Value context = detail::trace_in(init);
+namespace detail {
+
+/// loop(the integers from `from` to `to` - 1), a vector of i32.
+template <class From, class To, class Init, class Loop>
+constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
+  Value context = trace_in(init);
   for (const Value& other : {trace_of(from), trace_of(to)})
     if (context.module == nullptr) context = other;
   if (context.module == nullptr)
     fail(errc::unsupported,
          "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
   context.source = source;
-  const Value first = detail::as_size(lower(context, Dim(from))),
-              count = detail::as_size(lower(context, Dim(to))) - first;
+  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
-  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-  return std::get<0>(detail::scan(step, init, indices, false, source));
+  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
+}
+
+}  // namespace detail
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+    return std::get<0>(detail::scan(step, init, indices, false, source));
+  });
 }
 
 }  // namespace tessera
@@ -15697,19 +16167,26 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
 
 /// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
 constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent) {
+                                 CotangentSharding cotangent, bool keeps_sums = false) {
   const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
   if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only)}.write(made);
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums}.write(made);
   return value.make(made, {value.id});
+}
+constexpr PartitionSpec whole_spec(int rank) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
+  return whole;
 }
 /// A value gathered over one axis. The planner chooses the sharding of its cotangent.
 constexpr Value gathered_over(const Value& value, std::string_view axis) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
-  return constrained_over(value, axis, whole, CotangentSharding::free);
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free);
+}
+/// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
+constexpr Value summed_over(const Value& value, std::string_view axis) {
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true);
 }
 /// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
 constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
@@ -15772,6 +16249,65 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
 
 #endif
 
+// ---- tessera/ops/contraction/product_scope.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
+
+namespace tessera::detail {
+
+/// f, in whose trace products of f32 operands have this precision, of operands rounded to this type.
+template <Precision P, DType Type, class F> constexpr auto with_products(const F& f, const char* outside) {
+  return [f, outside](const auto&... given) {
+    const auto arguments = std::tuple<decltype(settle(given))...>(settle(given)...);
+    const Value context = trace_in(arguments);
+    if (context.module == nullptr) fail(errc::unsupported, outside);
+    Module& module = *context.module;
+    const Precision precision = module.matmul_precision;
+    const DType type = module.product_type;
+    module.matmul_precision = P, module.product_type = Type;
+    auto result = settle(std::apply(f, arguments));
+    module.matmul_precision = precision, module.product_type = type;
+    return result;
+  };
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/contraction/autocast.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
+#define TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
+
+namespace tessera {
+
+/// Inside a traced function: f with mixed precision, as torch.autocast. Products of f32 tensors (matmul, einsum,
+/// convolutions, attention, and the layers made of them) round their operands to bf16, sum in f32 and round the result
+/// to bf16, and so do their gradients. All else is computed in f32: softmax, norms, losses, sums, exp, log, pow.
+///
+///     const auto forward = ts::autocast<ts::bf16>([](const auto& model, const auto& x) { return model(x); });
+///     const auto y = forward(model, x);
+///
+/// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
+/// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
+/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16 and integers are
+/// left alone. `autocast<float>` or `autocast_off` inside of f switches it off for a part of f; the innermost call
+/// counts, also of default_matmul_precision. Errors: unsupported outside of a traced function.
+template <Element T, class F> constexpr auto autocast(const F& f) {
+  static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, float>,
+                "tessera: the element type of ts::autocast is ts::bf16, or float to switch it off");
+  return detail::with_products<Precision::full, dtype_v<T>>(
+      f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
+}
+/// f with its products of f32 tensors computed in f32, inside of a function of ts::autocast.
+template <class F> constexpr auto autocast_off(const F& f) { return autocast<float>(f); }
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/contraction/einsum.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
@@ -15824,27 +16360,26 @@ struct EinsumText {
 /// The element type of a product: `Out` if given, otherwise that of the operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// Converts a product, which is f32 for bf16 operands, to the element type `Out`.
-template <class Out> constexpr Value rounded_product(Value product, DType operands) {
+/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
+/// operands.
+template <class Out, Precision P, bool Casts = true>
+constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
+  const DType given = a.dtype();
+  const bool by_default = P == Precision::full && given == DType::f32;
+  const DType type = by_default && Casts ? a.module->product_type : given;
+  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
+  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
   if constexpr (std::is_void_v<Out>)
-    return build::cast(product, operands);
+    return build::cast(build::cast(product, type), given);
   else
     return build::cast(product, dtype_v<Out>);
-}
-
-/// A product of precision P, or of the precision that ts::default_matmul_precision sets.
-template <class Out, Precision P>
-constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
-  const bool by_default = P == Precision::full && a.dtype() == DType::f32;
-  const Precision precision = by_default ? a.module->matmul_precision : P;
-  return rounded_product<Out>(build::einsum(a, b, labels, precision), a.dtype());
 }
 
 /// Whether a product can have precision P: lower precisions are for f32 operands only.
 template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
 
-template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
+template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
@@ -15861,20 +16396,22 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
       static_assert(std::is_same_v<typename A::type, typename B::type>,
                     "tessera: the operands of einsum must have the same element type; use ts::cast");
       static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
+      require_arithmetic<typename A::type>();
     });
   };
   static constexpr EinsumLabels labels(int, int) { return text.labels; }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P>(a, b, labels);
+    return product_of<Out, P, Casts>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
 };
 
-template <class Out = void, Precision P = Precision::full> struct MatmulTag {
+template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
+    static_assert(require_arithmetic<typename A::type>());
   };
   static constexpr EinsumLabels labels(int rank, int rank_b) {
     EinsumLabels labels{};
@@ -15889,14 +16426,15 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
     return labels;
   }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P>(a, b, labels);
+    return product_of<Out, P, Casts>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) {
     return product(a.at(context.source), b, labels(a.rank(), b.rank()));
   }
 };
 
-template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
+template <class Out, Precision P, bool Casts = true, class A, class B>
+constexpr auto matmul_of(Source source, const A& a, const B& b) {
   constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
   static_assert(matrices,
@@ -15907,17 +16445,25 @@ template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Sou
   static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
   static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
   if constexpr (matrices && batches && alike && splits)
-    return call<MatmulTag<Out, P>>(source, a, b);
+    return call<MatmulTag<Out, P, Casts>>(source, a, b);
   else
     return a;
 }
 
+// Products of linear algebra and statistics, which ts::autocast leaves in f32.
+template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
+  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
+}
+template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
+  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
+}
+
 }  // namespace detail
 
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. bf16 products are
-/// summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors: shape_mismatch where dims
-/// with the same label differ. Communication: none for split labels of the result; over a split summed label the result
-/// is a partial value.
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. Products of bf16
+/// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
+/// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
+/// split summed label the result is a partial value.
 template <FixedString Text, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
@@ -15933,8 +16479,9 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
 
-/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. bf16 products are
-/// summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as einsum.
+/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
+/// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
+/// einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }
@@ -16023,7 +16570,9 @@ template <int N> struct ConvTag {
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
     const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
+    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
+                                all + 2 * N, all[3 * N]),
+                       x.dtype());
   }
 
  private:
@@ -16056,7 +16605,7 @@ template <int N> struct ConvTag {
     labels.a[a++] = labels.b[b++] = 7;
     if (grouped) labels.b[b++] = 9;
     labels.b[b++] = labels.out[out++] = 8;
-    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
+    Value y = build::cast(build::einsum(x, w, labels), type);
     return grouped ? merge_groups(y) : y;
   }
 };
@@ -16073,7 +16622,9 @@ template <int N> struct ConvTransposeTag {
   };
   template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
     const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
+    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
+                                all + 2 * N, all + 3 * N, all[4 * N]),
+                       x.dtype());
   }
 
  private:
@@ -16128,8 +16679,8 @@ template <int N> struct ConvTransposeTag {
 /// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
 /// strides + 1 windows.
 ///
-/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 as in
-/// einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
+/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
+/// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
 /// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
 /// in-features the result is partial; a split spatial dim is gathered.
 template <TensorOperand X, TensorOperand W>
@@ -16157,9 +16708,9 @@ constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here 
 /// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
 /// respect to its operand. The weights are PyTorch's with the spatial dims first.
 ///
-/// The windows are in memory before they are added up; for bf16 they are f32, and their sum is rounded once. Errors:
-/// shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or dilation
-/// below one, and for padding that leaves no result. Communication: as conv1d.
+/// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
+/// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
+/// dilation below one, and for padding that leaves no result. Communication: as conv1d.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
                                 Here at = Here::current()) {
@@ -16188,30 +16739,18 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
 namespace tessera {
 
 /// Inside a traced function: f, whose f32 products (ts::matmul, ts::einsum and the layers made of them) have precision
-/// P, and so do their gradients: jax.default_matmul_precision, and what torch.autocast does to products. All else stays
-/// in f32: softmax, norms, losses, sums.
+/// P, and so do their gradients: jax.default_matmul_precision. Results of products are not rounded; see ts::autocast.
 ///
 ///     const auto forward = ts::default_matmul_precision<ts::Precision::bf16>(
 ///         [](const auto& model, const auto& x) { return model(x); });
 ///     const auto y = forward(model, x);
 ///
-/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call. Attention
-/// and convolutions compute in the element type of their operands. Communication: that of f. Errors: unsupported
-/// outside of a traced function.
+/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call, and so do
+/// products inside of ts::autocast. Attention and convolutions compute in the element type of their operands.
+/// Communication: that of f. Errors: unsupported outside of a traced function.
 template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
-  return [f](const auto&... given) {
-    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const Value context = detail::trace_in(arguments);
-    if (context.module == nullptr)
-      fail(errc::unsupported,
-           "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");
-    Precision& precision = context.module->matmul_precision;
-    const Precision around = precision;
-    precision = P;
-    auto result = detail::settle(std::apply(f, arguments));
-    precision = around;
-    return result;
-  };
+  return detail::with_products<P, DType::f32>(
+      f, "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");
 }
 
 }  // namespace tessera
@@ -16644,52 +17183,83 @@ namespace tessera {
 
 namespace detail {
 
-/// The values of a custom gradient's node, after y and the cotangent.
-constexpr Value custom_gradient_node(const Value& y, const Value& cotangent, const Growable<std::int32_t>& values,
-                                     const Growable<std::int32_t>& gradients) {
-  Growable<std::int32_t> operands;
-  operands.push_back(y.id);
-  operands.push_back(cotangent.id);
-  for (std::int32_t id : values) operands.push_back(id);
-  for (std::int32_t id : gradients) operands.push_back(id);
-  const Node& node = y.node();
-  return y.make({.op = Op::custom_gradient,
-                 .dtype = node.dtype,
-                 .rank = node.rank,
-                 .singletons = node.singletons,
-                 .labels = CustomGradient{static_cast<std::int32_t>(values.size())}.pack()},
-                operands.data(), static_cast<int>(operands.size()));
+/// The nodes of the results of a function with a custom gradient.
+constexpr Growable<std::int32_t> custom_gradient_nodes(const Value& context, const Growable<std::int32_t>& results,
+                                                       const Growable<std::int32_t>& cotangents,
+                                                       const Growable<std::int32_t>& values,
+                                                       const Growable<std::int32_t>& gradients) {
+  Growable<std::int32_t> made, operands;
+  operands.push_back(results[0]);
+  for (const auto* list : {&cotangents, &values, &gradients})
+    for (std::int32_t id : *list) operands.push_back(id);
+  const CustomGradient counts{static_cast<std::int32_t>(values.size()), static_cast<std::int32_t>(results.size())};
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const Value y = context.with(results[k]);
+    const Node own = y.node();
+    Node node{.op = k == 0 ? Op::custom_gradient : Op::custom_result,
+              .dtype = own.dtype,
+              .rank = own.rank,
+              .singletons = own.singletons};
+    if (k == 0) {
+      node.labels = counts.pack();
+      made.push_back(y.make(node, operands.data(), static_cast<int>(operands.size())).id);
+    } else {
+      node.value = static_cast<double>(k);
+      made.push_back(y.make(node, {y.id, made[0]}).id);
+    }
+  }
+  return made;
+}
+
+/// A structure of the results with variables of value 0 in the place of the floating tensors.
+template <class Y> constexpr Floating make_cotangents(Y& y) {
+  Floating made;
+  for_each_floating(y, [&](auto& leaf, const Value& value) {
+    const Value own = as_variable(build::broadcast(value.number(0), value));
+    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    made.add(own);
+  });
+  return made;
 }
 
 }  // namespace detail
 
 /// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y,
 /// residuals); `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a structure
-/// like it, for several a tuple. f returns one tensor. Tensors that f captures get no gradient.
+/// like it, for several a tuple. Tensors that f captures get no gradient.
 ///
 ///     constexpr auto clipped = ts::custom_vjp(
 ///         [](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
 ///         [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
 ///
-/// The gradient is traced with the call, and is part of the program only where it is used; higher derivatives are those
-/// of `backward`. Errors: structure for a result of `backward` unlike the arguments.
+/// y is a tensor, or a tuple or plain struct of tensors, and the cotangent is a structure like it, with zeros for
+/// results that the loss doesn't use. Only floating tensors have cotangents: in the place of an integer result the
+/// cotangent has the result itself, and for an integer argument `backward` returns `std::tuple()` or the argument.
+/// `forward` is traced once, and the gradient with it; that is part of the program only where it is used. Higher
+/// derivatives are those of `backward`. Errors: structure for a result of `backward` unlike the arguments.
 template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
   return [forward, backward](const auto&... given) {
     const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
     const auto made = std::apply(forward, arguments);
-    const auto y = detail::settle(std::get<0>(made));
-    using Y = std::remove_const_t<decltype(y)>;
-    static_assert(TensorOperand<Y>, "tessera: the function of ts::custom_vjp returns one tensor");
-    if constexpr (TensorOperand<Y>) {
-      const Value value = here(detail::value_behind(y));
-      const Value cotangent = detail::as_variable(build::broadcast(value.number(0), value));
-      const auto cotangents = backward(std::get<1>(made), Y(cotangent));
+    auto y = detail::settle(std::get<0>(made));
+    constexpr bool is_model = Model<decltype(y)> || SymOperand<decltype(y)>;
+    static_assert(is_model, "tessera: the function of ts::custom_vjp returns a tensor, or a tuple or plain struct of "
+                            "tensors, as the first item of the tuple that `forward` returns");
+    if constexpr (is_model) {
+      const detail::Floating results = detail::floating_of(y);
+      if (results.ids.empty()) return y;
+      auto cotangent = y;
+      const detail::Floating traced_on = detail::make_cotangents(cotangent);
+      const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
       const detail::Floating values = detail::floating_of(arguments);
       const Growable<std::int32_t> gradients =
-          detail::matched(cotangents, value, values.ids,
+          detail::matched(cotangents, results.context, values.ids,
                           "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
                           "function's arguments");
-      return Y(detail::custom_gradient_node(value, cotangent, values.ids, gradients));
+      detail::replace_floating(
+          y, results.context,
+          detail::custom_gradient_nodes(results.context, results.ids, traced_on.ids, values.ids, gradients));
+      return y;
     } else {
       return y;
     }
@@ -16700,6 +17270,31 @@ template <class F, class Forward, class Backward>
 constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
   return custom_vjp([f, forward](const auto&... xs) { return std::tuple(f(xs...), std::get<1>(forward(xs...))); },
                     backward);
+}
+
+/// Inside a traced function: f with a derivative of your own, as jax.custom_jvp. `derivative(primals, tangents)` is the
+/// tangent of f's result, in its structure, for tuples of the arguments and of their tangents, and is linear in the
+/// tangents; gradients are its transpose.
+///
+///     constexpr auto log1pexp = ts::custom_jvp(
+///         [](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
+///         [](const auto& primals, const auto& tangents) {
+///           return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
+///         });
+///
+/// In the place of the tangent of an integer tensor is the tensor itself. Errors: structure for a tangent unlike the
+/// result.
+template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const Derivative& derivative) {
+  return custom_vjp(
+      [f](const auto&... xs) { return std::tuple(f(xs...), std::tuple(xs...)); },
+      [derivative](const auto& primals, const auto& cotangent) {
+        auto zeros = primals;
+        detail::for_each_floating(zeros, [](auto& leaf, const Value& value) {
+          leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(value.number(0), value));
+        });
+        const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
+        return std::apply([&](const auto&... at) { return std::get<1>(vjp(linear, at...)); }, zeros)(cotangent);
+      });
 }
 
 /// The Jacobian of a function of one tensor x, which returns a vector: J[i] is the gradient of element i, so the result
@@ -17079,6 +17674,7 @@ constexpr int bit_count(unsigned bits) {
 
 template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
     static constexpr DType from = dtype_v<typename A::type>;
     using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
@@ -17189,9 +17785,9 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 
 /// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
 /// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 is multiplied in
-/// f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in PyTorch. Shapes and
-/// communication: as `sum`; partial values of a sharded dim are multiplied.
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
 template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }
@@ -17261,8 +17857,8 @@ constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
 namespace tessera {
 
 // Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
-// into one kernel: rows are reduced with keepdims. bf16 operands are computed in f32, and results rounded once; losses
-// of bf16 stay f32.
+// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
+// once; losses of both stay f32.
 
 namespace build {
 
@@ -17298,13 +17894,13 @@ namespace detail {
 
 template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
 
-/// The element type of a loss: f32 for bf16.
-template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
+/// The element type of a loss: f32 for bf16 and f16.
+template <class A> using loss_t = computed_t<typename A::type>;
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
     using Checks =
-        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors"); });
+        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
   };
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
@@ -17320,7 +17916,7 @@ template <bool Keep, int... Dims> struct LogSumExp {
   using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
     using Floats =
-        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double and bf16 tensors"); });
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
   };
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
 
@@ -17343,10 +17939,10 @@ template <class X, class... Parameters> struct NormResult : X {
   template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
   using Checks = decltype([] {
     static_assert(floating_v<X> && X::rank >= 1,
-                  "tessera: layer_norm and rms_norm take float, double and bf16 tensors with at least one dim");
-    static_assert(
-        ((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-        "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 tensors");
+                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
+    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
+                  "and f16 tensors");
   });
 };
 
@@ -17386,7 +17982,8 @@ template <int Rank> struct CrossEntropyTag {
     using type = loss_t<Logits>;
     static constexpr int rank = 0;
     using Checks = decltype([] {
-      static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy must be a float, double or bf16 tensor");
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
       static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                     "tessera: the targets of cross_entropy must be an integer tensor of class indices");
       static_assert(Targets::rank == Logits::rank - 1,
@@ -17414,7 +18011,7 @@ template <int Rank> struct MseTag {
     static constexpr int rank = 0;
     using Checks = decltype([] {
       static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: mse takes two float, double or bf16 tensors of equal rank and element type");
+                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
     });
   };
   static constexpr Value emit(Value context, Value x, Value y) {
@@ -17479,6 +18076,555 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 
 #endif
 
+// ---- tessera/ops/indexing/gather.hpp
+
+#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
+#define TESSERA_OPS_INDEXING_GATHER_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices> struct result : A {
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = x.shifted(D, Rank);
+    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
+                     "ts::broadcast_like first");
+    return build::gather(x.at(context.source), dim, indices);
+  }
+};
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
+/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
+/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/indexing/sort.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SORT_HPP
+#define TESSERA_OPS_INDEXING_SORT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Order O, class Index> struct ArgsortTag {
+  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                "tessera: the type of indices must be std::int32_t or std::int64_t");
+  static constexpr int size_operand = 1;
+  template <class A, class... Count> struct result : Typed<Index, Rank> {
+    static_assert(require_arithmetic<typename A::type>());
+  };
+  static constexpr Value emit(Value context, Value x) {
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
+  }
+  static constexpr Value emit(Value context, Value x, Value count) {
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>, as_size(count));
+  }
+};
+
+template <int Rank, int D, Order O> struct SortTag {
+  template <class A> struct result : A {
+    static_assert(require_arithmetic<typename A::type>());
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    return build::gather(x, dim, build::argsort(x, dim, O, DType::i32));
+  }
+};
+
+}  // namespace detail
+
+/// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
+/// comes last in both orders. The result has the shape of x. Communication: as sort.
+template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argsort(const X& x, Here at = Here::current()) {
+  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
+}
+
+/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN comes last in both orders. The
+/// gradient goes back to where each element came from. Communication: a split D is made whole, by an all_to_all onto
+/// another unsplit dim that its axes divide, otherwise by an all_gather; the result keeps that sharding. None for other
+/// split dims.
+template <int D, Order O = Order::ascending, TensorOperand X>
+constexpr auto sort(const X& x, Here at = Here::current()) {
+  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
+}
+
+/// The largest elements along a dim, and their indices.
+template <class Values, class Indices> struct TopK {
+  Values values;
+  Indices indices;
+};
+
+/// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
+/// 5)`. Of equal elements the first comes first; NaN comes last. Errors: shape_mismatch for k above the extent.
+/// Communication: as sort.
+template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
+  const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
+  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
+/// RandomDraw.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, cast(key, DType::f64).id});
+}
+
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
+      static_assert(is_number_v<typename Key::type>,
+                    "tessera: the key of random numbers must be a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
+  }
+};
+
+/// Reports a key of the wrong type and replaces it, so that no further errors follow.
+template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
+  constexpr bool is_operand = Operand<Key>;
+  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
+                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
+                            "compiled function is a ts::Scalar inside");
+  if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    using Checks = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
+      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
+                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
+/// normal. A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh
+/// and in every equal call. Calls with one key that should give different values need different streams; inside a
+/// ts::Stack each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random_draws.hpp
+
+#ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_DRAWS_HPP
+
+// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
+
+namespace tessera {
+
+namespace build {
+constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
+  return random(like, key, {Distribution::uniform, stream});
+}
+}  // namespace build
+
+namespace detail {
+
+template <class X, class Key> struct CheckDraw {
+  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
+  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+};
+
+template <std::uint32_t Stream> struct BernoulliTag {
+  template <class P, class Key> struct result : Typed<bool, P::rank> {
+    using Checks = CheckDraw<P, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value p, Value key) {
+    p = p.at(context.source);
+    return build::less(build::uniform(p, key, Stream), build::cast(p, computed_as(p.dtype())));
+  }
+};
+
+template <std::uint32_t Stream> struct ExponentialTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    const Value draw = build::uniform(like.at(context.source), key, Stream);
+    return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
+  }
+};
+
+template <class T, std::uint32_t Stream> struct RandintTag {
+  static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
+  template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
+    using Checks = decltype([] {
+      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
+    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
+    low = build::cast(low.at(context.source), DType::i64);
+    const Value count = build::cast(high.at(context.source), DType::i64) - low;
+    const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
+    const Value below = build::binary(Op::minimum, offset, count - count.number(1));  // the product may round up
+    return build::cast(build::binary(Op::maximum, below, below.number(0)) + low, dtype_v<T>);
+  }
+};
+
+/// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
+template <class D, std::uint32_t Stream> struct InverseTag {
+  template <class Like, class Key, class...> struct result : Like {
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
+    const Value uniform = build::uniform(like.at(context.source), key, Stream);
+    return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
+  }
+};
+/// A draw that is never 0, where the inverse would be infinite: f32 draws are multiples of 2^-24.
+constexpr Value above_zero_draw(Value uniform) {
+  return build::binary(Op::maximum, uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
+}
+struct Gumbel {
+  static constexpr Value draw(Value uniform) {
+    return -build::unary(Op::log, -build::unary(Op::log, above_zero_draw(uniform)));
+  }
+};
+struct Laplace {
+  static constexpr Value draw(Value uniform) {
+    const Value centred = above_zero_draw(uniform) * 2.0 - 1.0;
+    return -(build::unary(Op::sign, centred) * build::apply<ops::Log1pOp>(-build::unary(Op::abs, centred)));
+  }
+};
+struct Cauchy {
+  static constexpr Value draw(Value uniform) {
+    return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
+  }
+};
+struct TruncatedNormal {
+  static constexpr Value draw(Value uniform, Value lower, Value upper) {
+    const double root = 1.41421356237309504880;
+    const Value from = build::apply<ops::ErfOp>(lower * (1 / root)), to = build::apply<ops::ErfOp>(upper * (1 / root));
+    const Value normal = build::apply<ops::ErfinvOp>(from + (to - from) * uniform) * root;
+    return build::binary(Op::minimum, build::binary(Op::maximum, normal, lower), upper);
+  }
+};
+
+/// The logarithms of weights, repeated along a new dim of samples in front of the last if there are several.
+template <int Rank, bool Repeated> struct LogWeightsTag {
+  template <class P, class Count> struct result {
+    using type = element_t<computed_as(dtype_v<typename P::type>)>;
+    static constexpr int rank = Repeated ? Rank + 1 : Rank;
+    using Checks = decltype([] {
+      static_assert(is_floating_v<typename P::type>, "tessera: the weights of multinomial are a floating tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value weights, Value count) {
+    weights = weights.at(context.source);
+    const Value logs = build::unary(Op::log, build::cast(weights, computed_as(weights.dtype())));
+    if (!Repeated) return logs;
+    const int rank = logs.rank() + 1;
+    const Value samples = logs.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const Value zeros = build::cast(build::insert_singletons(samples, 0b10u, 2) * 0.0, logs.dtype());
+    return build::insert_singletons(logs, 1u << (rank - 2), rank) + zeros;
+  }
+};
+
+/// Logits plus Gumbel noise: the index of the largest sum is distributed as softmax(logits).
+template <std::uint32_t Stream> struct PerturbedTag {
+  template <class Logits, class Key> struct result {
+    using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
+    static constexpr int rank = Logits::rank;
+    using Checks = CheckDraw<Logits, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value logits, Value key) {
+    logits = logits.at(context.source);
+    const Value draw = build::uniform(logits, key, Stream);
+    const Value gumbel = Gumbel::draw(draw);
+    return build::cast(logits, gumbel.dtype()) + gumbel;
+  }
+};
+
+template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
+  template <class X, class Key> using result = Typed<std::int32_t, 1>;
+  static constexpr Value emit(Value context, Value x, Value key) {
+    x = x.at(context.source);
+    const Value size = build::extent(x, x.shifted(D, Rank));
+    const Value shape = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+    return build::argsort(build::uniform(build::cast(shape, DType::f64), key, Stream), 0, Order::ascending, DType::i32);
+  }
+};
+
+}  // namespace detail
+
+/// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
+/// communication of all draws of this header: as of uniform_like.
+template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
+  return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
+}
+
+/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX.
+/// Ranges have at most 2^53 values.
+///
+///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
+template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
+constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
+                            Here at = Here::current()) {
+  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
+}
+
+/// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
+/// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+/// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
+/// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
+/// one side, where erf is 1.
+template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
+constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
+                                     Here at = Here::current()) {
+  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
+                                                                   lower, upper);
+}
+
+/// Whether multinomial may draw an index several times.
+enum class Replacement : std::uint8_t { no, yes };
+/// `count` indices along the last dim, drawn with probabilities proportional to weights of at least 0: [..., n] gives
+/// [..., count] i32. Without replacement, as is the default of PyTorch, the indices differ and are in the order of the
+/// draws; there have to be `count` weights above 0, otherwise indices of weight 0 follow. No gradient. Errors:
+/// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
+///
+///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
+constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
+  const auto noisy = call<detail::PerturbedTag<Stream>>(
+      Source::from(at),
+      call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
+      detail::drawn_from(key));
+  if constexpr (R == Replacement::yes)
+    return argmax<-1>(noisy, at);
+  else
+    return topk<-1>(noisy, count, at).indices;
+}
+
+/// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
+/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
+/// as argmax.
+template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
+constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
+  return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
+}
+
+/// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
+/// back to where each element came from. Communication: as index_select.
+template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
+constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(
+      x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/gamma_draws.hpp
+
+#ifndef TESSERA_OPS_GAMMA_DRAWS_HPP
+#define TESSERA_OPS_GAMMA_DRAWS_HPP
+
+// Draws of the gamma distribution, and of those that are made of it.
+
+namespace tessera {
+
+namespace build {
+
+/// Standard gamma draws by the method of Marsaglia and Tsang. A proposal is rejected with a probability below .05, so
+/// all of six are with one below 2e-8; the draw is the mode then.
+constexpr Value gamma(Value concentration, Value key) {
+  constexpr int proposals = 6;
+  const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
+  const auto draw = [&](Distribution kind, int n) {
+    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
+  };
+  const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
+  const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
+  Value made = d;
+  for (int n = proposals - 1; n >= 0; --n) {
+    const Value x = draw(Distribution::normal, 2 * n + 1), u = draw(Distribution::uniform, 2 * n + 2);
+    const Value root = spread * x + 1.0, v = root * root * root;
+    // Where v is not above 0 its logarithm is NaN or -infinity, and the proposal is rejected.
+    const Value bound = x * x * 0.5 + d - d * v + d * unary(Op::log, v);
+    made = select(less(unary(Op::log, u), bound), d * v, made);
+  }
+  // gamma(a) is gamma(a + 1) times u^(1 / a).
+  const Value u = detail::above_zero_draw(draw(Distribution::uniform, 0));
+  const Value drawn = select(is_small, made * apply<ops::PowOp>(u, one / a), made);
+  return select(less(a, a.number(0)), a.number(std::numeric_limits<double>::quiet_NaN()), drawn);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <std::uint32_t Stream> struct GammaTag {
+  template <class A, class Key> struct result : A {
+    using Checks = CheckDraw<A, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value a, Value key) {
+    a = a.at(context.source);
+    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
+    return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
+  }
+};
+
+}  // namespace detail
+
+/// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
+/// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
+/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
+/// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
+  return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
+}
+
+/// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
+/// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
+template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
+constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
+  const auto x = gamma<2 * Stream>(a, key, at);
+  const auto y = gamma<2 * Stream + 1>(b, key, at);
+  return x / (x + y);
+}
+
+/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
+/// Communication: an all-reduce of the sums if the last dim is split.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
+  const auto x = gamma<Stream>(concentration, key, at);
+  return x / unsqueeze<-1>(sum<-1>(x, at), at);
+}
+
+/// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
+  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/cumulative.hpp
 
 #ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
@@ -17490,7 +18636,9 @@ namespace detail {
 
 template <class Operation, int Rank, int D, CumulativeOptions S> struct CumulativeTag {
   template <class A>
-  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
+  struct result : Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank> {
+    static_assert(require_arithmetic<typename A::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     return build::cumulative(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
   }
@@ -17499,8 +18647,8 @@ template <class Operation, int Rank, int D, CumulativeOptions S> struct Cumulati
 }  // namespace detail
 
 /// Cumulative sum along dim D: `cumsum<-1>(x)`. `ts::CumulativeOptions{.reverse = true}` sums from the last element on;
-/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 is summed in f32;
-/// bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
+/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 and f16 are summed
+/// in f32; bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
 /// all_gather of one total per line from each device.
 template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
 constexpr auto cumsum(const X& x, Here at = Here::current()) {
@@ -17716,9 +18864,9 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 }
 
 /// x with rows of the source added along dim D (torch.index_add, x.at[indices].add): row k is added at indices[k]. bf16
-/// is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source the
-/// cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce of
-/// the sums; a split dim D of x stays split.
+/// and f16 is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source
+/// the cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce
+/// of the sums; a split dim D of x stays split.
 template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
@@ -18037,50 +19185,6 @@ constexpr auto embedding_bag(const Table& table, const Indices& indices, const O
 
 #endif
 
-// ---- tessera/ops/indexing/gather.hpp
-
-#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
-#define TESSERA_OPS_INDEXING_GATHER_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct GatherTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class Indices> struct result : A {
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = x.shifted(D, Rank);
-    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
-                     "ts::broadcast_like first");
-    return build::gather(x.at(context.source), dim, indices);
-  }
-};
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
-/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
-/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
-/// differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/indexing/logcumsumexp.hpp
 
 #ifndef TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
@@ -18093,7 +19197,7 @@ namespace tessera {
 /// for traced functions.
 /// Communication: a split dim is gathered; others stay split.
 template <int D, TensorOperand X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
-  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double and bf16 tensors");
+  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   const auto lines = detail::settle(movedim<D, 0>(x, at));
   const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
   const auto step = [at](const auto& so_far, const auto& next) {
@@ -18246,76 +19350,6 @@ template <Side Where> struct SearchSortedTag {
 template <Side Where = Side::left, TensorOperand Sorted, TensorOperand X>
 constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::current()) {
   return call<detail::SearchSortedTag<Where>>(Source::from(at), sorted, x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/sort.hpp
-
-#ifndef TESSERA_OPS_INDEXING_SORT_HPP
-#define TESSERA_OPS_INDEXING_SORT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D, Order O, class Index> struct ArgsortTag {
-  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                "tessera: the type of indices must be std::int32_t or std::int64_t");
-  static constexpr int size_operand = 1;
-  template <class A, class... Count> using result = Typed<Index, Rank>;
-  static constexpr Value emit(Value context, Value x) {
-    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
-  }
-  static constexpr Value emit(Value context, Value x, Value count) {
-    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>, as_size(count));
-  }
-};
-
-template <int Rank, int D, Order O> struct SortTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    return build::gather(x, dim, build::argsort(x, dim, O, DType::i32));
-  }
-};
-
-}  // namespace detail
-
-/// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
-/// comes last in both orders. The result has the shape of x. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argsort(const X& x, Here at = Here::current()) {
-  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
-}
-
-/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN comes last in both orders. The
-/// gradient goes back to where each element came from. Communication: a split D is made whole, by an all_to_all onto
-/// another unsplit dim that its axes divide, otherwise by an all_gather; the result keeps that sharding. None for other
-/// split dims.
-template <int D, Order O = Order::ascending, TensorOperand X>
-constexpr auto sort(const X& x, Here at = Here::current()) {
-  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
-}
-
-/// The largest elements along a dim, and their indices.
-template <class Values, class Indices> struct TopK {
-  Values values;
-  Indices indices;
-};
-
-/// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
-/// 5)`. Of equal elements the first comes first; NaN comes last. Errors: shape_mismatch for k above the extent.
-/// Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
-constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
-  const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
-  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
 }
 
 }  // namespace tessera
@@ -18509,9 +19543,10 @@ template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
     using type = loss_t<X>;
     static constexpr int rank = Reduction == LossReduction::each ? Rank - Loss::dropped : 0;
     using Checks = decltype([] {
-      static_assert(floating_v<X> && Loss::template fits<X, More...>,
-                    "tessera: a loss takes float, double or bf16 tensors of equal rank and element type; labels may be "
-                    "integers, and those of rows have a dim less");
+      static_assert(
+          floating_v<X> && Loss::template fits<X, More...>,
+          "tessera: a loss takes float, double, bf16 or f16 tensors of equal rank and element type; labels may be "
+          "integers, and those of rows have a dim less");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... more) {
@@ -18661,9 +19696,10 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
 /// NaN.
 ///
 /// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
-/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is NaN, as in
-/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands
-/// one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 and f16 are f32. The mean of no elements is NaN,
+/// as in mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded
+/// operands one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35
+/// (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
@@ -18825,7 +19861,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
                         const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
   static_assert(X::rank == 3 && is_floating_v<typename X::element>,
-                "tessera: the log_probs of ctc_loss are a float, double or bf16 tensor of [time, batch, classes]");
+                "tessera: the log_probs of ctc_loss are a float, double, bf16 or f16 tensor of [time, batch, classes]");
   static_assert(Targets::rank == 2 && Lengths::rank == 1 && TargetLengths::rank == 1,
                 "tessera: the targets of ctc_loss are [batch, length], input_lengths and target_lengths [batch]");
   using T = detail::loss_t<typed_of<X>>;
@@ -18984,8 +20020,8 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
 /// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
 /// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
 /// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
-/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
+/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
 template <int... Dims, TensorOperand X, NumberOperand Correction = int>
 constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
@@ -19004,9 +20040,9 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 }
 
 /// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
-/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
-/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
+/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
+/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
 /// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
 template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
@@ -19226,347 +20262,6 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
 
 #endif
 
-// ---- tessera/ops/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16); see RandomDraw.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, cast(key, DType::f64).id});
-}
-
-/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
-constexpr Value dropout_scale(Value rate) {
-  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
-  const Value kept = 1.0 - rate, zero = rate.number(0);
-  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double or bf16");
-      static_assert(is_number_v<typename Key::type>,
-                    "tessera: the key of random numbers must be a number or a ts::Scalar");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
-  }
-};
-
-/// Reports a key of the wrong type and replaces it, so that no further errors follow.
-template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
-  constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
-                            "compiled function is a ts::Scalar inside");
-  if constexpr (is_operand)
-    return (key);
-  else
-    return 0;
-}
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
-      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Random values of the shape and element type of `like` (float, double, bf16): uniform in [0, 1), or standard normal.
-/// A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh and in
-/// every equal call. Calls with one key that should give different values need different streams; inside a ts::Stack
-/// each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-
-/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
-/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random_draws.hpp
-
-#ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
-#define TESSERA_OPS_RANDOM_DRAWS_HPP
-
-// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
-
-namespace tessera {
-
-namespace build {
-constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
-  return random(like, key, {Distribution::uniform, stream});
-}
-}  // namespace build
-
-namespace detail {
-
-template <class X, class Key> struct CheckDraw {
-  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
-};
-
-template <std::uint32_t Stream> struct BernoulliTag {
-  template <class P, class Key> struct result : Typed<bool, P::rank> {
-    using Checks = CheckDraw<P, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value p, Value key) {
-    p = p.at(context.source);
-    return build::less(build::uniform(p, key, Stream), build::cast(p, computed_as(p.dtype())));
-  }
-};
-
-template <std::uint32_t Stream> struct ExponentialTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = CheckDraw<Like, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    const Value draw = build::uniform(like.at(context.source), key, Stream);
-    return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
-  }
-};
-
-template <class T, std::uint32_t Stream> struct RandintTag {
-  static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
-  template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
-    using Checks = decltype([] {
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
-    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
-    low = build::cast(low.at(context.source), DType::i64);
-    const Value count = build::cast(high.at(context.source), DType::i64) - low;
-    const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
-    const Value below = build::binary(Op::minimum, offset, count - count.number(1));  // the product may round up
-    return build::cast(build::binary(Op::maximum, below, below.number(0)) + low, dtype_v<T>);
-  }
-};
-
-/// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
-template <class D, std::uint32_t Stream> struct InverseTag {
-  template <class Like, class Key, class...> struct result : Like {
-    using Checks = CheckDraw<Like, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
-    const Value uniform = build::uniform(like.at(context.source), key, Stream);
-    return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
-  }
-};
-/// A draw that is never 0, where the inverse would be infinite: f32 draws are multiples of 2^-24.
-constexpr Value above_zero_draw(Value uniform) {
-  return build::binary(Op::maximum, uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
-}
-struct Gumbel {
-  static constexpr Value draw(Value uniform) {
-    return -build::unary(Op::log, -build::unary(Op::log, above_zero_draw(uniform)));
-  }
-};
-struct Laplace {
-  static constexpr Value draw(Value uniform) {
-    const Value centred = above_zero_draw(uniform) * 2.0 - 1.0;
-    return -(build::unary(Op::sign, centred) * build::apply<ops::Log1pOp>(-build::unary(Op::abs, centred)));
-  }
-};
-struct Cauchy {
-  static constexpr Value draw(Value uniform) {
-    return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
-  }
-};
-struct TruncatedNormal {
-  static constexpr Value draw(Value uniform, Value lower, Value upper) {
-    const double root = 1.41421356237309504880;
-    const Value from = build::apply<ops::ErfOp>(lower * (1 / root)), to = build::apply<ops::ErfOp>(upper * (1 / root));
-    const Value normal = build::apply<ops::ErfinvOp>(from + (to - from) * uniform) * root;
-    return build::binary(Op::minimum, build::binary(Op::maximum, normal, lower), upper);
-  }
-};
-
-/// The logarithms of weights, repeated along a new dim of samples in front of the last if there are several.
-template <int Rank, bool Repeated> struct LogWeightsTag {
-  template <class P, class Count> struct result {
-    using type = element_t<computed_as(dtype_v<typename P::type>)>;
-    static constexpr int rank = Repeated ? Rank + 1 : Rank;
-    using Checks = decltype([] {
-      static_assert(is_floating_v<typename P::type>, "tessera: the weights of multinomial are a floating tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value weights, Value count) {
-    weights = weights.at(context.source);
-    const Value logs = build::unary(Op::log, build::cast(weights, computed_as(weights.dtype())));
-    if (!Repeated) return logs;
-    const int rank = logs.rank() + 1;
-    const Value samples = logs.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
-    const Value zeros = build::cast(build::insert_singletons(samples, 0b10u, 2) * 0.0, logs.dtype());
-    return build::insert_singletons(logs, 1u << (rank - 2), rank) + zeros;
-  }
-};
-
-/// Logits plus Gumbel noise: the index of the largest sum is distributed as softmax(logits).
-template <std::uint32_t Stream> struct PerturbedTag {
-  template <class Logits, class Key> struct result {
-    using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
-    static constexpr int rank = Logits::rank;
-    using Checks = CheckDraw<Logits, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value logits, Value key) {
-    logits = logits.at(context.source);
-    const Value draw = build::uniform(logits, key, Stream);
-    const Value gumbel = Gumbel::draw(draw);
-    return build::cast(logits, gumbel.dtype()) + gumbel;
-  }
-};
-
-template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
-  template <class X, class Key> using result = Typed<std::int32_t, 1>;
-  static constexpr Value emit(Value context, Value x, Value key) {
-    x = x.at(context.source);
-    const Value size = build::extent(x, x.shifted(D, Rank));
-    const Value shape = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-    return build::argsort(build::uniform(build::cast(shape, DType::f64), key, Stream), 0, Order::ascending, DType::i32);
-  }
-};
-
-}  // namespace detail
-
-/// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
-/// communication of all draws of this header: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorOperand P, class Key>
-constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
-  return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
-}
-
-/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX.
-/// Ranges have at most 2^53 values.
-///
-///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
-template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
-constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
-                            Here at = Here::current()) {
-  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
-}
-
-/// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-
-/// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
-/// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-/// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
-/// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
-/// one side, where erf is 1.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
-constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
-                                     Here at = Here::current()) {
-  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
-                                                                   lower, upper);
-}
-
-/// Whether multinomial may draw an index several times.
-enum class Replacement : std::uint8_t { no, yes };
-/// `count` indices along the last dim, drawn with probabilities proportional to weights of at least 0: [..., n] gives
-/// [..., count] i32. Without replacement, as is the default of PyTorch, the indices differ and are in the order of the
-/// draws; there have to be `count` weights above 0, otherwise indices of weight 0 follow. No gradient. Errors:
-/// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
-///
-///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
-template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
-constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
-  const auto noisy = call<detail::PerturbedTag<Stream>>(
-      Source::from(at),
-      call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
-      detail::drawn_from(key));
-  if constexpr (R == Replacement::yes)
-    return argmax<-1>(noisy, at);
-  else
-    return topk<-1>(noisy, count, at).indices;
-}
-
-/// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
-/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
-/// as argmax.
-template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
-constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
-  return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
-}
-
-/// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
-/// back to where each element came from. Communication: as index_select.
-template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
-constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return index_select<D>(
-      x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/reduction/covariance.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_COVARIANCE_HPP
@@ -19612,7 +20307,8 @@ template <TensorOperand X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
   const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
-  return call<detail::OverObservationsTag>(Source::from(at), einsum<"ik,jk->ij">(off, off, at), x, correction);
+  return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
+                                           correction);
 }
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
@@ -19820,7 +20516,7 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
-  return einsum<"i,i->">(a, b, at);
+  return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
 template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
@@ -19986,7 +20682,7 @@ template <int Rank, Moment Of> struct BatchMomentTag {
   template <class X> struct result : Typed<loss_t<X>, 1> {
     using Checks = decltype([] {
       static_assert(floating_v<X> && Rank >= 2,
-                    "tessera: batch_norm_statistics takes a float, double or bf16 tensor [batch, ..., features]");
+                    "tessera: batch_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features]");
     });
   };
   static constexpr Value emit(Value context, Value x) {
@@ -20032,10 +20728,9 @@ template <int Rank> struct GroupNormTag {
 }  // namespace detail
 
 /// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
-/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
-/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
-/// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
-/// Szegedy, 1502.03167.
+/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 and
+/// f16 in f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of sums per feature, so that the
+/// statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe, Szegedy, 1502.03167.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
@@ -20048,8 +20743,8 @@ template <class Mean, class Variance> struct BatchStatistics {
 };
 /// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
-/// PyTorch's running variance, and 0 where there is one. Of bf16 they are f32. Beside a batch_norm of the same x in one
-/// program they share its sums and its communication.
+/// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
+/// x in one program they share its sums and its communication.
 template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
   const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
   const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
@@ -20242,7 +20937,7 @@ namespace detail {
 template <int N, class X> struct PoolResult : X {
   using Checks = decltype([] {
     static_assert(X::rank == N + 2 && is_floating_v<typename X::type>,
-                  "tessera: a pool takes a float, double or bf16 tensor [batch, spatial..., features]");
+                  "tessera: a pool takes a float, double, bf16 or f16 tensor [batch, spatial..., features]");
   });
 };
 
@@ -20428,7 +21123,8 @@ template <TensorOperand X> constexpr auto max_pool3d(const X& x, const MaxPool<3
                                                 options.dilation[2]);
 }
 
-/// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 is added up in f32. Otherwise as max_pool.
+/// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
+/// max_pool.
 template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<1>, 1>(x, options, at, options.count_include_pad ? 1 : 0);
 }
@@ -20499,7 +21195,7 @@ template <GridSample Options> struct GridSampleTag {
     using Checks = decltype([] {
       static_assert(
           X::rank == 4 && Grid::rank == 4 && is_floating_v<typename X::type> && is_floating_v<typename Grid::type>,
-          "tessera: grid_sample takes float, double or bf16 tensors: images [batch, height, width, features] "
+          "tessera: grid_sample takes float, double, bf16 or f16 tensors: images [batch, height, width, features] "
           "and a grid [batch, rows, columns, 2]");
     });
   };
@@ -20574,9 +21270,9 @@ template <GridSample Options> struct GridSampleTag {
 /// it is bilinear, with a gradient for the grid too, or the nearest, rounding halves to even:
 ///
 ///     const auto y = ts::grid_sample<ts::GridSample{.padding = ts::GridSamplePadding::border}>(images, grid);
-/// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 is sampled in f32.
-/// Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack. Communication:
-/// split height or width is gathered; batch and features stay split.
+/// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 and f16 are sampled in
+/// f32. Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack.
+/// Communication: split height or width is gathered; batch and features stay split.
 template <GridSample Options = GridSample{}, TensorOperand X, TensorOperand Grid>
 constexpr auto grid_sample(const X& x, const Grid& grid, Here at = Here::current()) {
   return call<detail::GridSampleTag<Options>>(Source::from(at), x, grid);
@@ -20616,7 +21312,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename X::type> || Options.mode == InterpolateMode::nearest ||
                         Options.mode == InterpolateMode::nearest_exact,
-                    "tessera: interpolate takes float, double or bf16 tensors; integers with the mode nearest");
+                    "tessera: interpolate takes float, double, bf16 or f16 tensors; integers with the mode nearest");
     });
   };
 
@@ -20673,10 +21369,10 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 ///     const auto tall = ts::interpolate<1>(x, 2 * ts::extent<1>(x));
 ///     const auto large = ts::interpolate<2>(tall, 2 * ts::extent<2>(x));
 ///     const auto sharp = ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(x, 64);
-/// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 is interpolated in f32.
-/// The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative extent,
-/// dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as that of
-/// embedding; other dims stay split.
+/// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 and f16 are interpolated
+/// in f32. The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative
+/// extent, dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as
+/// that of embedding; other dims stay split.
 template <int D, Interpolate Options = Interpolate{}, TensorOperand X, SizeOperand Size>
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,
@@ -20839,7 +21535,7 @@ struct FoldTag {
   template <class X, class... Sizes> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 3 && is_floating_v<typename X::type>,
-                    "tessera: fold takes a float, double or bf16 tensor [batch, windows, features and window]");
+                    "tessera: fold takes a float, double, bf16 or f16 tensor [batch, windows, features and window]");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... sizes) {
@@ -20885,12 +21581,68 @@ template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& optio
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
-/// height, width, features] of the given extents. bf16 is added in f32. Errors: shape_mismatch where the number of
-/// windows is another one. Communication: split windows are gathered.
+/// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
+/// number of windows is another one. Communication: split windows are gathered.
 template <TensorOperand X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/stochastic_round.hpp
+
+#ifndef TESSERA_OPS_STOCHASTIC_ROUND_HPP
+#define TESSERA_OPS_STOCHASTIC_ROUND_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// f32 values that bf16 has: of the two next to x, the nearer or the farther, with the probabilities that make their
+/// mean x.
+constexpr Value stochastically_rounded(Value x, Value key, std::uint32_t stream) {
+  const auto on_grid = [](Value v) { return cast(cast(v, DType::bf16), DType::f32); };
+  const Value nearest = on_grid(x), error = x - nearest;
+  // A step of bf16 is |x| 2^-8 to |x| 2^-7: `reach` is more than half of it and less than one and a half.
+  const Value reach = unary(Op::abs, nearest) * (0x1p-8 + 0x1p-15);
+  const Value step = on_grid(nearest + unary(Op::sign, error) * reach) - nearest;
+  const Value draw = uniform(x, key, stream);
+  const Value farther = less(draw * unary(Op::abs, step), unary(Op::abs, error));
+  // Where x is infinite the step is NaN, and not selected. The gradient is that of a cast.
+  return select(farther, nearest + unary(ops::op_v<ops::StopGradientOp>, step), nearest);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <std::uint32_t Stream> struct StochasticRoundTag {
+  template <class X, class Key> struct result : Typed<bf16, X::rank> {
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename X::type, float>, "tessera: stochastic_round takes f32 tensors");
+      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value key) {
+    return build::cast(build::stochastically_rounded(x.at(context.source), key, Stream), DType::bf16);
+  }
+};
+
+}  // namespace detail
+
+/// An f32 tensor as bf16: each element becomes one of the two bf16 numbers next to it, the nearer with the greater
+/// probability, so that the result is x on average. Small updates of bf16 parameters are thus not lost, as they are
+/// when rounded to nearest: 256 + 0.25 is 256 in seven of eight draws, and 258 in the eighth.
+///
+/// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
+/// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
+template <std::uint32_t Stream = 0, TensorOperand X, class Key>
+constexpr auto stochastic_round(const X& x, const Key& key, Here at = Here::current()) {
+  return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));
 }
 
 }  // namespace tessera
@@ -20919,6 +21671,253 @@ struct StopGradientTag {
 /// is not computed. No communication.
 template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
   return call<detail::StopGradientTag>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/unroll.hpp
+
+#ifndef TESSERA_OPS_UNROLL_HPP
+#define TESSERA_OPS_UNROLL_HPP
+
+namespace tessera {
+
+/// How many steps a loop computes in one run of its body: `ts::unroll<4>`.
+template <int Steps> struct Unroll {
+  static_assert(Steps >= 1, "tessera: ts::unroll takes at least one step at a time");
+};
+template <int Steps> inline constexpr Unroll<Steps> unroll{};
+
+namespace detail {
+
+/// f of each tensor of xs, which keeps its structure; a plain struct becomes a tuple, since its fields have fixed
+/// ranks.
+template <class T, class F> constexpr auto map_steps(const T& x, const F& f) {
+  constexpr bool is_stack = is_stack_v<T>;
+  static_assert(!is_stack, "tessera: a loop over a ts::Stack can't be unrolled; leave ts::unroll out");
+  if constexpr (TensorOperand<T>) {
+    return f(as_sym(x));
+  } else if constexpr (NumberOperand<T> || is_stack || std::is_empty_v<T>) {
+    return x;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return map_steps(item, f); });
+  } else {
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(map_steps(fields, f))...>{map_steps(fields, f)...};
+    });
+  }
+}
+
+/// Which steps a tensor of xs has in the groups of `Steps`, [groups, Steps, ...], and behind these, [rest, ...].
+template <int Steps> struct StepGroups {
+  static constexpr Value groups(Value extent) { return extent / extent.integer(Steps, extent.dtype()); }
+  static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
+
+  template <class X> static constexpr auto of_groups(const X& x) {
+    static_assert(X::rank >= 1 && X::rank < max_rank,
+                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps");
+    const Value n = build::extent(x.value, 0);
+    const Value whole = build::slice(x.value, 0, n.integer(0, n.dtype()), grouped(n));
+    Factors f{};
+    Value sizes[max_rank]{groups(n), n.integer(Steps, n.dtype())};
+    for (int d = 0; d <= X::rank; ++d) {
+      f.in_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
+      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+      ++f.count;
+    }
+    return Sym<typename X::element, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
+  }
+  template <class X> static constexpr auto of_rest(const X& x) {
+    const Value n = build::extent(x.value, 0);
+    return X(build::slice(x.value, 0, grouped(n), n - grouped(n)));
+  }
+  /// The y of all steps, from those of the groups, [groups, Steps, ...], and of the rest.
+  template <class X, class Rest> static constexpr auto joined(const X& grouped, const Rest& rest) {
+    if constexpr (TensorOperand<Rest>) {
+      Factors f{};
+      for (int d = 0; d < X::rank; ++d) {
+        f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+        f.out_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
+        ++f.count;
+      }
+      const Value merged = rearrange(grouped.value, X::rank, Rest::rank, f, nullptr);
+      return Rest(ConcatTag<Rest::rank, 0>::emit(merged, merged, rest.value));
+    } else if constexpr (is_array_v<Rest>) {
+      Rest made{};
+      for (std::size_t i = 0; i < rest.size(); ++i) made[i] = joined(grouped[i], rest[i]);
+      return made;
+    } else {
+      return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& own,
+                                                                                 std::index_sequence<I...>) {
+        return Tuple<Ts...>{joined(std::get<I>(grouped), std::get<I>(own))...};
+      }(rest, std::make_index_sequence<std::tuple_size_v<Rest>>());
+    }
+  }
+};
+
+/// The y of several steps, along a new leading dim.
+template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::array<Y, Steps>& ys) {
+  if constexpr (TensorOperand<Y>) {
+    constexpr bool fits = Y::rank + 2 <= max_rank;
+    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims");
+    Growable<Value> parts, joined;
+    for (const Y& y : ys) {
+      const Value own = here(value_behind(y));
+      parts.push_back(build::insert_singletons(own, 1, own.rank() + 1));
+    }
+    while (parts.size() > 1) {  // a concat has up to 16 operands
+      joined.clear();
+      for (std::size_t first = 0; first < parts.size(); first += 16) {
+        Node made = parts[first].node();
+        Growable<std::int32_t> ids;
+        for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
+        made = {.op = Op::concat,
+                .dtype = made.dtype,
+                .rank = made.rank,
+                .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
+                .labels = pack_dim(0)};
+        joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
+                                        : parts[first]);
+      }
+      parts = joined;
+    }
+    return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (parts[0]);
+  } else if constexpr (is_array_v<Y>) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const auto item = [&](std::size_t i) {
+        std::array<typename Y::value_type, Steps> own{};
+        for (std::size_t k = 0; k < Steps; ++k) own[k] = ys[k][i];
+        return stacked_steps(own);
+      };
+      return std::array<decltype(item(0)), sizeof...(I)>{item(I)...};
+    }(std::make_index_sequence<std::tuple_size_v<Y>>());
+  } else {
+    static_assert(is_tuple_v<Y>, "tessera: y of an unrolled scan is a tensor, or a tuple, pair or array of tensors");
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
+                                                                               std::index_sequence<I...>) {
+      const auto item = [&]<std::size_t At>(std::integral_constant<std::size_t, At>) {
+        std::array<std::tuple_element_t<At, Y>, Steps> own{};
+        for (std::size_t k = 0; k < Steps; ++k) own[k] = std::get<At>(ys[k]);
+        return stacked_steps(own);
+      };
+      return Tuple<decltype(item(std::integral_constant<std::size_t, I>()))...>{
+          item(std::integral_constant<std::size_t, I>())...};
+    }(static_cast<const Y*>(nullptr), std::make_index_sequence<std::tuple_size_v<Y>>());
+  }
+}
+
+/// Equal draws of two steps would be one node, but steps draw different numbers.
+constexpr void refuse_random_numbers(Module& module, Source source) {
+  for (std::size_t g = static_cast<std::size_t>(module.current); g < module.graphs.size(); ++g)
+    for (int id = 0; id < module.graphs[g].size(); ++id)
+      if (const Node& node = module.graphs[g][id];
+          node.op != Op::custom_call && row_of(node).unit == UnitKind::random) {
+        module.refuse(errc::unsupported,
+                      "[scan] unroll: the steps draw random numbers; draw them before the loop and pass them in xs, or "
+                      "leave ts::unroll out",
+                      source);
+        return;
+      }
+}
+
+/// A step of the unrolled loop: `Steps` steps of f, where `call(f, carry, k)` is step k.
+template <std::size_t Steps, class Carry, class Call>
+constexpr auto run_group(const Carry& init, const Call& call, Module& module, bool reverse, Source source) {
+  using Result = std::remove_cvref_t<decltype(call(init, 0))>;
+  if constexpr (!std::is_same_v<typename ReturnedCarry<Result>::type, Carry>) {
+    return call(init, 0);  // the scan reports it
+  } else {
+    using Y = carry_t<std::tuple_element_t<1, Result>>;
+    const Value inside{&module, module.current, -1, source};
+    Carry carry = init;
+    std::array<Y, Steps> ys{};
+    for (std::size_t i = 0; i < Steps; ++i) {
+      const std::size_t k = reverse ? Steps - 1 - i : i;
+      const auto result = call(carry, static_cast<int>(k));
+      carry = as_carry(inside, std::get<0>(result));
+      ys[k] = as_carry(inside, std::get<1>(result));
+    }
+    refuse_random_numbers(module, source);
+    return std::tuple(carry, stacked_steps(ys));
+  }
+}
+
+template <int Steps, class F, class Init, class Xs>
+constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  Value context = trace_in(init);
+  if (context.module == nullptr) context = trace_in(xs);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+  context.source = source;
+  Module& module = *context.module;
+  const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
+    const auto first = as_carry(context, init);
+    if (reverse) {
+      const auto [carry, rest] = scan(f, first, of_rest, true, source);
+      const auto [last, ys] = scan(group, carry, of_groups, true, source);
+      return std::tuple(last, StepGroups<Steps>::joined(ys, rest));
+    } else {
+      const auto [carry, ys] = scan(group, first, of_groups, false, source);
+      const auto [last, rest] = scan(f, carry, of_rest, false, source);
+      return std::tuple(last, StepGroups<Steps>::joined(ys, rest));
+    }
+  };
+  if constexpr (SizeOperand<Xs>) {
+    const auto group = [&](const auto& carry) {
+      return run_group<Steps>(
+          carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
+    };
+    const Value n = as_size(lower(context, Dim(xs)));
+    return both(group, Dim(StepGroups<Steps>::groups(n)), Dim(n - StepGroups<Steps>::grouped(n)));
+  } else {
+    const auto steps = as_carry(context, xs);
+    const auto group = [&](const auto& carry, const auto& x) {
+      const auto call = [&](const auto& own, int k) {
+        return f(own, map_steps(x, [&](const auto& all) {
+                   using X = std::remove_cvref_t<decltype(all)>;
+                   const Value at = all.value.integer(k, DType::i64), one = all.value.integer(1, DType::i64);
+                   return Sym<typename X::element, X::rank - 1>(
+                       build::drop_singletons(build::slice(all.value, 0, at, one), 1));
+                 }));
+      };
+      return run_group<Steps>(carry, call, module, reverse, source);
+    };
+    return both(group, map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
+                map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
+  }
+}
+
+}  // namespace detail
+
+/// ts::scan whose body computes `Steps` steps, as `unroll` of jax.lax.scan: `ts::scan(f, init, xs, ts::unroll<4>)`. The
+/// results are those of the scan without it. Kernels of one step can fuse with those of the next one, and the program
+/// is longer. Steps behind the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
+/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers; a Stack in
+/// xs and a plain struct as y don't compile. Communication: that of f, once a step.
+template <class F, class Init, class Xs, int Steps>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, Unroll<Steps>, ScanOptions options = {},
+                    Here at = Here::current()) {
+  if constexpr (Steps == 1)
+    return detail::scan(f, init, xs, options.reverse, Source::from(at));
+  else
+    return detail::unrolled_scan<Steps>(f, init, xs, options.reverse, Source::from(at));
+}
+/// ts::map whose body computes `Steps` slices.
+template <class F, class Xs, int Steps>
+constexpr auto map(const F& f, const Xs& xs, Unroll<Steps> steps, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(scan(step, std::tuple(), xs, steps, {}, at));
+}
+/// ts::fori_loop whose body computes `Steps` steps.
+template <SizeOperand From, SizeOperand To, class F, class Init, int Steps>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Unroll<Steps> steps,
+                         Here at = Here::current()) {
+  return detail::for_indices(from, to, init, Source::from(at), [&](const auto& indices) {
+    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+    return std::get<0>(scan(step, init, indices, steps, {}, at));
+  });
 }
 
 }  // namespace tessera
@@ -21711,7 +22710,7 @@ template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at
   if constexpr (mask == 0) {
     return detail::not_made(x);
   } else {
-    static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double and bf16 tensors");
+    static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double, bf16 and f16 tensors");
     auto made = detail::reduce_over<Op::sum, mask>(x, at);
     const Value sum = made.value.at(Source::from(at));
     Value count = sum.number(1, DType::i64);
@@ -22592,8 +23591,8 @@ enum class Fusion : std::uint8_t {
   apart,        ///< separately: it ends before the next step begins
   epilogue,     ///< the next step runs on each box of a product (a tile of the result) as soon as the box is computed
   into_result,  ///< as `epilogue`, and each box is summed in the memory of the next step's result
-  rounding,     ///< the next step, a cast of the product (plus a row) to bf16, is done while the product is stored
-  sum,  ///< the next step, a reduction of partial values, is done by adding each part to the sum as it is computed
+  rounding,  ///< the next step, a cast of the product (plus a row) to bf16 or f16, is done while the product is stored
+  sum,       ///< the next step, a reduction of partial values, is done by adding each part to the sum as it is computed
 };
 
 struct PlanStep {
@@ -23159,7 +24158,8 @@ class PlanText {
             text += concat_text(", or in scratch at ", grouped(value.offset), " where that is over an argument");
           break;
         case Fusion::rounding:
-          text += concat_text("%", made, " is not stored, it is rounded to bf16 as it is made");
+          text += concat_text("%", made, " is not stored, it is rounded to ",
+                              name_of(graph.values[static_cast<std::size_t>(next)].dtype), " as it is made");
           break;
         case Fusion::sum:
           text += concat_text("%", made, " is not stored, each part is added to %", next, " as it is made");
@@ -23908,18 +24908,18 @@ class Grouper : NodeReads {
     }
   }
 
-  /// A cast to bf16 of a bf16 product (plus a bias) that is only read through this cast: the product stores rounded
-  /// values, so the cast is not fused into the kernel of its reader.
+  /// A cast to bf16 of a product of bf16 (plus a bias) that is only read through this cast, or the same of f16: the
+  /// product stores rounded values, so the cast is not fused into the kernel of its reader.
   constexpr bool rounds_product(int id) const {
     const Node* const nodes = graph_.nodes;
-    if (!row_of(nodes[id]).converts || nodes[id].dtype != DType::bf16) return false;
+    if (!row_of(nodes[id]).converts || !is_half(nodes[id].dtype)) return false;
     int product = graph_.operands[nodes[id].first];
     if (row_of(nodes[product]).adds && read_once(product)) {
       const std::int32_t* const terms = graph_.operands + nodes[product].first;
       if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
     }
     return is_product(product) && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
-           nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
+           nodes[graph_.operands[nodes[product].first]].dtype == nodes[id].dtype;
   }
 
   constexpr void assign(int id) {
@@ -27143,12 +28143,13 @@ class Scheduler {
     return true;
   }
 
-  /// Whether the next step only rounds a product of bf16 to bf16, after adding a row where it reads two values.
+  /// Whether the next step only rounds a product of bf16 or f16 to the type of its operands, after adding a row where
+  /// it reads two values.
   constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
     const Unit &product = units_[step.unit], &unit = units_[next.unit];
     const Node& root = graph_[unit.root];
-    if (graph_.operand_node(product.space, 0).dtype != DType::bf16 || product.addend >= 0) return false;
-    if (!row_of(root).converts || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+    if (graph_.operand_node(product.space, 0).dtype != root.dtype || product.addend >= 0) return false;
+    if (!row_of(root).converts || !is_half(root.dtype) || unit.output_count != 1) return false;
     if (unit.member_count == 1) return true;
     if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
         !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)
@@ -27381,7 +28382,7 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
   if (!any) return passes_zero && in[0] == Dependence::zero ? Dependence::zero : Dependence::invariant;
   switch (row.linear) {
     case Linearity::no:
-      return Dependence::nonlinear;
+      return node.op == Op::cast && casts_parts(node) ? Dependence::linear : Dependence::nonlinear;
     case Linearity::jointly:
       return all ? Dependence::linear : Dependence::nonlinear;
     case Linearity::first:
@@ -27895,12 +28896,14 @@ class Flow {
       pass_fused(u, used);
   }
 
-  /// A constraint of shard_map is about some axes only: a value that is partial over others stays so.
+  /// A constraint of shard_map is about some axes only: a value that is partial over others stays so. One that keeps
+  /// sums lets them pass over its own axes too.
   constexpr void pass_constraint(int u) {
     const int from = units_.input(u, 0).node, to = units_[u].root;
     const Sharding& made = produced[at(from)];
     if (made.unreduced == 0 || !facts_of(made.reduction).linear || is_result_[at(from)] != 0 ||
-        readers_.count(from) != 1 || values_.closed[at(to)] == 0 || (values_.closed[at(to)] & made.unreduced) != 0 ||
+        readers_.count(from) != 1 || values_.closed[at(to)] == 0 ||
+        ((values_.closed[at(to)] & made.unreduced) != 0 && !Constraint::of(graph_[to]).keeps_sums) ||
         !lies_alike(made.without_unreduced(), values_.of[at(to)]))
       return;
     deferred[at(from)] = made.unreduced;
@@ -29708,8 +30711,8 @@ class ScheduleVerifier {
     if (step.fusion == Fusion::into_result)
       return require(next.outputs.size() == 1 && result.role == ValueRole::output && stored_alike(passed, result),
                      "a product that is summed in the memory of a result has the layout of that result");
-    require(next.outputs.size() == 1 && result.dtype == DType::bf16 && result.shape == passed.shape,
-            "the result of rounding a product is bf16 in the shape of the product");
+    require(next.outputs.size() == 1 && is_half(result.dtype) && result.shape == passed.shape,
+            "the result of rounding a product is bf16 or f16 in the shape of the product");
   }
 
   constexpr void verify_donation(std::size_t k) const {

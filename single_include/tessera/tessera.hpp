@@ -382,6 +382,18 @@ constexpr void add_times(std::int64_t& total, std::int64_t a, std::int64_t times
 #define TESSERA_INLINE inline
 #define TESSERA_INLINE_LAMBDA
 #endif
+// g++ inlines all that a flattened function calls in one step. With always_inline it would inline each function into
+// its caller, level by level, and optimise the same code again at each level. clang flattens one level alone.
+#if defined(__OPTIMIZE__) && defined(__GNUC__) && !defined(__clang__)
+#define TESSERA_FLATTEN __attribute__((flatten))
+#define TESSERA_FLATTENED inline
+#define TESSERA_FLATTENED_LAMBDA
+#else
+#define TESSERA_FLATTEN
+#define TESSERA_FLATTENED TESSERA_INLINE
+#define TESSERA_FLATTENED_LAMBDA TESSERA_INLINE_LAMBDA
+#endif
+#define TESSERA_NO_INLINE __attribute__((noinline))
 // Accessors of containers: no call at any level of optimisation, and no function of its own to compile.
 #define TESSERA_ACCESS __attribute__((always_inline))
 
@@ -2027,6 +2039,72 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/base/small_float.hpp
+
+#ifndef TESSERA_BASE_SMALL_FLOAT_HPP
+#define TESSERA_BASE_SMALL_FLOAT_HPP
+
+namespace tessera::detail {
+
+/// A floating-point format of at most 16 bits: a sign, `Exponent` bits and `Mantissa` bits, with denormals. With
+/// `Infinite` the largest exponent is that of infinities and NaNs, as in IEEE 754; without it only the code of all ones
+/// is a NaN, and there is no infinity.
+template <int Exponent, int Mantissa, bool Infinite> struct SmallFloat {
+  static constexpr int mantissa = Mantissa, sign_bit = Exponent + Mantissa, drop = 23 - Mantissa,
+                       bias = (1 << (Exponent - 1)) - 1;
+  static constexpr bool infinite = Infinite;
+  static constexpr std::uint32_t sign = 1u << sign_bit, magnitude = sign - 1;
+  /// The code of infinity, or without infinities that of NaN: larger numbers are rounded to it.
+  static constexpr std::uint32_t beyond = Infinite ? magnitude >> Mantissa << Mantissa : magnitude;
+  static constexpr std::uint32_t quiet_nan = Infinite ? beyond | 1u << (Mantissa - 1) : magnitude;
+  /// Float bits: of the smallest normal number; of a number with the unit in the last place of a denormal.
+  static constexpr std::uint32_t least_normal = static_cast<std::uint32_t>(128 - bias) << 23,
+                                 denormal_step = static_cast<std::uint32_t>(128 - bias - Mantissa + 23) << 23;
+  static constexpr std::uint32_t rebias = static_cast<std::uint32_t>(127 - bias);
+
+  /// The code of a float, rounded to the nearest, ties to even. NaN keeps the upper bits of its payload.
+  static constexpr std::uint32_t rounded(float value) {
+    const auto bits = std::bit_cast<std::uint32_t>(value), size = bits & 0x7fffffff;
+    const std::uint32_t negative = bits >> 31 << sign_bit;
+    if (size > 0x7f800000) return negative | quiet_nan | (size >> drop & ((1u << Mantissa) - 1));
+    if (size < least_normal)  // float addition rounds to a multiple of the smallest denormal
+      return negative |
+             (std::bit_cast<std::uint32_t>(std::bit_cast<float>(size) + std::bit_cast<float>(denormal_step)) -
+              denormal_step);
+    const std::uint32_t near = ((size + (1u << (drop - 1)) - 1 + (size >> drop & 1)) >> drop) - (rebias << Mantissa);
+    return negative | (near < beyond ? near : beyond);
+  }
+
+  static constexpr float widened(std::uint32_t code) {
+    const std::uint32_t size = code & magnitude, negative = (code & sign) << (31 - sign_bit);
+    std::uint32_t bits = (size << drop) + (rebias << 23);
+    if (size >= beyond)
+      bits = Infinite ? size << drop | 0x7f800000 : 0x7fc00000;
+    else if (size < 1u << Mantissa)
+      bits = std::bit_cast<std::uint32_t>(std::bit_cast<float>(denormal_step + size) -
+                                          std::bit_cast<float>(denormal_step));
+    return std::bit_cast<float>(bits | negative);
+  }
+};
+
+/// A double to float, rounded to odd (towards zero, with the last bit set if inexact): rounding that to a smaller
+/// format gives the same as rounding the double directly.
+constexpr float to_odd(double value) {
+  if (value != value) return std::numeric_limits<float>::quiet_NaN();
+  constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
+  const double size = value < 0 ? -value : value;
+  if (size > most) return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
+  const float near = static_cast<float>(value);
+  if (static_cast<double>(near) == value) return near;
+  std::uint32_t single = std::bit_cast<std::uint32_t>(near);
+  if (static_cast<double>(near < 0 ? -near : near) > size) --single;
+  return std::bit_cast<float>(single | 1);
+}
+
+}  // namespace tessera::detail
+
+#endif
+
 // ---- tessera/base/bf16.hpp
 
 #ifndef TESSERA_BASE_BF16_HPP
@@ -2042,7 +2120,7 @@ struct bf16 {
 
   bf16() = default;
   constexpr explicit bf16(float value) : bits(rounded(std::bit_cast<std::uint32_t>(value))) {}
-  constexpr explicit bf16(double value) : bf16(to_odd(value)) {}
+  constexpr explicit bf16(double value) : bf16(detail::to_odd(value)) {}
   template <std::integral I> constexpr explicit bf16(I value) : bf16(static_cast<double>(value)) {}
 
   static constexpr bf16 from_bits(std::uint16_t bits) {
@@ -2058,20 +2136,6 @@ struct bf16 {
   static constexpr std::uint16_t rounded(std::uint32_t single) {
     if ((single & 0x7fffffff) > 0x7f800000) return static_cast<std::uint16_t>(single >> 16 | 0x40);
     return static_cast<std::uint16_t>((single + 0x7fff + (single >> 16 & 1)) >> 16);
-  }
-  /// A double to float, rounded to odd (towards zero, with the last bit set if inexact): rounding that to bf16 gives
-  /// the same as rounding the double directly.
-  static constexpr float to_odd(double value) {
-    if (value != value) return std::numeric_limits<float>::quiet_NaN();
-    constexpr double most = static_cast<double>(std::numeric_limits<float>::max());
-    const double size = value < 0 ? -value : value;
-    if (size > most)
-      return value < 0 ? -std::numeric_limits<float>::infinity() : std::numeric_limits<float>::infinity();
-    const float near = static_cast<float>(value);
-    if (static_cast<double>(near) == value) return near;
-    std::uint32_t single = std::bit_cast<std::uint32_t>(near);
-    if (static_cast<double>(near < 0 ? -near : near) > size) --single;
-    return std::bit_cast<float>(single | 1);
   }
 };
 
@@ -2093,6 +2157,129 @@ template <> struct std::numeric_limits<tessera::bf16> {
 
 #endif
 
+// ---- tessera/base/f16.hpp
+
+#ifndef TESSERA_BASE_F16_HPP
+#define TESSERA_BASE_F16_HPP
+
+namespace tessera {
+
+/// IEEE 754 binary16 (half precision): 11 bits of precision, from 2^-24 (6e-8) to 65504. A storage type: arithmetic
+/// converts to float, and storing rounds to the nearest, ties to even. NaN stays NaN; values from 65520 on become
+/// infinite.
+struct f16 {
+  std::uint16_t bits;
+
+  f16() = default;
+  constexpr explicit f16(float value) : bits(static_cast<std::uint16_t>(Format::rounded(value))) {}
+  constexpr explicit f16(double value) : f16(detail::to_odd(value)) {}
+  template <std::integral I> constexpr explicit f16(I value) : f16(static_cast<double>(value)) {}
+
+  static constexpr f16 from_bits(std::uint16_t bits) {
+    f16 value{};
+    value.bits = bits;
+    return value;
+  }
+
+  constexpr operator float() const { return Format::widened(bits); }
+  constexpr f16 operator-() const { return from_bits(static_cast<std::uint16_t>(bits ^ 0x8000)); }
+
+  using Format = detail::SmallFloat<5, 10, true>;
+};
+
+static_assert(sizeof(f16) == 2 && std::is_trivial_v<f16>);
+
+}  // namespace tessera
+
+template <> struct std::numeric_limits<tessera::f16> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = true, has_quiet_NaN = true;
+  static constexpr int digits = 11, radix = 2, max_exponent = 16, min_exponent = -13;
+  static constexpr tessera::f16 min() { return tessera::f16::from_bits(0x0400); }
+  static constexpr tessera::f16 max() { return tessera::f16::from_bits(0x7bff); }
+  static constexpr tessera::f16 lowest() { return tessera::f16::from_bits(0xfbff); }
+  static constexpr tessera::f16 epsilon() { return tessera::f16::from_bits(0x1400); }
+  static constexpr tessera::f16 infinity() { return tessera::f16::from_bits(0x7c00); }
+  static constexpr tessera::f16 quiet_NaN() { return tessera::f16::from_bits(0x7e00); }
+  static constexpr tessera::f16 denorm_min() { return tessera::f16::from_bits(0x0001); }
+};
+
+#endif
+
+// ---- tessera/base/f8.hpp
+
+#ifndef TESSERA_BASE_F8_HPP
+#define TESSERA_BASE_F8_HPP
+
+namespace tessera {
+
+namespace detail {
+/// The members of the two types of 8 bits. Conversions are explicit: the types have no arithmetic.
+template <class Self, class Of> struct Float8 {
+  using Format = Of;
+  std::uint8_t bits;
+
+  Float8() = default;
+  constexpr explicit Float8(float value) : bits(static_cast<std::uint8_t>(Format::rounded(value))) {}
+  static constexpr Self from_bits(std::uint8_t bits) {
+    Self value{};
+    value.bits = bits;
+    return value;
+  }
+  constexpr explicit operator float() const { return Format::widened(bits); }
+  constexpr explicit operator double() const { return Format::widened(bits); }
+  friend constexpr bool operator==(const Self& x, const Self& y) {
+    return static_cast<float>(x) == static_cast<float>(y);
+  }
+};
+}  // namespace detail
+
+/// A number of 8 bits with 4 bits of precision, from 2^-9 to 448, with NaN and without infinities: float8_e4m3fn of
+/// PyTorch and JAX. A storage type: tensors of it are cast to other types before they are computed with. Casting to it
+/// rounds to the nearest, ties to even; values above 464 become NaN. Source: arXiv 2209.05433.
+struct f8_e4m3 : detail::Float8<f8_e4m3, detail::SmallFloat<4, 3, false>> {
+  f8_e4m3() = default;
+  constexpr explicit f8_e4m3(float value) : Float8(value) {}
+  constexpr explicit f8_e4m3(double value) : Float8(detail::to_odd(value)) {}
+  template <std::integral I> constexpr explicit f8_e4m3(I value) : f8_e4m3(static_cast<double>(value)) {}
+};
+
+/// A number of 8 bits with 3 bits of precision, from 2^-16 to 57344, with NaN and infinities: float8_e5m2 of PyTorch
+/// and JAX. Otherwise as f8_e4m3; values from 61440 on become infinite.
+struct f8_e5m2 : detail::Float8<f8_e5m2, detail::SmallFloat<5, 2, true>> {
+  f8_e5m2() = default;
+  constexpr explicit f8_e5m2(float value) : Float8(value) {}
+  constexpr explicit f8_e5m2(double value) : Float8(detail::to_odd(value)) {}
+  template <std::integral I> constexpr explicit f8_e5m2(I value) : f8_e5m2(static_cast<double>(value)) {}
+};
+
+static_assert(sizeof(f8_e4m3) == 1 && std::is_trivial_v<f8_e4m3>);
+static_assert(sizeof(f8_e5m2) == 1 && std::is_trivial_v<f8_e5m2>);
+
+}  // namespace tessera
+
+template <> struct std::numeric_limits<tessera::f8_e4m3> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = false, has_quiet_NaN = true;
+  static constexpr int digits = 4, radix = 2, max_exponent = 9, min_exponent = -5;
+  static constexpr tessera::f8_e4m3 min() { return tessera::f8_e4m3::from_bits(0x08); }
+  static constexpr tessera::f8_e4m3 max() { return tessera::f8_e4m3::from_bits(0x7e); }
+  static constexpr tessera::f8_e4m3 lowest() { return tessera::f8_e4m3::from_bits(0xfe); }
+  static constexpr tessera::f8_e4m3 quiet_NaN() { return tessera::f8_e4m3::from_bits(0x7f); }
+};
+template <> struct std::numeric_limits<tessera::f8_e5m2> {
+  static constexpr bool is_specialized = true, is_signed = true, is_integer = false, is_exact = false;
+  static constexpr bool has_infinity = true, has_quiet_NaN = true;
+  static constexpr int digits = 3, radix = 2, max_exponent = 16, min_exponent = -13;
+  static constexpr tessera::f8_e5m2 min() { return tessera::f8_e5m2::from_bits(0x04); }
+  static constexpr tessera::f8_e5m2 max() { return tessera::f8_e5m2::from_bits(0x7b); }
+  static constexpr tessera::f8_e5m2 lowest() { return tessera::f8_e5m2::from_bits(0xfb); }
+  static constexpr tessera::f8_e5m2 infinity() { return tessera::f8_e5m2::from_bits(0x7c); }
+  static constexpr tessera::f8_e5m2 quiet_NaN() { return tessera::f8_e5m2::from_bits(0x7e); }
+};
+
+#endif
+
 // ---- tessera/base/dtype.hpp
 
 #ifndef TESSERA_BASE_DTYPE_HPP
@@ -2100,28 +2287,40 @@ template <> struct std::numeric_limits<tessera::bf16> {
 
 namespace tessera {
 
-/// The element type of a tensor. `bool_` takes one byte per element. bf16 is computed in f32; f16 has a name and a
-/// size, but no arithmetic.
-enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_ };
-inline constexpr int dtype_count = 10;
+/// The element type of a tensor. `bool_` takes one byte per element. bf16 and f16 are computed in f32; f8_e4m3 and
+/// f8_e5m2 are stored, moved and cast, but not computed with.
+enum class DType : std::uint8_t { f32, f64, bf16, f16, i8, i16, i32, i64, u8, bool_, f8_e4m3, f8_e5m2 };
+inline constexpr int dtype_count = 12;
 
 /// Size of one element in bytes.
 constexpr std::size_t size_of(DType type) {
-  constexpr std::uint8_t sizes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 1};
+  constexpr std::uint8_t sizes[] = {4, 8, 2, 2, 1, 2, 4, 8, 1, 1, 1, 1};
   return sizes[static_cast<std::size_t>(type)];
 }
 
 /// The name used in messages, plans and files: "f32", "i64", "bool".
 constexpr std::string_view name_of(DType type) {
-  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16", "i8", "i16", "i32", "i64", "u8", "bool"};
+  constexpr std::string_view names[] = {"f32", "f64", "bf16", "f16",  "i8",      "i16",
+                                        "i32", "i64", "u8",   "bool", "f8_e4m3", "f8_e5m2"};
   return names[static_cast<std::size_t>(type)];
 }
 
-/// The element type in which sums and products are computed before they are stored: f32 for bf16.
-constexpr DType computed_as(DType type) { return type == DType::bf16 ? DType::f32 : type; }
+/// Whether the type is f8_e4m3 or f8_e5m2, which have no arithmetic: a tensor is cast before it is computed with.
+constexpr bool is_float8(DType type) { return type == DType::f8_e4m3 || type == DType::f8_e5m2; }
+/// Whether the type is bf16 or f16.
+constexpr bool is_half(DType type) { return type == DType::bf16 || type == DType::f16; }
+
+/// The element type in which sums and products are computed before they are stored: f32 for bf16 and f16. It is also
+/// that of values in kernels, f32 for 8-bit floats too.
+constexpr DType computed_as(DType type) { return is_half(type) || is_float8(type) ? DType::f32 : type; }
 
 constexpr bool is_floating(DType type) {
-  return type == DType::f32 || type == DType::f64 || type == DType::bf16 || type == DType::f16;
+  return type == DType::f32 || type == DType::f64 || is_half(type) || is_float8(type);
+}
+
+/// Whether each value of a 16-bit or 8-bit floating type is one of the wider floating type `to`.
+constexpr bool widens(DType from, DType to) {
+  return computed_as(from) != from && is_floating(to) && size_of(to) > size_of(from);
 }
 
 namespace detail {
@@ -2134,6 +2333,15 @@ template <> struct DTypeOf<double> {
 };
 template <> struct DTypeOf<bf16> {
   static constexpr DType value = DType::bf16;
+};
+template <> struct DTypeOf<f16> {
+  static constexpr DType value = DType::f16;
+};
+template <> struct DTypeOf<f8_e4m3> {
+  static constexpr DType value = DType::f8_e4m3;
+};
+template <> struct DTypeOf<f8_e5m2> {
+  static constexpr DType value = DType::f8_e5m2;
 };
 template <> struct DTypeOf<std::int8_t> {
   static constexpr DType value = DType::i8;
@@ -2162,9 +2370,7 @@ concept Element = requires { detail::DTypeOf<T>::value; };
 template <Element T> inline constexpr DType dtype_v = detail::DTypeOf<T>::value;
 
 namespace detail {
-template <DType> struct ElementOf {
-  using type = void;
-};
+template <DType> struct ElementOf;
 template <> struct ElementOf<DType::f32> {
   using type = float;
 };
@@ -2173,6 +2379,15 @@ template <> struct ElementOf<DType::f64> {
 };
 template <> struct ElementOf<DType::bf16> {
   using type = bf16;
+};
+template <> struct ElementOf<DType::f16> {
+  using type = f16;
+};
+template <> struct ElementOf<DType::f8_e4m3> {
+  using type = f8_e4m3;
+};
+template <> struct ElementOf<DType::f8_e5m2> {
+  using type = f8_e5m2;
 };
 template <> struct ElementOf<DType::i8> {
   using type = std::int8_t;
@@ -2194,22 +2409,31 @@ template <> struct ElementOf<DType::bool_> {
 };
 }  // namespace detail
 
-/// The C++ type of one element in memory; void for f16.
+/// The C++ type of one element in memory.
 template <DType Type> using element_t = typename detail::ElementOf<Type>::type;
 
-/// float, double or bf16.
-template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || std::is_same_v<T, bf16>;
+/// bf16 or f16.
+template <class T> inline constexpr bool is_half_v = std::is_same_v<T, bf16> || std::is_same_v<T, f16>;
+/// f8_e4m3 or f8_e5m2.
+template <class T> inline constexpr bool is_float8_v = std::is_same_v<T, f8_e4m3> || std::is_same_v<T, f8_e5m2>;
+/// A floating type with arithmetic: float, double, bf16 or f16.
+template <class T> inline constexpr bool is_floating_v = std::is_floating_point_v<T> || is_half_v<T>;
+
+/// The C++ type in which elements of T are computed: float for bf16, f16 and 8-bit floats.
+template <class T> using computed_t = std::conditional_t<is_half_v<T> || is_float8_v<T>, float, T>;
 
 /// A set of element types, one bit each. Code is generated only for the set that a program computes with.
 using DTypeSet = std::uint16_t;
 inline constexpr DTypeSet all_dtypes = 0xffff;
 constexpr DTypeSet set_of(DType type) { return static_cast<DTypeSet>(1u << static_cast<unsigned>(type)); }
-inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::bool_));
+/// Those with arithmetic.
+inline constexpr DTypeSet computed_dtypes =
+    static_cast<DTypeSet>(all_dtypes & ~(set_of(DType::f8_e4m3) | set_of(DType::f8_e5m2)));
+inline constexpr DTypeSet number_dtypes = static_cast<DTypeSet>(computed_dtypes & ~set_of(DType::bool_));
 inline constexpr DTypeSet floating_dtypes =
-    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16));
+    static_cast<DTypeSet>(set_of(DType::f32) | set_of(DType::f64) | set_of(DType::bf16) | set_of(DType::f16));
 
-/// Calls `f.template operator()<T>()` with the C++ type of `type` if that is in the set; for f16 and for types outside
-/// of the set calls `otherwise()`.
+/// Calls `f.template operator()<T>()` with the C++ type of `type` if that is in the set; otherwise `otherwise()`.
 template <DTypeSet Set = all_dtypes, class F, class G>
 constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 #define TESSERA_DISPATCH(name, T)                 \
@@ -2218,14 +2442,35 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
   TESSERA_DISPATCH(f32, float)
   TESSERA_DISPATCH(f64, double)
   TESSERA_DISPATCH(bf16, bf16)
+  TESSERA_DISPATCH(f16, f16)
   TESSERA_DISPATCH(i8, std::int8_t)
   TESSERA_DISPATCH(i16, std::int16_t)
   TESSERA_DISPATCH(i32, std::int32_t)
   TESSERA_DISPATCH(i64, std::int64_t)
   TESSERA_DISPATCH(u8, std::uint8_t)
   TESSERA_DISPATCH(bool_, bool)
+  TESSERA_DISPATCH(f8_e4m3, f8_e4m3)
+  TESSERA_DISPATCH(f8_e5m2, f8_e5m2)
 #undef TESSERA_DISPATCH
   return otherwise();
+}
+
+/// A number rounded to a floating type.
+constexpr double rounded_to(DType type, double value) {
+  switch (type) {
+    case DType::f32:
+      return static_cast<float>(value);
+    case DType::bf16:
+      return bf16(value);
+    case DType::f16:
+      return f16(value);
+    case DType::f8_e4m3:
+      return static_cast<double>(f8_e4m3(value));
+    case DType::f8_e5m2:
+      return static_cast<double>(f8_e5m2(value));
+    default:
+      return value;
+  }
 }
 
 }  // namespace tessera
@@ -2238,7 +2483,8 @@ constexpr decltype(auto) dispatch(DType type, F&& f, G&& otherwise) {
 #define TESSERA_BASE_PROMOTION_HPP
 
 // The element type in which operands of different types are computed. JAX's "Type promotion semantics", with 32-bit
-// default types for C++ literals and Scalars, means of integers and quotients of integers.
+// default types for C++ literals and Scalars, means of integers and quotients of integers. As in JAX, 8-bit floats are
+// not promoted.
 
 namespace tessera {
 
@@ -2255,7 +2501,8 @@ constexpr DTypeSet becomes(DType type) {
                      bf16 = f32 | set_of(DType::bf16), floating = f16 | bf16, i64 = floating | set_of(DType::i64),
                      i32 = i64 | set_of(DType::i32), i16 = i32 | set_of(DType::i16), i8 = i16 | set_of(DType::i8),
                      u8 = i16 | set_of(DType::u8), all = i8 | u8 | set_of(DType::bool_);
-  constexpr DTypeSet sets[] = {f32, f64, bf16, f16, i8, i16, i32, i64, u8, all};
+  constexpr DTypeSet sets[] = {
+      f32, f64, bf16, f16, i8, i16, i32, i64, u8, all, set_of(DType::f8_e4m3), set_of(DType::f8_e5m2)};
   return sets[static_cast<std::size_t>(type)];
 }
 constexpr int count_of(DTypeSet set) {
@@ -2270,7 +2517,7 @@ constexpr DType promote(DType x, DType y) {
   const unsigned both = detail::becomes(x) & detail::becomes(y);
   for (int t = 0; t < dtype_count; ++t)
     if (detail::becomes(static_cast<DType>(t)) == both) return static_cast<DType>(t);
-  return x;  // not reached: every two types have a least upper bound
+  return x;  // an 8-bit float and another type: operations refuse them
 }
 
 /// The promotion of a tensor's type with a literal, Dim or Scalar: x, but f32 for an integer or bool with a floating
@@ -2287,7 +2534,7 @@ constexpr DType floating_type(DType x) { return is_floating(x) ? x : DType::f32;
 /// The type of a sum: i32 for bools and for integers below 32 bits.
 constexpr DType sum_type(DType x) { return size_of(x) < 4 && !is_floating(x) ? DType::i32 : x; }
 
-/// The type of partial sums: that of the sum, but f32 for bf16 until the sum is complete.
+/// The type of partial sums: that of the sum, but f32 for bf16 and f16 until the sum is complete.
 constexpr DType summed_as(DType x) { return computed_as(sum_type(x)); }
 
 /// Whether an integer type has this value.
@@ -2317,8 +2564,6 @@ enum class Reduction : std::uint8_t { sum, max, min, product, bit_and, bit_or };
 
 namespace monoids {
 
-inline constexpr DTypeSet computed_dtypes = static_cast<DTypeSet>(all_dtypes & ~set_of(DType::f16));
-inline constexpr DTypeSet computed_numbers = static_cast<DTypeSet>(computed_dtypes & ~set_of(DType::bool_));
 inline constexpr DTypeSet bits = static_cast<DTypeSet>(computed_dtypes & ~floating_dtypes);
 
 /// Defaults of a monoid. Each monoid adds
@@ -2344,7 +2589,7 @@ using unsigned_of =
 struct Sum : Monoid {
   static constexpr Reduction kind = Reduction::sum;
   static constexpr std::string_view name = "sum", partial = "partial sum";
-  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr DTypeSet dtypes = number_dtypes;
   static constexpr bool rounds = true, linear = true, widens = true;
   template <class T> static constexpr T identity() { return T(0); }
   template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
@@ -2397,7 +2642,7 @@ struct Min : Monoid {
 struct Product : Monoid {
   static constexpr Reduction kind = Reduction::product;
   static constexpr std::string_view name = "product", partial = "partial product";
-  static constexpr DTypeSet dtypes = computed_numbers;
+  static constexpr DTypeSet dtypes = number_dtypes;
   static constexpr bool rounds = true, widens = true;
   template <class T> static constexpr T identity() { return T(1); }
   template <class X> static TESSERA_INLINE constexpr void join(X& x, const X& y) {
@@ -2507,7 +2752,7 @@ constexpr const ReductionFacts& facts_of(Reduction reduction) {
 constexpr std::string_view name_of(Reduction reduction) { return facts_of(reduction).name; }
 constexpr bool combines(Reduction reduction, DType type) { return (facts_of(reduction).dtypes & set_of(type)) != 0; }
 
-/// The element type of a reduction's result, and that of its partial values (f32 for bf16).
+/// The element type of a reduction's result, and that of its partial values (f32 for bf16 and f16).
 constexpr DType reduced_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? sum_type(x) : x; }
 constexpr DType partial_type(Reduction reduction, DType x) { return facts_of(reduction).widens ? summed_as(x) : x; }
 
@@ -4873,6 +5118,7 @@ enum class Op : std::uint32_t {
   variable = operation_id("variable"),                ///< what a gradient differentiates with respect to
   name = operation_id("name"),                        ///< with a name for the policy of a checkpoint
   custom_gradient = operation_id("custom_gradient"),  ///< with a gradient that the user gave
+  custom_result = operation_id("custom_result"),      ///< a further result of a function with such a gradient
   /// the first operand, never shared with it, and computed after the second: what is recomputed reads it
   barrier = operation_id("barrier"),
   /// runs its body once for each layer, on carried values and slices of stacked values
@@ -5053,6 +5299,13 @@ constexpr Labels pack_rule(NumberRule rule) {
   labels[0] = static_cast<std::int8_t>(rule);
   return labels;
 }
+/// Whether a cast rounds the parts of a partial value, which are summed behind it, instead of their sum.
+constexpr bool casts_parts(const Node& cast) { return cast.labels[1] != 0; }
+constexpr Labels pack_cast_of_parts() {
+  Labels labels{};
+  labels[1] = 1;
+  return labels;
+}
 constexpr bool keeps(NumberRule rule, DType type, double number) {
   return rule == NumberRule::of_its_type ? holds(type, number)
                                          : rule != NumberRule::probability || (number >= 0 && number <= 1);
@@ -5183,16 +5436,18 @@ struct Constraint {
   CotangentSharding cotangent = CotangentSharding::alike;
   std::int8_t cotangent_spec = 0;  ///< for CotangentSharding::own_spec
   std::int8_t about = -1;          ///< index of the spec that lists the fixed axes; -1: all axes of the mesh
+  bool keeps_sums = false;         ///< a value that is partial over the fixed axes stays so; readers reduce it
 
   static constexpr Constraint of(const Node& node) {
     return {node.index(), static_cast<CotangentSharding>(node.labels[0]), node.labels[1],
-            static_cast<std::int8_t>(node.labels[2] - 1)};
+            static_cast<std::int8_t>(node.labels[2] - 1), node.labels[3] != 0};
   }
   constexpr void write(Node& node) const {
     node.value = spec;
     node.labels[0] = static_cast<std::int8_t>(cotangent);
     node.labels[1] = cotangent_spec;
     node.labels[2] = static_cast<std::int8_t>(about + 1);
+    node.labels[3] = keeps_sums ? 1 : 0;
   }
 };
 
@@ -5715,17 +5970,29 @@ struct OpenBody {
 
 /// Which values of a checkpointed function are stored for its gradient; it recomputes all others.
 struct CheckpointPolicy {
-  enum class Kind : std::uint8_t { nothing, everything, dots, names, all_but_constraints };
+  enum class Kind : std::uint8_t {
+    nothing,
+    everything,
+    dots,
+    dots_without_batch_dims,
+    names,
+    names_but,       ///< all values with a name, but for some names
+    everything_but,  ///< all values but those with one of some names
+    all_but_constraints
+  };
   static constexpr int max_names = 8;
 
   Kind kind = Kind::nothing;
-  Name names[max_names]{};  ///< of Kind::names: those of ts::checkpoint_name
+  Kind other = Kind::nothing;  ///< what is stored besides
+  Name names[max_names]{};     ///< of the kind that has names
 
   constexpr bool has(const Name& name) const {
     for (const Name& own : names)
       if (!own.empty() && own == name) return true;
     return false;
   }
+  constexpr bool is(Kind wanted) const { return kind == wanted || other == wanted; }
+  constexpr bool has_names() const { return is(Kind::names) || is(Kind::names_but) || is(Kind::everything_but); }
 };
 
 /// A traced program: graph 0 is the program itself, the others are bodies of repeats.
@@ -5737,6 +6004,7 @@ struct Module {
   Growable<CheckpointPolicy> regions;  ///< of the checkpoints: Node::region counts them from 1
   int variables = 0;                   ///< how many nodes `variable` there are, each different from all others
   Precision matmul_precision = Precision::full;  ///< of f32 products that the traced function gives none
+  DType product_type = DType::f32;               ///< of their operands and results: that of ts::autocast
   Refusal refusal{};                             ///< the first
   /// don't record, only count operations and return values of their types: finds out whether a function can be traced
   bool outline = false;
@@ -5825,6 +6093,14 @@ constexpr bool is_host_number(const Value& v) {
 
 namespace build {
 
+/// Refuses a computation with 8-bit floats. Public functions refuse their types at compile time; compositions of
+/// operations, and sums of gradients, come here.
+constexpr void require_arithmetic(Value x) {
+  if (is_float8(x.dtype()))
+    x.refuse(errc::unsupported,
+             "[arithmetic] element type: 8-bit floats are stored and moved, not computed with; cast them first");
+}
+
 /// The dims along which x extends (is not broadcast), as bits of the dims of a result of the given rank.
 constexpr unsigned extending_dims(const Node& x, int rank) {
   const unsigned own = ~unsigned{x.singletons} & ((1u << x.rank) - 1);
@@ -5843,12 +6119,14 @@ constexpr void broadcast_type(Node& made, const Node& x, const Node& y) {
 
 constexpr Value unary(Op op, Value x) {
   const Node& from = x.node();
+  require_arithmetic(x);
   return x.make(
       {.op = op, .dtype = row_of(op).result_type(from.dtype), .rank = from.rank, .singletons = from.singletons}, &x.id,
       1);
 }
 constexpr Value binary(Op op, Value x, Value y) {
   const Node &a = x.node(), &b = y.node();
+  require_arithmetic(x);
   Node made{.op = op, .dtype = row_of(op).result_type(a.dtype)};
   broadcast_type(made, a, b);
   const std::int32_t operands[] = {x.id, y.id};
@@ -5881,6 +6159,14 @@ constexpr Value operator-(double x, Value y) { return y.number(x) - y; }
 constexpr Value operator*(Value x, double y) { return x * x.number(y); }
 constexpr Value operator*(double x, Value y) { return y * x; }
 constexpr Value operator/(double x, Value y) { return y.number(x) / y; }
+
+namespace build {
+/// The sum of two cotangents of a value; of a value of 8-bit floats, which can't be added, it is computed in f32.
+constexpr Value add_cotangents(Value x, Value y) {
+  if (!is_float8(x.dtype())) return x + y;
+  return cast(cast(x, DType::f32) + cast(y, DType::f32), x.dtype());
+}
+}  // namespace build
 
 }  // namespace tessera
 
@@ -6438,9 +6724,8 @@ template <class T, int Rank> struct Evaluate {
 /// trace it is a placeholder, so that the fields of a model can be traced.
 template <class T, int Rank> class ShardedTensor : public TensorTag, public Operators<ShardedTensor<T, Rank>> {
  public:
-  static_assert(
-      Element<T>,
-      "tessera: tensors of this element type are not supported; use float, double, ts::bf16, an integer type or bool");
+  static_assert(Element<T>, "tessera: tensors of this element type are not supported; use float, double, ts::bf16, "
+                            "ts::f16, an integer type or bool");
   static_assert(Rank >= 0 && Rank <= max_rank, "tessera: a tensor has at most 8 dims");
   using element = T;
   static constexpr int rank = Rank;
@@ -6655,16 +6940,41 @@ constexpr Name name_of_value(const Node& node) {
   return name;
 }
 
-/// Whether the policy of a checkpoint stores a value of it.
-constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
-  using enum CheckpointPolicy::Kind;
-  switch (policy.kind) {
+/// Whether a product has a label that both operands and the result have, as of a dim of independent products.
+constexpr bool has_batch_dims(const Node& einsum) {
+  const EinsumLabels labels = EinsumLabels::of(einsum);
+  const auto has = [](const std::int8_t* list, int label) {
+    for (int d = 0; d < max_rank; ++d)
+      if (list[d] == label) return true;
+    return false;
+  };
+  for (int d = 0; d < max_rank; ++d)
+    if (labels.out[d] >= 0 && has(labels.a, labels.out[d]) && has(labels.b, labels.out[d])) return true;
+  return false;
+}
+
+/// Whether a policy of one kind stores value `id`. `readers`: for each value the node that gives it a name, or -1.
+constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
+                        const Growable<std::int32_t>& readers) {
+  const Node& node = graph[id];
+  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.op == Op::name;
+  switch (kind) {
+    using enum CheckpointPolicy::Kind;
     case everything:
       return true;
     case dots:
-      return row_of(node).unit == UnitKind::contraction;
+      return is_product;
+    case dots_without_batch_dims:
+      return is_product && !has_batch_dims(node);
     case names:
-      return node.op == Op::name && policy.has(name_of_value(node));
+      return is_name && policy.has(name_of_value(node));
+    case names_but:
+      return is_name && !policy.has(name_of_value(node));
+    case everything_but: {
+      // A named value is the operand of its name, so that neither of the two is stored.
+      const int named = is_name ? id : readers[static_cast<std::size_t>(id)];
+      return named < 0 || !policy.has(name_of_value(graph[named]));
+    }
     case all_but_constraints:
       return row_of(node).unit != UnitKind::constraint;
     default:
@@ -6672,14 +6982,20 @@ constexpr bool is_saved(const CheckpointPolicy& policy, const Node& node) {
   }
 }
 
-/// `roots` with the node `from` replaced by `to`: appends copies of the nodes between that depend on `from`.
-constexpr Growable<std::int32_t> substitute(Module& module, int graph, int from, int to,
-                                            const Growable<std::int32_t>& roots) {
-  int last = from;
-  for (std::int32_t id : roots) last = id > last ? id : last;
+/// `roots` with each node of `from` replaced by that of `to`: appends copies of the nodes that depend on these.
+constexpr Growable<std::int32_t> substitute(Module& module, int graph, const Growable<std::int32_t>& from,
+                                            const Growable<std::int32_t>& to, const Growable<std::int32_t>& roots) {
+  int last = 0;
+  for (const Growable<std::int32_t>* ids : {&from, &roots})
+    for (std::int32_t id : *ids) last = id > last ? id : last;
   Growable<std::int32_t> moved(static_cast<std::size_t>(last + 1), -1), operands;
-  moved[static_cast<std::size_t>(from)] = to;
-  for (int id = from + 1; id <= last; ++id) {
+  int first = last + 1;
+  for (std::size_t k = 0; k < from.size(); ++k) {
+    moved[static_cast<std::size_t>(from[k])] = to[k];
+    first = from[k] < first ? from[k] : first;
+  }
+  for (int id = first + 1; id <= last; ++id) {
+    if (moved[static_cast<std::size_t>(id)] >= 0) continue;
     const int arity = module.graph(graph)[id].arity;
     bool depends = false;
     operands.clear();
@@ -6713,13 +7029,24 @@ class Replay {
     Region& own = regions_[region];
     if (!own.to.empty()) return;
     const CheckpointPolicy policy = module.regions[static_cast<std::size_t>(region - 1)];
-    if (policy.kind == CheckpointPolicy::Kind::everything) return;
+    if (policy.is(CheckpointPolicy::Kind::everything)) return;
     own.to.assign(static_cast<std::size_t>(id + 1), -1);
     own.after = cotangent;
-    Growable<std::int32_t> operands;
+    Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
+    if (policy.is(CheckpointPolicy::Kind::everything_but))
+      for (int at = 0; at <= id; ++at)
+        if (const Graph& all = module.graph(graph); all[at].op == Op::name)
+          for (int named = all.operand(at, 0);; named = all.operand(named, 0)) {
+            readers[static_cast<std::size_t>(named)] = at;
+            if (!row_of(all[named]).converts) break;  // a product that is rounded has its casts' name
+          }
+    const auto is_saved = [&](int at) {
+      return detail::is_saved(policy.kind, policy, module.graph(graph), at, readers) ||
+             detail::is_saved(policy.other, policy, module.graph(graph), at, readers);
+    };
     for (int at = 0; at <= id; ++at) {
       const Node node = module.graph(graph)[at];
-      if (node.region != region || node.is_argument() || detail::is_saved(policy, node)) continue;
+      if (node.region != region || node.is_argument() || is_saved(at)) continue;
       operands.clear();
       for (int i = 0; i < node.arity; ++i) {
         const int operand = module.graph(graph).operand(at, i);
@@ -6742,11 +7069,25 @@ class Replay {
   };
   Growable<Region> regions_;
 
+  /// A parameter that a wrapper around the checkpoint gathers, and gathers again for the gradient.
+  static constexpr bool is_gathered_again(const Module& module, const Node& node) {
+    return node.region != 0 && row_of(node).unit == UnitKind::constraint &&
+           module.regions[static_cast<std::size_t>(node.region - 1)].kind ==
+               CheckpointPolicy::Kind::all_but_constraints;
+  }
+
   constexpr std::int32_t behind(Region& own, const Value& value) {
     const auto at = static_cast<std::size_t>(value.id);
     if (value.id < 0 || at >= own.to.size()) return value.id;
     if (own.to[at] >= 0) return own.to[at];
     const Node node = value.node();
+    if (is_gathered_again(*value.module, node)) {
+      Growable<std::int32_t> operands;
+      for (int i = 0; i < node.arity; ++i)
+        operands.push_back(behind(
+            own, {value.module, value.graph, value.module->graph(value.graph).operand(value.id, i), node.source}));
+      return own.to[at] = detail::copy_node(*value.module, value.graph, value.id, operands);
+    }
     // A repeat has several results, so its projections have barriers; a Stack's parameters need none.
     if (node.is_repeat() || is_in_layers(node) || is_host_number(value)) return own.to[at] = value.id;
     return own.to[at] =
@@ -6790,11 +7131,23 @@ class Gradient {
   /// The values of operand i and of the result; in a checkpoint, computed again.
   constexpr Value x(int i) const { return again(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   constexpr Value y() const { return again(id_); }
+  /// Operand i itself, also in a checkpoint.
+  constexpr Value operand(int i) const { return value(sweep_.module->graph(sweep_.graph).operand(id_, i)); }
   /// The cotangent of the result. It may have fewer dims than the result, or singleton dims, and is then to be
   /// broadcast.
   constexpr Value g() const { return value(sweep_.cotangents[static_cast<std::size_t>(id_)]); }
   /// The cotangent, broadcast to the shape of the result.
   constexpr Value full_g() const { return build::broadcast(g(), value(id_)); }
+  /// The cotangent, in full shape, of the node `op` number `k` (its `index`) that has this node as its operand 1; a
+  /// null value where there is none.
+  constexpr Value cotangent_of_reader(Op op, int k) const {
+    const Graph& graph = sweep_.module->graph(sweep_.graph);
+    for (int p = id_ + 1; p < static_cast<int>(sweep_.cotangents.size()); ++p)
+      if (const std::int32_t own = sweep_.cotangents[static_cast<std::size_t>(p)];
+          own >= 0 && graph[p].op == op && graph[p].index() == k && graph.operand(p, 1) == id_)
+        return build::broadcast(value(own), value(p));
+    return {};
+  }
   constexpr int id() const { return id_; }
   constexpr const Node& node() const { return sweep_.module->graph(sweep_.graph)[id_]; }
   constexpr Module& module() const { return *sweep_.module; }
@@ -6811,7 +7164,7 @@ class Gradient {
     if (row_of(node()).kind == OpKind::elementwise) cotangent = count_repeats(cotangent, target);
     cotangent = build::sum_to(cotangent, target);
     std::int32_t& slot = sweep_.cotangents[static_cast<std::size_t>(target.id)];
-    slot = slot < 0 ? cotangent.id : (value(slot) + cotangent).id;
+    slot = slot < 0 ? cotangent.id : build::add_cotangents(value(slot), cotangent).id;
   }
 
   /// For a node with several outputs: the cotangent of output k in its full shape; a null value when the loss does not
@@ -6907,9 +7260,10 @@ constexpr Growable<std::int32_t> differentiate(Value context, const Growable<std
   Gradient::Sweep sweep = make_sweep(*context.module, context.graph, sources);
   for (std::size_t k = 0; k < results.size(); ++k) {
     std::int32_t& slot = sweep.cotangents[static_cast<std::size_t>(results[k])];
-    slot = slot < 0 ? cotangents[k] : (context.with(slot) + context.with(cotangents[k])).id;
+    slot = slot < 0 ? cotangents[k] : build::add_cotangents(context.with(slot), context.with(cotangents[k])).id;
   }
-  run_sweep(sweep);
+  // Of a refused program the bodies of loops are not recorded.
+  if (context.module->refusal.text == nullptr) run_sweep(sweep);
   Growable<std::int32_t> gradients;
   for (std::int32_t id : sources) {
     const std::int32_t found = sweep.cotangents[static_cast<std::size_t>(id)];
@@ -7187,8 +7541,21 @@ namespace tessera {
 
 namespace detail {
 
-template <class A, class B> constexpr DType promoted() { return promote(dtype_v<A>, dtype_v<B>); }
-template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) { return promote(dtype_v<A>, Kind); }
+/// Refuses operands without arithmetic, in a function called for each element type only once.
+template <class T> constexpr bool require_arithmetic() {
+  static_assert(!is_float8_v<T>, "tessera: f8_e4m3 and f8_e5m2 are storage types without arithmetic; write "
+                                 "ts::cast<float>(x) or ts::cast<ts::bf16>(x) first");
+  return true;
+}
+
+template <class A, class B> constexpr DType promoted() {
+  require_arithmetic<A>(), require_arithmetic<B>();
+  return promote(dtype_v<A>, dtype_v<B>);
+}
+template <class A, NumberKind Kind> constexpr DType promoted_with(Number<Kind>) {
+  require_arithmetic<A>();
+  return promote(dtype_v<A>, Kind);
+}
 
 /// Element type and rank of two operands, at least one a tensor, after promotion.
 template <class A, class B> struct Promote {
@@ -7219,6 +7586,7 @@ template <class Operation> struct Unary {
       static_assert(!std::is_same_v<typename A::type, bool> || row.of_bools || row.fractional,
                     "tessera: this operation takes numbers; a bool tensor needs ts::cast<float>(x) first");
     });
+    static_assert(require_arithmetic<typename A::type>());
     static constexpr DType meets_in =
         row.fractional ? floating_type(dtype_v<typename A::type>) : dtype_v<typename A::type>;
     using type = element_t<row.result_type(meets_in)>;
@@ -7719,8 +8087,8 @@ constexpr Value cast(Value x, DType type) {
   const Node& from = x.node();
   if (from.dtype == type) return x;
   if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
-  // x was widened from bf16 by a cast, so casting back gives the original.
-  if (from.op == Op::cast && type == DType::bf16)
+  // x was widened by a cast, from bf16 to f32, say: casting back gives the original.
+  if (from.op == Op::cast && widens(type, from.dtype))
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
 }
@@ -7751,9 +8119,10 @@ constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
   }
   return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
 }
-/// A cast of a cotangent: leaves out a detour through bf16, since a cotangent may be more precise than the value.
+/// A cast of a cotangent: leaves out a detour through a type of 16 or 8 bits, since a cotangent may be more precise
+/// than the value.
 constexpr Value uncast(Value x, DType type) {
-  if (const Node& from = x.node(); from.op == Op::cast && from.dtype == DType::bf16)
+  if (const Node& from = x.node(); from.op == Op::cast && computed_as(from.dtype) != from.dtype)
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return cast(x, type);
 }
@@ -7842,8 +8211,7 @@ struct CastOp : ElementwiseOperation<1> {
     build::check_number(number_rule(node), node.dtype, from.real(), node.source);
     if (node.dtype == DType::bool_) return from.real() != 0;
     if (!is_floating(node.dtype)) return from.integer();
-    if (node.dtype == DType::bf16) return static_cast<double>(bf16(from.real()));
-    return computed_as(node.dtype) == DType::f32 ? static_cast<double>(static_cast<float>(from.real())) : from;
+    return node.dtype == DType::f64 ? from : rounded_to(node.dtype, from.real());
   }
   static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
 };
@@ -7917,8 +8285,8 @@ constexpr auto select(const C& condition, const A& yes, const B& no, Here at = H
 }
 
 /// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
-/// give unspecified values. Integers wrap around. To bool: x != 0. To bf16 and f32: rounds to the nearest, ties to
-/// even.
+/// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
+/// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
 template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
   return call<detail::CastTag<To>>(Source::from(at), x);
 }
@@ -8104,8 +8472,9 @@ struct TruncateDivTag : detail::Binary<ops::DivOp> {
 };
 
 /// Elementwise functions of one operand: the result has its shape and sharding, without communication. Integer and bool
-/// operands of functions without integer results (exp, sqrt, ...) give f32. bf16 is computed in f32 and rounded once.
-/// The stated errors are those of the f32 and f64 kernels for plain x86-64 and AVX2, measured by tools/accuracy.cpp.
+/// operands of functions without integer results (exp, sqrt, ...) give f32. bf16 and f16 are computed in f32 and
+/// rounded once. The stated errors are those of the f32 and f64 kernels for plain x86-64 and AVX2, measured by
+/// tools/accuracy.cpp.
 ///
 /// |x|; the sign bit of NaN is cleared. Exact; the least integer of a type wraps to itself. The gradient at 0 is 0.
 template <TensorOperand X> constexpr auto abs(const X& x, Here at = Here::current()) {
@@ -8198,7 +8567,9 @@ struct RadiansToDegreesTag : FloatingComposition {
 
 enum class NumberClass : std::uint8_t { nan, infinite, finite };
 template <NumberClass Class> struct ClassifyTag {
-  template <class X> using result = Typed<bool, X::rank>;
+  template <class X> struct result : Typed<bool, X::rank> {
+    static_assert(require_arithmetic<typename X::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     if (Class == NumberClass::nan) return build::binary(Op::not_equal, x, x);
@@ -8256,7 +8627,7 @@ struct LerpTag : ThreeOperands {
   template <class A, class B, class C> struct result : ThreeOperands::result<A, B, C> {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename ThreeOperands::result<A, B, C>::type>,
-                    "tessera: lerp takes float, double and bf16 tensors");
+                    "tessera: lerp takes float, double, bf16 and f16 tensors");
     });
   };
   // Computed from the nearer operand, so that a weight of 1 gives exactly the second operand.
@@ -8302,7 +8673,10 @@ struct NanToNumTag {
     ((numbers = build::cast(numbers, x.dtype())), ...);
   }
   static constexpr double largest(DType type) {
-    return type == DType::f64 ? std::numeric_limits<double>::max() : type == DType::bf16 ? 0x1.fep127 : 0x1.fffffep127;
+    return type == DType::f64    ? std::numeric_limits<double>::max()
+           : type == DType::bf16 ? 0x1.fep127
+           : type == DType::f16  ? 65504
+                                 : 0x1.fffffep127;
   }
   static constexpr Value emit(Value context, Value x) { return emit(context, x, x.number(0)); }
   static constexpr Value emit(Value context, Value x, Value nan) {
@@ -9571,8 +9945,8 @@ struct XlogyTag : Binary<ops::HypotOp> {
 }  // namespace detail
 
 // Shapes and sharding are those of the operand, or of operands broadcast against each other; no communication. Integers
-// and bools give f32. NaN gives NaN. Results of f32 and bf16 are computed in double and rounded once; errors are of
-// f64.
+// and bools give f32. NaN gives NaN. Results of f32, bf16 and f16 are computed in double and rounded once; errors are
+// of f64.
 
 /// 1 - erf(x), accurate where erf(x) is near 1; 0 at infinity, 2 at -infinity. Error: 3.2 ulp. Gradient: -2 / sqrt(pi)
 /// exp(-x^2).
@@ -10581,8 +10955,8 @@ constexpr void along_dim_sharding(const GraphView& graph, int id, FactorRule& ru
 /// Whether a slice takes a single row, so that it can be a partial value: the row on one device, zeros on all others.
 constexpr bool takes_row(const GraphView& graph, int id) {
   const Node& node = graph[id];
-  return node.op == Op::slice && is_floating(node.dtype) && node.dtype != DType::f16 &&
-         node.is_singleton(dim_of(node)) && !graph.operand_node(id, 0).is_singleton(dim_of(node));
+  return node.op == Op::slice && is_floating(node.dtype) && !is_float8(node.dtype) && node.is_singleton(dim_of(node)) &&
+         !graph.operand_node(id, 0).is_singleton(dim_of(node));
 }
 /// Sharding of slice, pad and concat: rows move across borders of shards (a halo exchange). Singleton dims can't be
 /// split: a slice of one row gives a partial value, and each device pads its own part of a result from one row.
@@ -10796,8 +11170,9 @@ constexpr std::uint8_t einsum_singletons(const EinsumLabels& labels, const Node&
   }
   return static_cast<std::uint8_t>(singletons);
 }
-/// bf16 operands give an f32 result.
+/// Operands of bf16 and f16 give an f32 result.
 constexpr Value einsum(Value a, Value b, const EinsumLabels& labels, Precision precision = Precision::full) {
+  require_arithmetic(a);
   Node made{.op = Op::einsum,
             .dtype = computed_as(a.dtype()),
             .labels = labels.pack(),
@@ -10959,7 +11334,7 @@ struct EinsumOp {
     einsum_operand_gradient(r, 1);
   };
   static constexpr SimplifyRule simplify = [](Graph& made, const Node& node, const std::int32_t* operands) {
-    const bool splits = node.value != 0 && made[operands[0]].dtype != DType::bf16;
+    const bool splits = node.value != 0 && made[operands[0]].dtype == DType::f32;
     return splits ? split_product(made, node, operands) : -1;
   };
   static constexpr CheckRule check = check_einsum;
@@ -10996,6 +11371,7 @@ constexpr Value reduce(Op op, Value x, unsigned dims, bool keep) {
   const DType whole = reduced_type(reduction, x.dtype()), partial = partial_type(reduction, x.dtype());
   if (dims == 0) return cast(x, whole);
   if (x.dtype() != partial) return cast(reduce(op, cast(x, partial), dims, keep), whole);
+  require_arithmetic(x);
   const Reduced reduced{static_cast<std::uint8_t>(dims), keep};
   Node made{.op = op, .dtype = x.dtype(), .labels = reduced.pack()};
   reduced_dims(made, x.node(), reduced);
@@ -11537,10 +11913,10 @@ constexpr Node argument_node(const Node& type, int index) {
 namespace detail {
 
 /// Whether the backward body recomputes a node instead of storing its value for every layer. A product rounded to bf16
-/// is stored, in bf16.
+/// or f16 is stored, in that type.
 constexpr bool recomputed(const Graph& graph, int id) {
   const Node& node = graph[id];
-  if (row_of(node).converts && node.dtype == DType::bf16) {
+  if (row_of(node).converts && is_half(node.dtype)) {
     const auto is_product = [&](int other) { return row_of(graph[other]).unit == UnitKind::contraction; };
     const int sum = graph.operand(id, 0);
     if (is_product(sum)) return false;
@@ -12182,22 +12558,22 @@ TESSERA_PLANNING_BEGIN
 
 namespace tessera {
 
-/// Operands of a custom gradient: the value, the cotangent on which the gradients were traced, `count` values, and
-/// their gradients.
+/// Operands of a custom gradient: the first result, the cotangents of the `results` results on which the gradients were
+/// traced, `count` values, and their gradients. Each other result is a custom_result.
 struct CustomGradient {
-  std::int32_t count = 0;
+  std::int32_t count = 0, results = 1;
 
   static constexpr CustomGradient of(const Node& node) {
-    CustomGradient made;
-    for (int i = 3; i >= 0; --i)
-      made.count = made.count << 8 | static_cast<std::uint8_t>(node.labels[static_cast<std::size_t>(i)]);
-    return made;
+    const auto packed = std::bit_cast<Packed>(node.labels);
+    return {packed.count, packed.results};
   }
-  constexpr Labels pack() const {
-    Labels labels{};
-    for (int i = 0; i < 4; ++i) labels[static_cast<std::size_t>(i)] = static_cast<std::int8_t>(count >> (8 * i));
-    return labels;
-  }
+  constexpr Labels pack() const { return std::bit_cast<Labels>(Packed{count, results, {}}); }
+
+ private:
+  struct Packed {
+    std::int32_t count, results;
+    std::uint64_t rest[2];
+  };
 };
 
 namespace ops {
@@ -12247,15 +12623,33 @@ struct CustomGradientOp {
     return made;
   }();
   static constexpr GradientRule gradient = [](Gradient& r) {
-    const int count = CustomGradient::of(r.node()).count;
-    const Graph& graph = r.module().graph(r.y().graph);
-    Growable<std::int32_t> gradients;
-    for (int i = 0; i < count; ++i) gradients.push_back(graph.operand(r.id(), 2 + count + i));
-    const int traced_on = graph.operand(r.id(), 1);
+    const auto [count, results] = CustomGradient::of(r.node());
+    const int behind = 1 + results;
+    Growable<std::int32_t> gradients, traced_on, cotangents;
+    for (int i = 0; i < count; ++i) gradients.push_back(r.operand(behind + count + i).id);
+    for (int k = 0; k < results; ++k) {
+      const Value on = r.operand(1 + k), own = k == 0 ? r.full_g() : r.cotangent_of_reader(Op::custom_result, k);
+      traced_on.push_back(on.id);
+      cotangents.push_back(own.module != nullptr ? own.id : build::broadcast(on.number(0), on).id);
+    }
     const Growable<std::int32_t> made =
-        tessera::detail::substitute(r.module(), r.y().graph, traced_on, r.full_g().id, gradients);
-    for (int i = 0; i < count; ++i) r.add(2 + i, r.y().with(made[static_cast<std::size_t>(i)]));
+        tessera::detail::substitute(r.module(), r.y().graph, traced_on, cotangents, gradients);
+    for (int i = 0; i < count; ++i) r.add(behind + i, r.y().with(made[static_cast<std::size_t>(i)]));
   };
+  static constexpr SimplifyRule simplify = first_operand;
+  static constexpr CheckRule check = check_like_operand;
+};
+
+/// A further result of a function with a custom gradient: operand 0, which gets no cotangent. Operand 1 is the
+/// custom_gradient; its rule looks for the cotangent of this node, and runs even if only this node has one.
+struct CustomResultOp {
+  static constexpr OpRow row = [] {
+    OpRow made = unchanged_row("custom_result", 2);
+    made.shape_only = 1;
+    made.recomputed = false;
+    return made;
+  }();
+  static constexpr GradientRule gradient = [](Gradient& r) { r.add(1, r.operand(1).number(0)); };
   static constexpr SimplifyRule simplify = first_operand;
   static constexpr CheckRule check = check_like_operand;
 };
@@ -12273,7 +12667,8 @@ struct BarrierOp {
   static constexpr CheckRule check = check_like_operand;
 };
 
-using GradientOperations = OperationList<VariableOp, StopGradientOp, NameOp, CustomGradientOp, BarrierOp>;
+using GradientOperations =
+    OperationList<VariableOp, StopGradientOp, NameOp, CustomGradientOp, CustomResultOp, BarrierOp>;
 
 }  // namespace ops
 }  // namespace tessera
@@ -12294,6 +12689,7 @@ namespace tessera::build {
 /// The indices that sort a dim: all of them, or the first `count` if it is given.
 constexpr Value argsort(Value x, int dim, Order order, DType type, Value count = {}) {
   const bool all = count.module == nullptr;
+  require_arithmetic(x);
   Node made{.op = Op::argsort,
             .dtype = type,
             .rank = x.node().rank,
@@ -12442,6 +12838,7 @@ namespace tessera::build {
 
 /// A cumulative operation along a dim by the monoid of operation `op`.
 constexpr Value cumulative(Op op, Value x, int dim, CumulativeOptions how) {
+  require_arithmetic(x);
   const Reduction reduction = row_of(op).reduction;
   const DType type = reduced_type(reduction, x.dtype());
   if (x.is_singleton(dim) && !how.exclusive) return cast(x, type);
@@ -12571,14 +12968,16 @@ constexpr Shape index_add_shape(const ShapeContext& c) {
   return table;
 }
 
-/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others.
+/// The dim N is a summed factor: each shard of the table contributes its own rows, and zeros for the others. A table of
+/// 8-bit floats, which have no sums, is made whole.
 constexpr void indexed_sharding(const GraphView& graph, int id, FactorRule& rule, int table, int indices, int rows) {
   const Node& index = graph.operand_node(id, indices);
   const bool gathers = table == 0;
   const Node& shape = gathers ? graph.operand_node(id, table) : graph[id];
   rule.operands.resize(static_cast<std::size_t>(graph[id].arity));
   DimFactors table_dims, index_dims, row_dims;
-  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? FactorKind::reduction : FactorKind::pass)));
+  const FactorKind taken = is_float8(shape.dtype) ? FactorKind::replicate : FactorKind::reduction;
+  table_dims.dims[0].push_back(static_cast<std::int8_t>(rule.add(gathers ? taken : FactorKind::pass)));
   for (int d = 0; d < index.rank; ++d)
     if (!index.is_singleton(d)) {
       index_dims.dims[d].push_back(
@@ -12676,6 +13075,7 @@ namespace tessera::build {
 /// number of elements can go to one index: sums and products of floating elements are computed in f64 and rounded once.
 constexpr Value scatter(Value x, int dim, Value indices, Value source, ScatterRule rule) {
   const DType type = x.dtype();
+  if (!rule.replaces) require_arithmetic(x);
   const bool rounds = !rule.replaces && is_floating(type) && facts_of(rule.reduction).rounds;
   const Value wide = rounds ? cast(x, DType::f64) : x, added = cast(source, wide.dtype());
   if (!rule.replaces && rule.reduction == Reduction::sum) return cast(wide + scatter_add(added, dim, indices, x), type);
@@ -13088,18 +13488,18 @@ constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[o
 #ifndef TESSERA_NN_MIXED_HPP
 #define TESSERA_NN_MIXED_HPP
 
-// Layers compute in the element type of their argument, as under torch.autocast. For a bf16 argument parameters stay
-// f32 and are rounded to bf16 for products only; sums, norms and gradients of parameters are f32.
+// Layers compute in the element type of their argument, as under torch.autocast. For a bf16 or f16 argument parameters
+// stay f32 and are rounded to its type for products only; sums, norms and gradients of parameters are f32.
 namespace tessera::nn::detail {
 
-/// Whether a layer with f32 parameters has a bf16 argument.
+/// Whether a layer with f32 parameters has an argument of bf16 or f16.
 template <class X, class T>
-inline constexpr bool is_mixed_v = std::is_same_v<typename typed_of<X>::type, bf16> && std::is_same_v<T, float>;
+inline constexpr bool is_mixed_v = is_half_v<typename typed_of<X>::type> && std::is_same_v<T, float>;
 
 /// A parameter, converted to the element type in which it is combined with x.
 template <class X, class Parameter> constexpr auto as_met_by(const Parameter& parameter, Here at) {
   if constexpr (is_mixed_v<X, typename Parameter::element>)
-    return cast<bf16>(parameter, at);
+    return cast<typename typed_of<X>::type>(parameter, at);
   else
     return parameter;
 }
@@ -13296,27 +13696,26 @@ struct EinsumText {
 /// The element type of a product: `Out` if given, otherwise that of the operands.
 template <class Out, class In> using product_element_t = std::conditional_t<std::is_void_v<Out>, In, Out>;
 
-/// Converts a product, which is f32 for bf16 operands, to the element type `Out`.
-template <class Out> constexpr Value rounded_product(Value product, DType operands) {
+/// A product of precision P, or as ts::default_matmul_precision and, with `Casts`, ts::autocast set it for f32
+/// operands.
+template <class Out, Precision P, bool Casts = true>
+constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
+  const DType given = a.dtype();
+  const bool by_default = P == Precision::full && given == DType::f32;
+  const DType type = by_default && Casts ? a.module->product_type : given;
+  const Precision precision = by_default && type == given ? a.module->matmul_precision : P;
+  const Value product = build::einsum(build::cast(a, type), build::cast(b, type), labels, precision);
   if constexpr (std::is_void_v<Out>)
-    return build::cast(product, operands);
+    return build::cast(build::cast(product, type), given);
   else
     return build::cast(product, dtype_v<Out>);
-}
-
-/// A product of precision P, or of the precision that ts::default_matmul_precision sets.
-template <class Out, Precision P>
-constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& labels) {
-  const bool by_default = P == Precision::full && a.dtype() == DType::f32;
-  const Precision precision = by_default ? a.module->matmul_precision : P;
-  return rounded_product<Out>(build::einsum(a, b, labels, precision), a.dtype());
 }
 
 /// Whether a product can have precision P: lower precisions are for f32 operands only.
 template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
 
-template <FixedString Text, class Out = void, Precision P = Precision::full> struct EinsumTag {
+template <FixedString Text, class Out = void, Precision P = Precision::full, bool Casts = true> struct EinsumTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   static constexpr EinsumText text{Text.view()};
   static_assert(text.valid,
@@ -13333,20 +13732,22 @@ template <FixedString Text, class Out = void, Precision P = Precision::full> str
       static_assert(std::is_same_v<typename A::type, typename B::type>,
                     "tessera: the operands of einsum must have the same element type; use ts::cast");
       static_assert(splits_v<P, A>, "tessera: a ts::Precision is only for products of float tensors");
+      require_arithmetic<typename A::type>();
     });
   };
   static constexpr EinsumLabels labels(int, int) { return text.labels; }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P>(a, b, labels);
+    return product_of<Out, P, Casts>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) { return product(a.at(context.source), b, text.labels); }
 };
 
-template <class Out = void, Precision P = Precision::full> struct MatmulTag {
+template <class Out = void, Precision P = Precision::full, bool Casts = true> struct MatmulTag {
   static constexpr auto leading_dims = ops::LeadingDims::labels;
   template <class A, class B> struct result {
     using type = product_element_t<Out, typename A::type>;
     static constexpr int rank = A::rank;
+    static_assert(require_arithmetic<typename A::type>());
   };
   static constexpr EinsumLabels labels(int rank, int rank_b) {
     EinsumLabels labels{};
@@ -13361,14 +13762,15 @@ template <class Out = void, Precision P = Precision::full> struct MatmulTag {
     return labels;
   }
   static constexpr Value product(Value a, Value b, const EinsumLabels& labels) {
-    return product_of<Out, P>(a, b, labels);
+    return product_of<Out, P, Casts>(a, b, labels);
   }
   static constexpr Value emit(Value context, Value a, Value b) {
     return product(a.at(context.source), b, labels(a.rank(), b.rank()));
   }
 };
 
-template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Source source, const A& a, const B& b) {
+template <class Out, Precision P, bool Casts = true, class A, class B>
+constexpr auto matmul_of(Source source, const A& a, const B& b) {
   constexpr bool matrices = A::rank >= 2 && B::rank >= 2, batches = !matrices || B::rank == 2 || A::rank == B::rank;
   constexpr bool alike = std::is_same_v<typename A::element, typename B::element>, splits = splits_v<P, typed_of<A>>;
   static_assert(matrices,
@@ -13379,17 +13781,25 @@ template <class Out, Precision P, class A, class B> constexpr auto matmul_of(Sou
   static_assert(alike, "tessera: the operands of matmul must have the same element type; use ts::cast");
   static_assert(splits, "tessera: a ts::Precision is only for products of float tensors");
   if constexpr (matrices && batches && alike && splits)
-    return call<MatmulTag<Out, P>>(source, a, b);
+    return call<MatmulTag<Out, P, Casts>>(source, a, b);
   else
     return a;
 }
 
+// Products of linear algebra and statistics, which ts::autocast leaves in f32.
+template <FixedString Text, class A, class B> constexpr auto exact_einsum(const A& a, const B& b, Here at) {
+  return call<EinsumTag<Text, void, Precision::full, false>>(Source::from(at), a, b);
+}
+template <class A, class B> constexpr auto exact_matmul(const A& a, const B& b, Here at) {
+  return matmul_of<void, Precision::full, false>(Source::from(at), a, b);
+}
+
 }  // namespace detail
 
-/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. bf16 products are
-/// summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors: shape_mismatch where dims
-/// with the same label differ. Communication: none for split labels of the result; over a split summed label the result
-/// is a partial value.
+/// A contraction by labels: `einsum<"bik,kj->bij">(x, w)` sums over the labels that the result lacks. Products of bf16
+/// and f16 are summed in f32 and rounded once; `einsum<"ik,kj->ij", float>` returns the f32 sums. Errors:
+/// shape_mismatch where dims with the same label differ. Communication: none for split labels of the result; over a
+/// split summed label the result is a partial value.
 template <FixedString Text, TensorOperand A, TensorOperand B>
 constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text>>(Source::from(at), a, b);
@@ -13405,8 +13815,9 @@ constexpr auto einsum(const A& a, const B& b, Here at = Here::current()) {
   return call<detail::EinsumTag<Text, void, P>>(Source::from(at), a, b);
 }
 
-/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. bf16 products are
-/// summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as einsum.
+/// Matrix product: [..., M, K] by [K, N], or by [..., K, N] of the same rank, gives [..., M, N]. Products of bf16 and
+/// f16 are summed in f32 and rounded once; `matmul<float>(a, b)` returns the f32 sums. Errors and communication: as
+/// einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, Precision::full>(Source::from(at), a, b);
 }
@@ -14214,8 +14625,8 @@ enum class Fusion : std::uint8_t {
   apart,        ///< separately: it ends before the next step begins
   epilogue,     ///< the next step runs on each box of a product (a tile of the result) as soon as the box is computed
   into_result,  ///< as `epilogue`, and each box is summed in the memory of the next step's result
-  rounding,     ///< the next step, a cast of the product (plus a row) to bf16, is done while the product is stored
-  sum,  ///< the next step, a reduction of partial values, is done by adding each part to the sum as it is computed
+  rounding,  ///< the next step, a cast of the product (plus a row) to bf16 or f16, is done while the product is stored
+  sum,       ///< the next step, a reduction of partial values, is done by adding each part to the sum as it is computed
 };
 
 struct PlanStep {
@@ -15541,7 +15952,7 @@ void reduce_box(T* dst, const Strides& dst_strides, std::span<const StridedSourc
     // Sources are combined in order, in a block that fits the L1 cache, so that each source is read once and dst is
     // written once. dst may be a source: a block of it is written after all sources were read.
     constexpr std::int64_t block_size = 512;
-    using Wide = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+    using Wide = computed_t<T>;
     alignas(64) Wide block[block_size], earlier[block_size];
     for (std::int64_t begin = 0; begin < inner.extent; begin += block_size) {
       const std::int64_t count = std::min(block_size, inner.extent - begin);
@@ -15611,7 +16022,8 @@ void strided_reduce(Reduction reduction, T* dst, const Strides& dst_strides, std
 }
 
 /// strided_reduce for a dtype known at run time, among `Types` of the reduction. Bools are reduced as bytes 0 and 1, so
-/// that max is "or" and min is "and". Errors: dtype_mismatch for all other dtypes: f16, sums and products of bools.
+/// that max is "or" and min is "and". Errors: dtype_mismatch for all other dtypes: 8-bit floats, sums and products of
+/// bools.
 template <ReducedTypes Types = all_partial_types>
 void strided_reduce_as(DType type, Reduction reduction, void* dst, const Strides& dst_strides,
                        std::span<const StridedSource> sources, const Shape& extents, bool accumulate = false,
@@ -15872,7 +16284,7 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// their sources, however many threads run, so results are bitwise reproducible. The memory of a destination overlaps
 /// no other destination and no source, except that it may be that of its `source_of`, which then needs no copy.
 /// Errors: `graph_invalid` for inconsistent shards, `dtype_mismatch` for a reduction that the dtype does not have (of
-/// f16, sums of bool).
+/// 8-bit floats, sums of bool).
 class ReshardPlan {
  public:
   TESSERA_PLANNING explicit ReshardPlan(DType type, Reduction reduction = Reduction::sum,
@@ -16954,9 +17366,9 @@ namespace tessera::nn {
 
 /// x W + b over the last dim of x, which has rank 2 or more.
 ///
-/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. A bf16 x gives a bf16 result: the weight is
-/// rounded to bf16, and the products are summed and the bias added in f32. Communication: with the weight sharded along
-/// `in`, an all_reduce or reduce_scatter of the result.
+/// weight [in, out], bias [out]; `Linear<float, false>` has no bias. An x of bf16 or f16 gives a result of its
+/// type: the weight is rounded to it, and the products are summed and the bias added in f32. Communication: with the
+/// weight sharded along `in`, an all_reduce or reduce_scatter of the result.
 template <Element T = float, bool Bias = true> struct Linear {
   ShardedTensor<T, 2> weight;
   ShardedTensor<T, 1> bias;
@@ -16964,7 +17376,8 @@ template <Element T = float, bool Bias = true> struct Linear {
   static constexpr std::array field_names{"weight", "bias"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
     if constexpr (detail::is_mixed_v<X, T>)
-      return cast<bf16>(call<AddTag>(Source::from(at), matmul<float>(x, cast<bf16>(weight, at), at), bias), at);
+      return cast<typename X::element>(
+          call<AddTag>(Source::from(at), matmul<float>(x, detail::as_met_by<X>(weight, at), at), bias), at);
     else
       return call<AddTag>(Source::from(at), matmul(x, weight, at), bias);
   }
@@ -16991,6 +17404,22 @@ Linear<T, Bias> linear(Key key, Extent in, Extent out, const ShardingStrategy& s
 }
 
 }  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/ops/contraction/product_operand.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+
+namespace tessera::build {
+
+/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
+constexpr Value product_operand(Value x) {
+  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
+}
+
+}  // namespace tessera::build
 
 #endif
 
@@ -17022,7 +17451,8 @@ struct AttentionNodes {
   /// The output; `lower` and `upper` are null unless the form is banded.
   static constexpr Value make(Value context, AttentionForm form, Value q, Value k, Value v, Value scale, Value lower,
                               Value upper) {
-    q = q.at(context.source);
+    const DType given = q.dtype();
+    q = build::product_operand(q.at(context.source)), k = build::product_operand(k), v = build::product_operand(v);
     if (q.rank() != 4)
       q.refuse(errc::unsupported, "[attention] fields of all layers: call attention inside the block of the Stack");
     check_static_dims(q, k.node(), v.node());
@@ -17036,12 +17466,13 @@ struct AttentionNodes {
                     .singletons = static_cast<std::uint8_t>(singletons_of(q.node(), {0, 1, 2}) |
                                                             (v.is_singleton(3) ? 1u << 3 : 0u)),
                     .labels = form.pack()};
-    return with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper);
+    return build::cast(with_host_scalars(made, {q.id, k.id, v.id, lse.id}, q, form, scale, lower, upper), given);
   }
-  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 operands
-  /// they, the scale and the gradients are f32.
+  /// The logarithms of the sums of exponentials of all scores of a query, [batch, heads, time]. With bf16 or f16
+  /// operands they, the scale and the gradients are f32.
   static constexpr Value logarithms(AttentionForm form, Value q, Value k, Value scale, Value lower, Value upper) {
     form.result = AttentionResult::logarithms;
+    q = build::product_operand(q), k = build::product_operand(k);
     const Node made{.op = Op::attention_lse,
                     .dtype = computed_as(q.dtype()),
                     .rank = 3,
@@ -17965,8 +18396,8 @@ constexpr auto band_attention(const Q& q, const K& k, const V& v, const Before& 
 /// band_attention with bias [batch, heads, keys] added to the scores of each key; batch and heads may have static
 /// extent
 /// 1. A key with a bias below -1e29 is masked, for which key_padding_bias is; a query whose keys are all masked gives
-/// 0. With bf16 queries the bias is rounded to bf16. The scale is not 0. Gradients: also of the bias. Errors:
-/// shape_mismatch. Communication: as attention.
+/// 0. With queries of bf16 or f16 the bias is rounded to their type. The scale is not 0. Gradients: also of the bias.
+/// Errors: shape_mismatch. Communication: as attention.
 template <TensorOperand Q, TensorOperand K, TensorOperand V, TensorOperand Bias, NumberOperand Before,
           NumberOperand After, NumberOperand Offset = int>
 constexpr auto biased_attention(const Q& q, const K& k, const V& v, const Bias& bias, const Before& before,
@@ -18159,6 +18590,7 @@ constexpr int bit_count(unsigned bits) {
 
 template <class Operation, bool Mean, bool Keep, int... Dims> struct Reduce {
   template <class A> struct result {
+    static_assert(require_arithmetic<typename A::type>());
     static constexpr DType from = dtype_v<typename A::type>;
     using type = element_t<Mean ? floating_type(from) : reduced_type(ops::row_v<Operation>.reduction, from)>;
     static constexpr unsigned dims = dim_set<A::rank, Dims...>();
@@ -18269,9 +18701,9 @@ template <int... Dims, TensorOperand X> constexpr auto min(const X& x, KeepDims,
 
 /// Product over the named dims, by default all: `prod<-1>(x)`, `prod<0, 1>(x, ts::keepdims)`. Products of bools and of
 /// integers below 32 bits are i32; wider integers wrap around. The product of no elements is 1; NaN in any element
-/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 is multiplied in
-/// f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in PyTorch. Shapes and
-/// communication: as `sum`; partial values of a sharded dim are multiplied.
+/// gives NaN. f32 is multiplied in f32, with a relative error of at most n 2^-23 for n elements; bf16 and f16 are
+/// multiplied in f32 and rounded once. The gradient and second derivatives are exact where elements are 0, as in
+/// PyTorch. Shapes and communication: as `sum`; partial values of a sharded dim are multiplied.
 template <int... Dims, TensorOperand X> constexpr auto prod(const X& x, Here at = Here::current()) {
   return detail::reduce<ops::ProdOp, false, false, Dims...>(x, at);
 }
@@ -18341,8 +18773,8 @@ constexpr auto argmin(const X& x, KeepDims, Here at = Here::current()) {
 namespace tessera {
 
 // Functions composed of other operations. Each is one node of an expression; a trace records a few nodes, which fuse
-// into one kernel: rows are reduced with keepdims. bf16 operands are computed in f32, and results rounded once; losses
-// of bf16 stay f32.
+// into one kernel: rows are reduced with keepdims. Operands of bf16 and f16 are computed in f32, and results rounded
+// once; losses of both stay f32.
 
 namespace build {
 
@@ -18378,13 +18810,13 @@ namespace detail {
 
 template <class A> inline constexpr bool floating_v = is_floating_v<typename A::type>;
 
-/// The element type of a loss: f32 for bf16.
-template <class A> using loss_t = std::conditional_t<std::is_same_v<typename A::type, bf16>, float, typename A::type>;
+/// The element type of a loss: f32 for bf16 and f16.
+template <class A> using loss_t = computed_t<typename A::type>;
 
 template <int Rank, int D, bool Log> struct SoftmaxTag {
   template <class A> struct result : A {
     using Checks =
-        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double and bf16 tensors"); });
+        decltype([] { static_assert(floating_v<A>, "tessera: softmax takes float, double, bf16 and f16 tensors"); });
   };
   static constexpr Value emit(Value context, Value x) {
     const DType type = x.dtype();
@@ -18400,7 +18832,7 @@ template <bool Keep, int... Dims> struct LogSumExp {
   using R = Reduce<ops::MaxOp, false, Keep, Dims...>;
   template <class A> struct result : R::template result<A> {
     using Floats =
-        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double and bf16 tensors"); });
+        decltype([] { static_assert(floating_v<A>, "tessera: logsumexp takes float, double, bf16 and f16 tensors"); });
   };
   template <int Rank> static constexpr unsigned dims = R::template dims<Rank>;
 
@@ -18423,10 +18855,10 @@ template <class X, class... Parameters> struct NormResult : X {
   template <class T> static constexpr bool meets = std::is_same_v<T, typename X::type> || std::is_same_v<T, loss_t<X>>;
   using Checks = decltype([] {
     static_assert(floating_v<X> && X::rank >= 1,
-                  "tessera: layer_norm and rms_norm take float, double and bf16 tensors with at least one dim");
-    static_assert(
-        ((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
-        "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 tensors");
+                  "tessera: layer_norm and rms_norm take float, double, bf16 and f16 tensors with at least one dim");
+    static_assert(((meets<typename Parameters::type> && Parameters::rank == 1) && ...),
+                  "tessera: gain and bias of a norm are vectors with the element type of the tensor, or float for bf16 "
+                  "and f16 tensors");
   });
 };
 
@@ -18466,7 +18898,8 @@ template <int Rank> struct CrossEntropyTag {
     using type = loss_t<Logits>;
     static constexpr int rank = 0;
     using Checks = decltype([] {
-      static_assert(floating_v<Logits>, "tessera: the logits of cross_entropy must be a float, double or bf16 tensor");
+      static_assert(floating_v<Logits>,
+                    "tessera: the logits of cross_entropy must be a float, double, bf16 or f16 tensor");
       static_assert(std::is_integral_v<typename Targets::type> && !std::is_same_v<typename Targets::type, bool>,
                     "tessera: the targets of cross_entropy must be an integer tensor of class indices");
       static_assert(Targets::rank == Logits::rank - 1,
@@ -18494,7 +18927,7 @@ template <int Rank> struct MseTag {
     static constexpr int rank = 0;
     using Checks = decltype([] {
       static_assert(floating_v<X> && std::is_same_v<typename X::type, typename Y::type> && X::rank == Y::rank,
-                    "tessera: mse takes two float, double or bf16 tensors of equal rank and element type");
+                    "tessera: mse takes two float, double, bf16 or f16 tensors of equal rank and element type");
     });
   };
   static constexpr Value emit(Value context, Value x, Value y) {
@@ -18666,879 +19099,6 @@ GatedBlock<T> gated_block(Key key, Extent features, Dim heads, Extent hidden, co
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/nn/init.hpp
-
-#ifndef TESSERA_NN_INIT_HPP
-#define TESSERA_NN_INIT_HPP
-
-/// Initial values of weights, with the names of torch.nn.init and jax.nn.initializers. Values are drawn directly into
-/// shards, and are bitwise equal on every mesh and spec. Weights are [in, out], and of convolutions [taps..., in, out],
-/// as in JAX: fan-in is the extent of the dim before the last times the number of taps, fan-out that of the last.
-///
-///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
-namespace tessera::init {
-
-// torch.nn.init.zeros_, ones_, normal_ and uniform_ are functions that there are already.
-using tessera::normal;
-using tessera::ones;
-using tessera::uniform;
-using tessera::zeros;
-
-/// The number of inputs, or of outputs, of one unit; `fan_avg` is their mean.
-enum class FanMode : std::uint8_t { fan_in, fan_out, fan_avg };
-
-/// The function after a weight, which decides by how much weights are scaled.
-enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
-
-/// torch.nn.init.calculate_gain: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + slope^2)) for
-/// leaky_relu, 3/4 for selu.
-inline double gain(Nonlinearity nonlinearity, double negative_slope = 0.01) {
-  switch (nonlinearity) {
-    case Nonlinearity::tanh:
-      return 5.0 / 3;
-    case Nonlinearity::relu:
-      return std::sqrt(2.0);
-    case Nonlinearity::leaky_relu:
-      return std::sqrt(2.0 / (1 + negative_slope * negative_slope));
-    case Nonlinearity::selu:
-      return 0.75;
-    case Nonlinearity::linear:
-    case Nonlinearity::sigmoid:
-      break;
-  }
-  return 1;
-}
-
-namespace detail {
-
-/// The fan of a weight of the given extents.
-template <std::size_t Rank> double fan(const Extent (&shape)[Rank], FanMode mode) {
-  static_assert(Rank >= 2, "tessera: an initialiser by fan is for weights of rank 2 or more: [..., in, out]");
-  double taps = 1;
-  for (std::size_t d = 0; d + 2 < Rank; ++d) taps *= static_cast<double>(shape[d].value);
-  const double in = taps * static_cast<double>(shape[Rank - 2].value);
-  const double out = taps * static_cast<double>(shape[Rank - 1].value);
-  const double made = mode == FanMode::fan_in ? in : mode == FanMode::fan_out ? out : (in + out) / 2;
-  return std::max(made, 1.0);  // of an empty weight, which has no elements to scale
-}
-
-/// Uniform with the given standard deviation and a mean of 0.
-template <Element T, std::size_t Rank>
-auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, double stddev,
-                Here at) {
-  const T limit = static_cast<T>(std::sqrt(3.0) * stddev);
-  return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
-}
-
-/// mean + stddev z within [a, b] for normal z, from uniform values in [0, 1). Not inlined: see scale_values.
-template <class T>
-__attribute__((noinline)) void to_truncated_normal(T* data, std::int64_t count, double mean, double stddev, double a,
-                                                   double b) {
-  const double root = std::sqrt(2.0), low = std::erf((a - mean) / stddev / root),
-               high = std::erf((b - mean) / stddev / root);
-  for (std::int64_t i = 0; i < count; ++i) {
-    const double z = root * ops::erfinv(low + (high - low) * static_cast<double>(data[i]));
-    data[i] = static_cast<T>(std::clamp(mean + stddev * z, a, b));
-  }
-}
-template <Element T, std::size_t Rank>
-auto truncated(const char* op, Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec,
-               double mean, double stddev, double a, double b, Here at) {
-  tessera::detail::check_random_element<T>();
-  const Shape all = tessera::detail::shape_from(shape);
-  const auto write = [=](T* data, const Box& box) {
-    tessera::detail::fill_random(dtype_v<T>, Distribution::uniform, key, all, box, data);
-    to_truncated_normal(data, volume(extents(box)), mean, stddev, a, b);
-  };
-  return tensor_of<T, static_cast<int>(Rank)>(
-      tessera::detail::created<T>(op, all, static_cast<int>(Rank), mesh, spec, at, Cost{20}, write));
-}
-
-/// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
-template <Element T, std::size_t Rank, class F>
-auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, Here at,
-                const F& is_one) {
-  const auto write = [is_one](T* data, const Box& box) {
-    const Shape own = extents(box);
-    Shape index = box.begin;
-    for (std::int64_t n = volume(own); n > 0; --n) {
-      *data++ = is_one(index) ? T(1) : T(0);
-      for (std::size_t d = Rank; d-- > 0;) {
-        if (++index[d] < box.end[d]) break;
-        index[d] = box.begin[d];
-      }
-    }
-  };
-  return tensor_of<T, static_cast<int>(Rank)>(tessera::detail::created<T>(
-      op, tessera::detail::shape_from(shape), static_cast<int>(Rank), mesh, spec, at, Cost::bytes(sizeof(T)), write));
-}
-
-}  // namespace detail
-
-/// All elements equal to `value`, as torch.nn.init.constant_.
-template <Element T, std::size_t Rank>
-auto constant(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh,
-              const PartitionSpec& spec = {}, Here at = Here::current()) {
-  return full<T>(shape, value, mesh, spec, at);
-}
-/// 1 on the diagonal of a matrix and 0 elsewhere, as torch.nn.init.eye_.
-template <Element T>
-auto eye(const Extent (&shape)[2], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
-  return detail::ones_where<T>("eye", shape, mesh, spec, at, [](const Shape& i) { return i[0] == i[1]; });
-}
-/// A convolution [taps..., in, out] that passes its input on, as torch.nn.init.dirac_: 1 at the middle tap where the
-/// input feature is the output feature, and 0 elsewhere.
-template <Element T, std::size_t Rank>
-auto dirac(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
-  static_assert(Rank >= 3, "tessera: init::dirac is for the weights of convolutions: [taps..., in, out]");
-  const Shape all = tessera::detail::shape_from(shape);
-  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [all](const Shape& i) {
-    for (std::size_t d = 0; d + 2 < Rank; ++d)
-      if (i[d] != all[d] / 2) return false;
-    return i[Rank - 2] == i[Rank - 1];
-  });
-}
-
-/// Options of kaiming_uniform and kaiming_normal, with PyTorch's names and defaults.
-struct Kaiming {
-  FanMode mode = FanMode::fan_in;
-  Nonlinearity nonlinearity = Nonlinearity::leaky_relu;
-  double a = 0;  ///< the negative slope of leaky_relu
-};
-/// Uniform, or normal, with standard deviation gain / sqrt(fan), as torch.nn.init.kaiming_uniform_ and kaiming_normal_.
-/// Errors: those of `uniform`. Source: He et al., 1502.01852.
-template <Element T, std::size_t Rank>
-auto kaiming_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                     const Kaiming& options = {}, Here at = Here::current()) {
-  const double fan = detail::fan(shape, options.mode);
-  return detail::uniform_of<T>(key, shape, mesh, spec, gain(options.nonlinearity, options.a) / std::sqrt(fan), at);
-}
-template <Element T, std::size_t Rank>
-auto kaiming_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                    const Kaiming& options = {}, Here at = Here::current()) {
-  const double fan = detail::fan(shape, options.mode);
-  const double stddev = gain(options.nonlinearity, options.a) / std::sqrt(fan);
-  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
-}
-
-/// Uniform, or normal, with variance gain^2 / fan_avg, as torch.nn.init.xavier_uniform_ and xavier_normal_. Source:
-/// Glorot, Bengio, AISTATS 2010.
-template <Element T, std::size_t Rank>
-auto xavier_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                    double factor = 1, Here at = Here::current()) {
-  return detail::uniform_of<T>(key, shape, mesh, spec, factor / std::sqrt(detail::fan(shape, FanMode::fan_avg)), at);
-}
-template <Element T, std::size_t Rank>
-auto xavier_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                   double factor = 1, Here at = Here::current()) {
-  const double stddev = factor / std::sqrt(detail::fan(shape, FanMode::fan_avg));
-  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
-}
-
-/// Uniform with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode, "uniform").
-template <Element T, std::size_t Rank>
-auto variance_scaling_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                              double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
-  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
-  return detail::uniform_of<T>(key, shape, mesh, spec, std::sqrt(scale / detail::fan(shape, mode)), at);
-}
-/// jax.nn.initializers.lecun_uniform, he_uniform and glorot_uniform: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
-template <Element T, std::size_t Rank>
-auto lecun_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                   Here at = Here::current()) {
-  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
-}
-template <Element T, std::size_t Rank>
-auto he_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                Here at = Here::current()) {
-  return variance_scaling_uniform<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
-}
-template <Element T, std::size_t Rank>
-auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                    Here at = Here::current()) {
-  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
-}
-
-/// Normal values with the given mean and deviation, within [a, b] only, as torch.nn.init.trunc_normal_: the quantiles
-/// of uniform draws between those of a and b. Errors: `option` unless stddev > 0 and a < b.
-template <Element T, std::size_t Rank>
-auto trunc_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                  double mean = 0, double stddev = 1, double a = -2, double b = 2, Here at = Here::current()) {
-  if (!(stddev > 0 && a < b))
-    fail(errc::option, "[trunc_normal] bounds: a normal of deviation ", stddev, " between ", a, " and ", b,
-         Source::from(at));
-  return detail::truncated<T>("trunc_normal", key, shape, mesh, spec, mean, stddev, a, b, at);
-}
-
-/// Normal values within two deviations, with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode,
-/// "truncated_normal"). Errors: `option` unless scale > 0.
-template <Element T, std::size_t Rank>
-auto variance_scaling(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                      double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
-  constexpr double kept = 0.87962566103423978;  // the deviation of a standard normal within [-2, 2]
-  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
-  const double stddev = std::sqrt(scale / detail::fan(shape, mode)) / kept;
-  return detail::truncated<T>("variance_scaling", key, shape, mesh, spec, 0, stddev, -2 * stddev, 2 * stddev, at);
-}
-/// jax.nn.initializers.lecun_normal, he_normal and glorot_normal: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
-template <Element T, std::size_t Rank>
-auto lecun_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                  Here at = Here::current()) {
-  return variance_scaling<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
-}
-template <Element T, std::size_t Rank>
-auto he_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-               Here at = Here::current()) {
-  return variance_scaling<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
-}
-template <Element T, std::size_t Rank>
-auto glorot_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
-                   Here at = Here::current()) {
-  return variance_scaling<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
-}
-
-}  // namespace tessera::init
-
-#endif
-
-// ---- tessera/ops/contraction/convolution.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
-#define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
-
-namespace tessera {
-
-namespace detail {
-/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
-/// that options which are changed later would share one name.
-template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
-  std::array<std::int64_t, N> made{};
-  for (auto& own : made) own = number;
-  return made;
-}
-}  // namespace detail
-
-/// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
-/// within a window, and the number of groups of features, each convolved on its own.
-template <int N> struct Conv {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              dilation = detail::all_of<N>(1);
-  std::int64_t groups = 1;
-};
-
-/// Options of a transposed convolution, the transpose of a convolution with the same strides, padding, dilation and
-/// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
-/// these extents, plus `output_padding` at the end.
-template <int N> struct ConvTranspose {
-  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
-                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
-  std::int64_t groups = 1;
-};
-
-namespace detail {
-
-/// Splits a dim into [groups, features of a group].
-constexpr Value split_groups(Value x, int dim, Value groups) {
-  Factors f{};
-  Value sizes[max_rank]{};
-  for (int d = 0; d <= x.rank(); ++d) {
-    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
-    f.order[f.count] = f.out_dim[f.count] = f.count;
-    ++f.count;
-  }
-  sizes[dim] = groups;
-  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
-}
-/// Merges the last dim with the dim of groups in front of it.
-constexpr Value merge_groups(Value x) {
-  Factors f{};
-  for (int d = 0; d < x.rank(); ++d) {
-    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
-    ++f.count;
-  }
-  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
-}
-
-template <int N> struct ConvTag {
-  template <class X, class W, class... Options> struct result : X {
-    using Checks = decltype([] {
-      static_assert(
-          X::rank == N + 2 && W::rank == N + 2,
-          "tessera: conv takes an input [batch, spatial..., in-features] and weights [spatial..., in-features per "
-          "group, out-features]");
-      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: the input and the weights of conv must have the same floating element type");
-    });
-  };
-  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
-    const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all[3 * N]);
-  }
-
- private:
-  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
-                                  Value groups) {
-    if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
-    // Windows over three dims have all 8 dims that a tensor can have.
-    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
-    const DType type = x.dtype();
-    for (int d = 0; d < N; ++d)
-      if (!padding[d].is_number(0))
-        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
-    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
-    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = N < 3 && !groups.is_number(1);
-    if (grouped) {
-      x = split_groups(x, x.rank() - 1, groups);
-      w = split_groups(w, w.rank() - 1, groups);
-    }
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    int a = 0, b = 0, out = 0;
-    labels.a[a++] = labels.out[out++] = 0;
-    for (int d = 0; d < N; ++d) {
-      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
-      labels.a[a++] = labels.b[b++] = static_cast<std::int8_t>(4 + d);
-    }
-    if (grouped) labels.a[a++] = labels.out[out++] = 9;
-    labels.a[a++] = labels.b[b++] = 7;
-    if (grouped) labels.b[b++] = 9;
-    labels.b[b++] = labels.out[out++] = 8;
-    Value y = rounded_product<void>(build::einsum(x, w, labels), type);
-    return grouped ? merge_groups(y) : y;
-  }
-};
-
-template <int N> struct ConvTransposeTag {
-  template <class X, class W, class... Options> struct result : X {
-    using Checks = decltype([] {
-      static_assert(X::rank == N + 2 && W::rank == N + 2,
-                    "tessera: conv_transpose takes an input [batch, spatial..., in-features] and weights [spatial..., "
-                    "in-features, out-features per group]");
-      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
-                    "tessera: the input and the weights of conv_transpose must have the same floating element type");
-    });
-  };
-  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
-    const Value all[] = {as_size(options)...};
-    return convolve(x.at(context.source), w, all, all + N, all + 2 * N, all + 3 * N, all[4 * N]);
-  }
-
- private:
-  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
-                                  const Value* output_padding, const Value* dilation, Value groups) {
-    if (x.rank() != N + 2 || w.rank() != N + 2)
-      fail(
-          errc::unsupported,
-          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
-    const DType type = x.dtype();
-    Value taps[N], extents[N];
-    for (int d = 0; d < N; ++d) {
-      taps[d] = build::extent(w, d);
-      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
-    }
-    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
-    if (grouped) {
-      x = split_groups(x, x.rank() - 1, groups);
-      w = split_groups(w, w.rank() - 2, groups);
-    }
-    EinsumLabels labels{};
-    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
-    int a = 0, b = 0, out = 0;
-    labels.a[a++] = labels.out[out++] = 0;
-    for (int d = 0; d < N; ++d) {
-      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
-      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
-    }
-    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
-    labels.a[a++] = labels.b[b++] = 7;
-    labels.b[b++] = labels.out[out++] = 8;
-    Value y = build::einsum(x, w, labels);
-    if (grouped) y = merge_groups(y);
-    for (int d = N - 1; d >= 0; --d) {
-      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
-      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
-    }
-    for (int d = 0; d < N; ++d) {
-      const Value longer = extents[d] + output_padding[d];
-      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
-      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
-    }
-    return build::cast(y, type);
-  }
-};
-
-}  // namespace detail
-
-/// Convolution (cross-correlation, as in PyTorch and JAX): x [batch, width, in] and w [taps, in / groups, out] give
-/// [batch, windows, out]; conv2d: x [batch, height, width, in] and w [.., .., in / groups, out], as in `conv2d(x, w,
-/// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
-/// strides + 1 windows.
-///
-/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 as in
-/// einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
-/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial; a split spatial dim is gathered.
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
-                                  Dim(options.dilation[0]), Dim(options.groups));
-}
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
-                                  Dim(options.dilation[1]), Dim(options.groups));
-}
-/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
-  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
-                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
-                                  Dim(options.dilation[2]), Dim(options.groups));
-}
-
-/// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
-/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]; conv_transpose2d(x, w, {.strides = {2, 2}}) likewise.
-/// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
-/// respect to its operand. The weights are PyTorch's with the spatial dims first.
-///
-/// The windows are in memory before they are added up; for bf16 they are f32, and their sum is rounded once. Errors:
-/// shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or dilation
-/// below one, and for padding that leaves no result. Communication: as conv1d.
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
-                                Here at = Here::current()) {
-  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
-                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
-                                           Dim(options.groups));
-}
-template <TensorOperand X, TensorOperand W>
-constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
-                                Here at = Here::current()) {
-  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
-                                           Dim(options.padding[0]), Dim(options.padding[1]),
-                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
-                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/conv.hpp
-
-#ifndef TESSERA_NN_CONV_HPP
-#define TESSERA_NN_CONV_HPP
-
-namespace tessera::nn {
-
-namespace detail {
-
-template <int N> constexpr int spatial_dims(const Conv<N>&) { return N; }
-template <int N> constexpr int spatial_dims(const ConvTranspose<N>&) { return N; }
-
-template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<1>& options, Here at) {
-  return tessera::conv1d(x, w, options, at);
-}
-template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<2>& options, Here at) {
-  return tessera::conv2d(x, w, options, at);
-}
-template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<1>& options, Here at) {
-  return tessera::conv_transpose1d(x, w, options, at);
-}
-template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<2>& options, Here at) {
-  return tessera::conv_transpose2d(x, w, options, at);
-}
-
-}  // namespace detail
-
-/// A convolution of x [batch, spatial..., in] plus a bias [out], with the options of ts::conv1d, ts::conv2d and their
-/// transposes, as torch.nn.Conv2d:
-///
-///     constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
-///     ts::nn::Conv2d<halved> conv = ts::nn::conv2d<halved>(key, 16, 32, {3, 3}, strategy);
-///     const auto y = conv(x);                  // [batch, height, width, 16] to [batch, height / 2, width / 2, 32]
-/// weight [taps..., in / groups, out], of a transposed convolution [taps..., in, out / groups]. The options are part of
-/// the type, so that a convolution without padding or groups has no code for them. For a bf16 x the weight is rounded
-/// to bf16, the bias is added in f32, and the result is rounded before and after. Errors and communication: as conv2d
-/// and conv_transpose2d.
-template <auto Options, Element T = float, bool Bias = true> struct Convolution {
-  ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
-  ShardedTensor<T, 1> bias;
-
-  static constexpr std::array field_names{"weight", "bias"};
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    const auto y = Convolution<Options, T, false>{weight}(x, at);
-    if constexpr (detail::is_mixed_v<X, T>)
-      return cast<bf16>(call<AddTag>(Source::from(at), cast<float>(y, at), bias), at);
-    else
-      return call<AddTag>(Source::from(at), y, bias);
-  }
-};
-
-template <auto Options, Element T> struct Convolution<Options, T, false> {
-  ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
-
-  static constexpr std::array field_names{"weight"};
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    return detail::convolve(x, detail::as_met_by<X>(weight, at), Options, at);
-  }
-};
-
-template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
-using Conv1d = Convolution<Options, T, Bias>;
-template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
-using Conv2d = Convolution<Options, T, Bias>;
-template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
-using ConvTranspose1d = Convolution<Options, T, Bias>;
-template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
-using ConvTranspose2d = Convolution<Options, T, Bias>;
-
-namespace detail {
-
-/// The spec of a matrix [in, out], for weights [taps..., in, out].
-constexpr PartitionSpec behind_taps(const PartitionSpec& matrix, int taps) {
-  PartitionSpec spec;
-  if (matrix.entries.empty()) return spec;
-  for (int d = 0; d < taps; ++d) spec.entries.push_back(SpecEntry());
-  for (const SpecEntry& entry : matrix.entries) spec.entries.push_back(entry);
-  return spec;
-}
-
-inline void check_groups(const char* op, Extent features, std::int64_t groups, Here at) {
-  if (groups < 1 || features.value % groups != 0)
-    fail(errc::not_divisible, "[", op, "] groups: ", features.value, " features are not divisible by ", groups,
-         " groups", Source::from(at));
-}
-
-/// Weights and bias uniform within 1 / sqrt(fan), torch.nn.Conv2d's kaiming_uniform_ with a = sqrt(5).
-template <class Layer, Element T, bool Bias, std::size_t Rank>
-Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMode mode,
-                  const ShardingStrategy& strategy, Role role, Here at) {
-  const T bound = static_cast<T>(1 / std::sqrt(init::detail::fan(shape, mode)));
-  const auto [of_weight, of_bias] = split<2>(key);
-  auto weight = uniform<T>(of_weight, shape, strategy.mesh,
-                           behind_taps(strategy.weight(role), static_cast<int>(Rank) - 2), -bound, bound, at);
-  if constexpr (Bias)
-    return {weight, uniform<T>(of_bias, {out}, strategy.mesh, strategy.bias(role), -bound, bound, at)};
-  else
-    return {weight};
-}
-
-}  // namespace detail
-
-/// Convolutions with PyTorch's initial values: weights and bias uniform within 1 / sqrt(fan), where fan is the number
-/// of taps times in / groups, of a transposed convolution times out / groups. The dims `in` and `out` of a weight are
-/// sharded as those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
-template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
-Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, const ShardingStrategy& strategy,
-                                Role role = Role::column, Here at = Here::current()) {
-  for (const Extent features : {in, out}) detail::check_groups("conv1d", features, Options.groups, at);
-  const Extent shape[] = {taps, in.value / Options.groups, out};
-  return detail::convolution<Conv1d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
-                                                                at);
-}
-template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
-Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, const Extent (&window)[2],
-                                const ShardingStrategy& strategy, Role role = Role::column, Here at = Here::current()) {
-  for (const Extent features : {in, out}) detail::check_groups("conv2d", features, Options.groups, at);
-  const Extent shape[] = {window[0], window[1], in.value / Options.groups, out};
-  return detail::convolution<Conv2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
-                                                                at);
-}
-template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
-ConvTranspose1d<Options, T, Bias> conv_transpose1d(Key key, Extent in, Extent out, Extent taps,
-                                                   const ShardingStrategy& strategy, Role role = Role::column,
-                                                   Here at = Here::current()) {
-  for (const Extent features : {in, out}) detail::check_groups("conv_transpose1d", features, Options.groups, at);
-  const Extent shape[] = {taps, in, out.value / Options.groups};
-  return detail::convolution<ConvTranspose1d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
-                                                                         strategy, role, at);
-}
-template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
-ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent out, const Extent (&window)[2],
-                                                   const ShardingStrategy& strategy, Role role = Role::column,
-                                                   Here at = Here::current()) {
-  for (const Extent features : {in, out}) detail::check_groups("conv_transpose2d", features, Options.groups, at);
-  const Extent shape[] = {window[0], window[1], in, out.value / Options.groups};
-  return detail::convolution<ConvTranspose2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
-                                                                         strategy, role, at);
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/ops/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16); see RandomDraw.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, cast(key, DType::f64).id});
-}
-
-/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
-constexpr Value dropout_scale(Value rate) {
-  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
-  const Value kept = 1.0 - rate, zero = rate.number(0);
-  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double or bf16");
-      static_assert(is_number_v<typename Key::type>,
-                    "tessera: the key of random numbers must be a number or a ts::Scalar");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
-  }
-};
-
-/// Reports a key of the wrong type and replaces it, so that no further errors follow.
-template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
-  constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
-                            "compiled function is a ts::Scalar inside");
-  if constexpr (is_operand)
-    return (key);
-  else
-    return 0;
-}
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double and bf16 tensors");
-      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Random values of the shape and element type of `like` (float, double, bf16): uniform in [0, 1), or standard normal.
-/// A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh and in
-/// every equal call. Calls with one key that should give different values need different streams; inside a ts::Stack
-/// each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-
-/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
-/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/dropout.hpp
-
-#ifndef TESSERA_NN_DROPOUT_HPP
-#define TESSERA_NN_DROPOUT_HPP
-
-namespace tessera::nn {
-
-/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
-/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
-/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
-/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
-/// communication.
-///
-///     struct Mlp {
-///       ts::nn::Linear<> up, down;
-///       ts::nn::Dropout<> drop{0.1};
-///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
-///         return down(drop(ts::relu(up(x)), key...));
-///       }
-///     };
-template <std::uint32_t Stream = 0> struct Dropout {
-  Scalar rate = 0.5;
-
-  static constexpr std::array field_names{"rate"};
-  template <class X> constexpr X operator()(const X& x) const { return x; }
-  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
-    return dropout<Stream>(x, rate, key, at);
-  }
-};
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/ops/indexing/embedding.hpp
-
-#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
-#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct EmbeddingTag {
-  static constexpr auto leading_dims = ops::LeadingDims::table;
-  template <class Table, class Indices> struct result {
-    using type = typename Table::type;
-    static constexpr int rank = Table::rank - 1 + Indices::rank;
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
-          "ts::cast<std::int32_t>(indices)");
-      static_assert(Table::rank >= 1,
-                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
-      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
-    });
-  };
-  static constexpr Value emit(Value context, Value table, Value indices) {
-    const int lead = indices.rank();
-    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
-    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
-    return table.at(context.source).make(made, {table.id, indices.id});
-  }
-};
-
-}  // namespace detail
-
-/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
-/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
-/// split N the result is a partial value, to which each shard of the table contributes its rows.
-template <TensorOperand Table, TensorOperand Indices>
-constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
-  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/nn/embedding.hpp
-
-#ifndef TESSERA_NN_EMBEDDING_HPP
-#define TESSERA_NN_EMBEDDING_HPP
-
-namespace tessera::nn {
-
-/// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
-///
-/// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
-template <Element T = float> struct Embedding {
-  ShardedTensor<T, 2> table;
-
-  static constexpr std::array field_names{"table"};
-  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const {
-    return embedding(table, tokens, at);
-  }
-  /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
-  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. A bf16 x gives bf16 logits.
-  template <class X> constexpr auto attend(const X& x, Here at = Here::current()) const {
-    return matmul(x, transpose<1, 0>(detail::as_met_by<X>(table, at), at), at);
-  }
-};
-
-/// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
-template <Element T = float> struct Positions {
-  ShardedTensor<T, 2> table;
-
-  static constexpr std::array field_names{"table"};
-  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    return call<AddTag>(Source::from(at), x, slice<0>(detail::as_met_by<X>(table, at), 0, extent<-2>(x, at), at));
-  }
-};
-
-template <Element T = float>
-Embedding<T> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
-                       double stddev = 0.02) {
-  return {normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<T>(stddev))};
-}
-template <Element T = float>
-Positions<T> positions(Key key, Extent context, Extent features, const ShardingStrategy& strategy,
-                       double stddev = 0.02) {
-  return {normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<T>(stddev))};
-}
-
-}  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/base/name_pattern.hpp
-
-#ifndef TESSERA_BASE_NAME_PATTERN_HPP
-#define TESSERA_BASE_NAME_PATTERN_HPP
-
-namespace tessera {
-
-/// Whether a whole name matches a pattern, in which `*` stands for any characters, dots too, and `?` for one character:
-/// "blocks.3.mlp.up.weight" matches "blocks.*.weight" and "*.weight".
-constexpr bool matches_pattern(std::string_view name, std::string_view pattern) {
-  std::size_t n = 0, p = 0, star = pattern.size(), taken = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      taken = n;
-    } else if (p < pattern.size() && (pattern[p] == name[n] || pattern[p] == '?')) {
-      ++n, ++p;
-    } else if (star < pattern.size()) {  // the last * takes one character more
-      p = star + 1;
-      n = ++taken;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -20112,6 +19672,1177 @@ struct ProjectLeaves {
 };
 
 }  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/graph/trace/stack.hpp
+
+#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
+#define TESSERA_GRAPH_TRACE_STACK_HPP
+
+namespace tessera {
+
+/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
+/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
+template <class Block> class Stack {
+ public:
+  using block = Block;
+
+  constexpr Stack() = default;
+  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
+  /// Makes layer i with make(i). Errors: `structure` for n < 0.
+  template <class Make> Stack(int n, Make&& make) {
+    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
+    layers_.reserve(static_cast<std::size_t>(n));
+    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
+  }
+
+  constexpr int size() const { return static_cast<int>(layers_.size()); }
+  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
+  constexpr std::vector<Block>& layers() { return layers_; }
+  constexpr const std::vector<Block>& layers() const { return layers_; }
+
+  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
+  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
+  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
+  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
+
+  /// The number of layers as a leaf: inside a trace, its placeholder.
+  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
+  constexpr void set_count(const Dim& count) {
+    if (count.traced())
+      count_ = count;
+    else
+      layers_.resize(static_cast<std::size_t>(count.value()));
+  }
+
+ private:
+  std::vector<Block> layers_;
+  Dim count_{};  // a placeholder, in a trace of a block without tensors
+};
+
+namespace detail {
+
+/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
+template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
+  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
+}
+
+/// A traced call of a Stack: one repeat node, whose body is the traced block.
+template <class Block, class X, class... Extra>
+constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
+  const Value context = trace_in(x);
+  if (stack.layers().empty() || context.module == nullptr)
+    fail(errc::structure,
+         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
+  BodyTrace body(*context.module, {});
+  BindLeaves bind{body, BindLeaves::Kind::carried};
+  X carried = x;
+  for_each_leaf(carried, bind);
+  bind.kind = BindLeaves::Kind::layer;
+  Block layer = stack[0];
+  for_each_leaf(layer, bind);
+  bind.kind = BindLeaves::Kind::captured;
+  std::tuple<Extra...> captured(extra...);
+  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
+  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
+  GiveLeaves give{body, true};
+  for_each_leaf(result, give);
+  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
+  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
+  X last = x;
+  ProjectLeaves project{made, body};
+  for_each_leaf(last, project);
+  return last;
+}
+
+}  // namespace detail
+
+template <class Block>
+template <class X, class... Extra>
+constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
+  constexpr bool is_outside = !detail::holds_local_v<X>;
+  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
+  static_assert(
+      is_outside,
+      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
+  static_assert(
+      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
+               "std::array of blocks inside of a layer");
+  if constexpr (is_outside && is_flat) {
+    // Computed here so that compilers report an error in a layer with few lines of context.
+    using Carried = detail::carry_t<X>;
+    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
+        std::declval<const Carried&>(), detail::settle(extra)...))>>;
+    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
+    static_assert(is_model,
+                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
+                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
+    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
+    static_assert(is_one,
+                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
+    constexpr bool same = std::is_same_v<Result, Carried>;
+    static_assert(
+        same || TensorOperand<Carried>,
+        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
+        "tensors of the same element types and ranks");
+    if constexpr (is_one && TensorOperand<Carried>) {
+      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
+      constexpr bool same_rank = Result::rank == Carried::rank;
+      static_assert(
+          same_type,
+          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
+          "convert the result with ts::cast");
+      static_assert(same_rank,
+                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
+                    "constant, use ts::full_like");
+    }
+    if constexpr (same && is_model)
+      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
+    else if constexpr (is_model)
+      return detail::as_carry(detail::trace_in(x), x);
+    else
+      return x;
+  } else {
+    return x;
+  }
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/cast_model.hpp
+
+#ifndef TESSERA_NN_CAST_MODEL_HPP
+#define TESSERA_NN_CAST_MODEL_HPP
+
+namespace tessera {
+
+namespace detail {
+
+// What an element type becomes.
+template <class To> struct ToElement {
+  template <class T> using of = std::conditional_t<is_floating_v<T>, To, T>;
+};
+struct UseBf16 {
+  template <class T> using of = std::conditional_t<std::is_same_v<T, float>, bf16, T>;
+};
+struct DowncastBf16 {
+  template <class T> using of = std::conditional_t<std::is_same_v<T, double>, float, UseBf16::of<T>>;
+};
+struct WidenBf16 {
+  template <class T> using of = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+};
+
+/// A type with other element types: a tensor, an element type itself, or a template of these.
+template <class Map, class T> struct Recast {
+  using type = T;
+};
+template <class Map, class T>
+  requires(std::is_arithmetic_v<T> || std::is_same_v<T, bf16>)
+struct Recast<Map, T> {
+  using type = typename Map::template of<T>;
+};
+template <class Map, class T, int R> struct Recast<Map, ShardedTensor<T, R>> {
+  using type = ShardedTensor<typename Map::template of<T>, R>;
+};
+template <class Map, class T, int R> struct Recast<Map, Sym<T, R>> {
+  using type = Sym<typename Map::template of<T>, R>;
+};
+template <class Map, class T, std::size_t Size> struct Recast<Map, std::array<T, Size>> {
+  using type = std::array<typename Recast<Map, T>::type, Size>;
+};
+template <class Map, template <class...> class Made, class... Ts> struct Recast<Map, Made<Ts...>> {
+  using type = Made<typename Recast<Map, Ts>::type...>;
+};
+template <class Map, template <class, auto, auto...> class Made, class T, auto V, auto... Vs>
+struct Recast<Map, Made<T, V, Vs...>> {
+  using type = Made<typename Recast<Map, T>::type, V, Vs...>;
+};
+template <class Map, template <class, auto, class> class Made, class T, auto V, class U>
+struct Recast<Map, Made<T, V, U>> {
+  using type = Made<typename Recast<Map, T>::type, V, typename Recast<Map, U>::type>;
+};
+template <class Map, template <auto, class, auto...> class Made, auto V, class T, auto... Vs>
+struct Recast<Map, Made<V, T, Vs...>> {
+  using type = Made<V, typename Recast<Map, T>::type, Vs...>;
+};
+template <class Map, class T> using recast_t = typename Recast<Map, T>::type;
+
+/// Whether a model has a tensor whose element type Map changes.
+template <class Map> struct FindRecast {
+  bool found = false;
+  template <class Leaf> constexpr void leaf(const Leaf&) {
+    found = found || !std::is_same_v<recast_t<Map, Leaf>, Leaf>;
+  }
+  constexpr void enter_stack(const auto&) {}
+  constexpr void enter_layer(int) {}
+  constexpr void leave_stack() {}
+};
+template <class Map, class T> constexpr bool has_recast() {
+  if constexpr (is_stack_v<T>) {
+    return has_recast<Map, typename T::block>();
+  } else {
+    T model{};
+    FindRecast<Map> find;
+    for_each_leaf(model, find);
+    return find.found;
+  }
+}
+
+template <class To, class From> constexpr To cast_leaves(const From& from, Here at) {
+  if constexpr (std::is_same_v<To, From>) {
+    return from;
+  } else if constexpr (TensorOperand<From>) {
+    if constexpr (SymOperand<From>) {
+      return cast<typename To::element>(from, at);
+    } else {
+      if (const Value& value = value_behind(from); value.module != nullptr)
+        return To(build::cast(here(value).at(Source::from(at)), dtype_v<typename To::element>));
+      return To(cast<typename To::element>(from, at));
+    }
+  } else if constexpr (is_stack_v<From>) {
+    To made;
+    for (const auto& layer : from.layers()) made.layers().push_back(cast_leaves<typename To::block>(layer, at));
+    return made;
+  } else if constexpr (is_tuple_v<From> || is_array_v<From>) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return To{cast_leaves<std::tuple_element_t<I, To>>(std::get<I>(from), at)...};
+    }(std::make_index_sequence<std::tuple_size_v<To>>());
+  } else {
+    return with_fields(from, [&](const auto&... fields) {
+      return [&]<class... Fields>(TypeList<Fields...>) {
+        return To{cast_leaves<Fields>(fields, at)...};
+      }(typename FieldsOf<To>::type{});
+    });
+  }
+}
+
+template <class Map, class T> constexpr auto recast(const T& x, Here at) {
+  using To = recast_t<Map, T>;
+  if constexpr (std::is_same_v<To, T> && !TensorOperand<T>) {
+    constexpr bool is_unchanged = !has_recast<Map, T>();
+    static_assert(is_unchanged,
+                  "tessera: a model has other element types only if it is a template of its element type, as `template "
+                  "<ts::Element T> struct Mlp { nn::Linear<T> up, down; };`; or name the type, as in "
+                  "ts::cast_model<Mlp16>(model); ts::autocast needs neither");
+  }
+  return cast_leaves<To>(x, at);
+}
+
+/// f of arguments with other element types, and results with f32 in the place of bf16.
+template <class Map, class F> constexpr auto recast_function(const F& f) {
+  return [f](const auto&... given) {
+    constexpr Here at = Here::current();
+    return recast<WidenBf16>(settle(f(recast<Map>(settle(given), at)...)), at);
+  };
+}
+
+}  // namespace detail
+
+/// A copy of a model, or of a tuple or array of tensors, with floating tensors of the element type T: `model.to(T)` of
+/// PyTorch, as `auto small = ts::cast_model<ts::bf16>(model)`. Integer tensors, Dims and Scalars are copied. The type
+/// of the copy has T in the place of every floating template argument: `nn::Linear<bf16>` for `nn::Linear<float>`, and
+/// a Mlp<bf16> for a `template <ts::Element T> struct Mlp`. `cast_model<To>(model)` names the type of the copy itself,
+/// a model of the same fields. Inside of a traced function it is differentiated: gradients are those of the original.
+/// Communication: none.
+template <Element T, class Model> constexpr auto cast_model(const Model& model, Here at = Here::current()) {
+  return detail::recast<detail::ToElement<T>>(model, at);
+}
+template <class To, class Model>
+  requires(!Element<To>)
+constexpr To cast_model(const Model& model, Here at = Here::current()) {
+  return detail::cast_leaves<To>(model, at);
+}
+
+/// Inside a traced function: f, whose f32 arguments (models too) become bf16, and whose bf16 results become f32: the
+/// environment variable XLA_USE_BF16 of PyTorch/XLA. All of f computes in bf16, as far as its operations do; f64 stays.
+template <class F> constexpr auto use_bf16(const F& f) { return detail::recast_function<detail::UseBf16>(f); }
+/// The same, and f64 arguments become f32: XLA_DOWNCAST_BF16.
+template <class F> constexpr auto downcast_bf16(const F& f) { return detail::recast_function<detail::DowncastBf16>(f); }
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/init.hpp
+
+#ifndef TESSERA_NN_INIT_HPP
+#define TESSERA_NN_INIT_HPP
+
+/// Initial values of weights, with the names of torch.nn.init and jax.nn.initializers. Values are drawn directly into
+/// shards, and are bitwise equal on every mesh and spec. Weights are [in, out], and of convolutions [taps..., in, out],
+/// as in JAX: fan-in is the extent of the dim before the last times the number of taps, fan-out that of the last.
+///
+///     auto w = ts::init::kaiming_normal<float>(key, {256, 1024}, mesh, {ts::none, "model"});
+namespace tessera::init {
+
+// torch.nn.init.zeros_, ones_, normal_ and uniform_ are functions that there are already.
+using tessera::normal;
+using tessera::ones;
+using tessera::uniform;
+using tessera::zeros;
+
+/// The number of inputs, or of outputs, of one unit; `fan_avg` is their mean.
+enum class FanMode : std::uint8_t { fan_in, fan_out, fan_avg };
+
+/// The function after a weight, which decides by how much weights are scaled.
+enum class Nonlinearity : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
+
+/// torch.nn.init.calculate_gain: 1 for linear and sigmoid, 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + slope^2)) for
+/// leaky_relu, 3/4 for selu.
+inline double gain(Nonlinearity nonlinearity, double negative_slope = 0.01) {
+  switch (nonlinearity) {
+    case Nonlinearity::tanh:
+      return 5.0 / 3;
+    case Nonlinearity::relu:
+      return std::sqrt(2.0);
+    case Nonlinearity::leaky_relu:
+      return std::sqrt(2.0 / (1 + negative_slope * negative_slope));
+    case Nonlinearity::selu:
+      return 0.75;
+    case Nonlinearity::linear:
+    case Nonlinearity::sigmoid:
+      break;
+  }
+  return 1;
+}
+
+namespace detail {
+
+/// The fan of a weight of the given extents.
+template <std::size_t Rank> double fan(const Extent (&shape)[Rank], FanMode mode) {
+  static_assert(Rank >= 2, "tessera: an initialiser by fan is for weights of rank 2 or more: [..., in, out]");
+  double taps = 1;
+  for (std::size_t d = 0; d + 2 < Rank; ++d) taps *= static_cast<double>(shape[d].value);
+  const double in = taps * static_cast<double>(shape[Rank - 2].value);
+  const double out = taps * static_cast<double>(shape[Rank - 1].value);
+  const double made = mode == FanMode::fan_in ? in : mode == FanMode::fan_out ? out : (in + out) / 2;
+  return std::max(made, 1.0);  // of an empty weight, which has no elements to scale
+}
+
+/// Uniform with the given standard deviation and a mean of 0.
+template <Element T, std::size_t Rank>
+auto uniform_of(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, double stddev,
+                Here at) {
+  const T limit = static_cast<T>(std::sqrt(3.0) * stddev);
+  return uniform<T>(key, shape, mesh, spec, -limit, limit, at);
+}
+
+/// mean + stddev z within [a, b] for normal z, from uniform values in [0, 1). Not inlined: see scale_values.
+template <class T>
+__attribute__((noinline)) void to_truncated_normal(T* data, std::int64_t count, double mean, double stddev, double a,
+                                                   double b) {
+  const double root = std::sqrt(2.0), low = std::erf((a - mean) / stddev / root),
+               high = std::erf((b - mean) / stddev / root);
+  for (std::int64_t i = 0; i < count; ++i) {
+    const double z = root * ops::erfinv(low + (high - low) * static_cast<double>(data[i]));
+    data[i] = static_cast<T>(std::clamp(mean + stddev * z, a, b));
+  }
+}
+template <Element T, std::size_t Rank>
+auto truncated(const char* op, Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec,
+               double mean, double stddev, double a, double b, Here at) {
+  tessera::detail::check_random_element<T>();
+  const Shape all = tessera::detail::shape_from(shape);
+  const auto write = [=](T* data, const Box& box) {
+    tessera::detail::fill_random(dtype_v<T>, Distribution::uniform, key, all, box, data);
+    to_truncated_normal(data, volume(extents(box)), mean, stddev, a, b);
+  };
+  return tensor_of<T, static_cast<int>(Rank)>(
+      tessera::detail::created<T>(op, all, static_cast<int>(Rank), mesh, spec, at, Cost{20}, write));
+}
+
+/// Ones where `is_one(index)` holds for the index of an element, zeros elsewhere.
+template <Element T, std::size_t Rank, class F>
+auto ones_where(const char* op, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec, Here at,
+                const F& is_one) {
+  const auto write = [is_one](T* data, const Box& box) {
+    const Shape own = extents(box);
+    Shape index = box.begin;
+    for (std::int64_t n = volume(own); n > 0; --n) {
+      *data++ = is_one(index) ? T(1) : T(0);
+      for (std::size_t d = Rank; d-- > 0;) {
+        if (++index[d] < box.end[d]) break;
+        index[d] = box.begin[d];
+      }
+    }
+  };
+  return tensor_of<T, static_cast<int>(Rank)>(tessera::detail::created<T>(
+      op, tessera::detail::shape_from(shape), static_cast<int>(Rank), mesh, spec, at, Cost::bytes(sizeof(T)), write));
+}
+
+}  // namespace detail
+
+/// All elements equal to `value`, as torch.nn.init.constant_.
+template <Element T, std::size_t Rank>
+auto constant(const Extent (&shape)[Rank], std::type_identity_t<T> value, const Mesh& mesh,
+              const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return full<T>(shape, value, mesh, spec, at);
+}
+/// 1 on the diagonal of a matrix and 0 elsewhere, as torch.nn.init.eye_.
+template <Element T>
+auto eye(const Extent (&shape)[2], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  return detail::ones_where<T>("eye", shape, mesh, spec, at, [](const Shape& i) { return i[0] == i[1]; });
+}
+/// A convolution [taps..., in, out] that passes its input on, as torch.nn.init.dirac_: 1 at the middle tap where the
+/// input feature is the output feature, and 0 elsewhere.
+template <Element T, std::size_t Rank>
+auto dirac(const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, Here at = Here::current()) {
+  static_assert(Rank >= 3, "tessera: init::dirac is for the weights of convolutions: [taps..., in, out]");
+  const Shape all = tessera::detail::shape_from(shape);
+  return detail::ones_where<T>("dirac", shape, mesh, spec, at, [all](const Shape& i) {
+    for (std::size_t d = 0; d + 2 < Rank; ++d)
+      if (i[d] != all[d] / 2) return false;
+    return i[Rank - 2] == i[Rank - 1];
+  });
+}
+
+/// Options of kaiming_uniform and kaiming_normal, with PyTorch's names and defaults.
+struct Kaiming {
+  FanMode mode = FanMode::fan_in;
+  Nonlinearity nonlinearity = Nonlinearity::leaky_relu;
+  double a = 0;  ///< the negative slope of leaky_relu
+};
+/// Uniform, or normal, with standard deviation gain / sqrt(fan), as torch.nn.init.kaiming_uniform_ and kaiming_normal_.
+/// Errors: those of `uniform`. Source: He et al., 1502.01852.
+template <Element T, std::size_t Rank>
+auto kaiming_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                     const Kaiming& options = {}, Here at = Here::current()) {
+  const double fan = detail::fan(shape, options.mode);
+  return detail::uniform_of<T>(key, shape, mesh, spec, gain(options.nonlinearity, options.a) / std::sqrt(fan), at);
+}
+template <Element T, std::size_t Rank>
+auto kaiming_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    const Kaiming& options = {}, Here at = Here::current()) {
+  const double fan = detail::fan(shape, options.mode);
+  const double stddev = gain(options.nonlinearity, options.a) / std::sqrt(fan);
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+}
+
+/// Uniform, or normal, with variance gain^2 / fan_avg, as torch.nn.init.xavier_uniform_ and xavier_normal_. Source:
+/// Glorot, Bengio, AISTATS 2010.
+template <Element T, std::size_t Rank>
+auto xavier_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    double factor = 1, Here at = Here::current()) {
+  return detail::uniform_of<T>(key, shape, mesh, spec, factor / std::sqrt(detail::fan(shape, FanMode::fan_avg)), at);
+}
+template <Element T, std::size_t Rank>
+auto xavier_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   double factor = 1, Here at = Here::current()) {
+  const double stddev = factor / std::sqrt(detail::fan(shape, FanMode::fan_avg));
+  return normal<T>(key, shape, mesh, spec, 0, static_cast<T>(stddev), at);
+}
+
+/// Uniform with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode, "uniform").
+template <Element T, std::size_t Rank>
+auto variance_scaling_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                              double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
+  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
+  return detail::uniform_of<T>(key, shape, mesh, spec, std::sqrt(scale / detail::fan(shape, mode)), at);
+}
+/// jax.nn.initializers.lecun_uniform, he_uniform and glorot_uniform: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
+template <Element T, std::size_t Rank>
+auto lecun_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto he_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto glorot_uniform(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                    Here at = Here::current()) {
+  return variance_scaling_uniform<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
+}
+
+/// Normal values with the given mean and deviation, within [a, b] only, as torch.nn.init.trunc_normal_: the quantiles
+/// of uniform draws between those of a and b. Errors: `option` unless stddev > 0 and a < b.
+template <Element T, std::size_t Rank>
+auto trunc_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                  double mean = 0, double stddev = 1, double a = -2, double b = 2, Here at = Here::current()) {
+  if (!(stddev > 0 && a < b))
+    fail(errc::option, "[trunc_normal] bounds: a normal of deviation ", stddev, " between ", a, " and ", b,
+         Source::from(at));
+  return detail::truncated<T>("trunc_normal", key, shape, mesh, spec, mean, stddev, a, b, at);
+}
+
+/// Normal values within two deviations, with variance scale / fan, as jax.nn.initializers.variance_scaling(scale, mode,
+/// "truncated_normal"). Errors: `option` unless scale > 0.
+template <Element T, std::size_t Rank>
+auto variance_scaling(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                      double scale = 1, FanMode mode = FanMode::fan_in, Here at = Here::current()) {
+  constexpr double kept = 0.87962566103423978;  // the deviation of a standard normal within [-2, 2]
+  if (!(scale > 0)) fail(errc::option, "[variance_scaling] scale: ", scale, " is not above 0", Source::from(at));
+  const double stddev = std::sqrt(scale / detail::fan(shape, mode)) / kept;
+  return detail::truncated<T>("variance_scaling", key, shape, mesh, spec, 0, stddev, -2 * stddev, 2 * stddev, at);
+}
+/// jax.nn.initializers.lecun_normal, he_normal and glorot_normal: variances 1 / fan_in, 2 / fan_in, 1 / fan_avg.
+template <Element T, std::size_t Rank>
+auto lecun_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                  Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 1, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto he_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+               Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 2, FanMode::fan_in, at);
+}
+template <Element T, std::size_t Rank>
+auto glorot_normal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                   Here at = Here::current()) {
+  return variance_scaling<T>(key, shape, mesh, spec, 1, FanMode::fan_avg, at);
+}
+
+}  // namespace tessera::init
+
+#endif
+
+// ---- tessera/ops/contraction/convolution.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+#define TESSERA_OPS_CONTRACTION_CONVOLUTION_HPP
+
+namespace tessera {
+
+namespace detail {
+/// Written one by one: in the name of a template argument g++ 12 leaves out elements that an initializer left out, so
+/// that options which are changed later would share one name.
+template <int N> constexpr std::array<std::int64_t, N> all_of(std::int64_t number) {
+  std::array<std::int64_t, N> made{};
+  for (auto& own : made) own = number;
+  return made;
+}
+}  // namespace detail
+
+/// Options of a convolution over N spatial dims: the stride between windows, zero padding on both sides, the dilation
+/// within a window, and the number of groups of features, each convolved on its own.
+template <int N> struct Conv {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
+/// Options of a transposed convolution, the transpose of a convolution with the same strides, padding, dilation and
+/// groups. Several input extents of that convolution give the same number of windows: the result has the smallest of
+/// these extents, plus `output_padding` at the end.
+template <int N> struct ConvTranspose {
+  std::array<std::int64_t, N> strides = detail::all_of<N>(1), padding = detail::all_of<N>(0),
+                              output_padding = detail::all_of<N>(0), dilation = detail::all_of<N>(1);
+  std::int64_t groups = 1;
+};
+
+namespace detail {
+
+/// Splits a dim into [groups, features of a group].
+constexpr Value split_groups(Value x, int dim, Value groups) {
+  Factors f{};
+  Value sizes[max_rank]{};
+  for (int d = 0; d <= x.rank(); ++d) {
+    f.in_dim[f.count] = static_cast<std::int8_t>(d > dim ? d - 1 : d);
+    f.order[f.count] = f.out_dim[f.count] = f.count;
+    ++f.count;
+  }
+  sizes[dim] = groups;
+  return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
+}
+/// Merges the last dim with the dim of groups in front of it.
+constexpr Value merge_groups(Value x) {
+  Factors f{};
+  for (int d = 0; d < x.rank(); ++d) {
+    f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    ++f.count;
+  }
+  return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+
+template <int N> struct ConvTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Checks = decltype([] {
+      static_assert(
+          X::rank == N + 2 && W::rank == N + 2,
+          "tessera: conv takes an input [batch, spatial..., in-features] and weights [spatial..., in-features per "
+          "group, out-features]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: the input and the weights of conv must have the same floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
+                                all + 2 * N, all[3 * N]),
+                       x.dtype());
+  }
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding, const Value* dilation,
+                                  Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
+    // Windows over three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
+    const DType type = x.dtype();
+    for (int d = 0; d < N; ++d)
+      if (!padding[d].is_number(0))
+        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
+    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = N < 3 && !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 1, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.a[a++] = labels.b[b++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    if (grouped) labels.b[b++] = 9;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = build::cast(build::einsum(x, w, labels), type);
+    return grouped ? merge_groups(y) : y;
+  }
+};
+
+template <int N> struct ConvTransposeTag {
+  template <class X, class W, class... Options> struct result : X {
+    using Checks = decltype([] {
+      static_assert(X::rank == N + 2 && W::rank == N + 2,
+                    "tessera: conv_transpose takes an input [batch, spatial..., in-features] and weights [spatial..., "
+                    "in-features, out-features per group]");
+      static_assert(is_floating_v<typename X::type> && std::is_same_v<typename X::type, typename W::type>,
+                    "tessera: the input and the weights of conv_transpose must have the same floating element type");
+    });
+  };
+  template <class... Options> static constexpr Value emit(Value context, Value x, Value w, Options... options) {
+    const Value all[] = {as_size(options)...};
+    return build::cast(convolve(build::product_operand(x.at(context.source)), build::product_operand(w), all, all + N,
+                                all + 2 * N, all + 3 * N, all[4 * N]),
+                       x.dtype());
+  }
+
+ private:
+  static constexpr Value convolve(Value x, Value w, const Value* strides, const Value* padding,
+                                  const Value* output_padding, const Value* dilation, Value groups) {
+    if (x.rank() != N + 2 || w.rank() != N + 2)
+      fail(
+          errc::unsupported,
+          "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+    const DType type = x.dtype();
+    Value taps[N], extents[N];
+    for (int d = 0; d < N; ++d) {
+      taps[d] = build::extent(w, d);
+      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
+    }
+    // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
+    const bool grouped = !groups.is_number(1);
+    if (grouped) {
+      x = split_groups(x, x.rank() - 1, groups);
+      w = split_groups(w, w.rank() - 2, groups);
+    }
+    EinsumLabels labels{};
+    for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+    int a = 0, b = 0, out = 0;
+    labels.a[a++] = labels.out[out++] = 0;
+    for (int d = 0; d < N; ++d) {
+      labels.a[a++] = labels.out[out++] = static_cast<std::int8_t>(1 + d);
+      labels.b[b++] = labels.out[out++] = static_cast<std::int8_t>(4 + d);
+    }
+    if (grouped) labels.a[a++] = labels.b[b++] = labels.out[out++] = 9;
+    labels.a[a++] = labels.b[b++] = 7;
+    labels.b[b++] = labels.out[out++] = 8;
+    Value y = build::einsum(x, w, labels);
+    if (grouped) y = merge_groups(y);
+    for (int d = N - 1; d >= 0; --d) {
+      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
+      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
+    }
+    for (int d = 0; d < N; ++d) {
+      const Value longer = extents[d] + output_padding[d];
+      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
+      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+    }
+    return build::cast(y, type);
+  }
+};
+
+}  // namespace detail
+
+/// Convolution (cross-correlation, as in PyTorch and JAX): x [batch, width, in] and w [taps, in / groups, out] give
+/// [batch, windows, out]; conv2d: x [batch, height, width, in] and w [.., .., in / groups, out], as in `conv2d(x, w,
+/// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
+/// strides + 1 windows.
+///
+/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
+/// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
+/// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
+/// in-features the result is partial; a split spatial dim is gathered.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                  Dim(options.dilation[0]), Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
+                                  Dim(options.dilation[1]), Dim(options.groups));
+}
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
+  return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                  Dim(options.strides[2]), Dim(options.padding[0]), Dim(options.padding[1]),
+                                  Dim(options.padding[2]), Dim(options.dilation[0]), Dim(options.dilation[1]),
+                                  Dim(options.dilation[2]), Dim(options.groups));
+}
+
+/// Transposed convolution: x [batch, width, in] and w [taps, in, out / groups] give [batch, (width - 1) strides +
+/// dilation (taps - 1) + 1 - 2 padding + output_padding, out]; conv_transpose2d(x, w, {.strides = {2, 2}}) likewise.
+/// Each element of x adds w, multiplied by it, to one window of the result. This is the gradient of a convolution with
+/// respect to its operand. The weights are PyTorch's with the spatial dims first.
+///
+/// The windows are in memory before they are added up; for bf16 and f16 they are f32, and their sum is rounded once.
+/// Errors: shape_mismatch for in-features that don't match, for groups that don't divide the features, for a stride or
+/// dilation below one, and for padding that leaves no result. Communication: as conv1d.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose1d(const X& x, const W& w, const ConvTranspose<1>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
+                                           Dim(options.output_padding[0]), Dim(options.dilation[0]),
+                                           Dim(options.groups));
+}
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& options = {},
+                                Here at = Here::current()) {
+  return call<detail::ConvTransposeTag<2>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
+                                           Dim(options.padding[0]), Dim(options.padding[1]),
+                                           Dim(options.output_padding[0]), Dim(options.output_padding[1]),
+                                           Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/conv.hpp
+
+#ifndef TESSERA_NN_CONV_HPP
+#define TESSERA_NN_CONV_HPP
+
+namespace tessera::nn {
+
+namespace detail {
+
+template <int N> constexpr int spatial_dims(const Conv<N>&) { return N; }
+template <int N> constexpr int spatial_dims(const ConvTranspose<N>&) { return N; }
+
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<1>& options, Here at) {
+  return tessera::conv1d(x, w, options, at);
+}
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const Conv<2>& options, Here at) {
+  return tessera::conv2d(x, w, options, at);
+}
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<1>& options, Here at) {
+  return tessera::conv_transpose1d(x, w, options, at);
+}
+template <class X, class W> constexpr auto convolve(const X& x, const W& w, const ConvTranspose<2>& options, Here at) {
+  return tessera::conv_transpose2d(x, w, options, at);
+}
+
+}  // namespace detail
+
+/// A convolution of x [batch, spatial..., in] plus a bias [out], with the options of ts::conv1d, ts::conv2d and their
+/// transposes, as torch.nn.Conv2d:
+///
+///     constexpr ts::Conv<2> halved{.strides = {2, 2}, .padding = {1, 1}};
+///     ts::nn::Conv2d<halved> conv = ts::nn::conv2d<halved>(key, 16, 32, {3, 3}, strategy);
+///     const auto y = conv(x);                  // [batch, height, width, 16] to [batch, height / 2, width / 2, 32]
+/// weight [taps..., in / groups, out], of a transposed convolution [taps..., in, out / groups]. The options are part of
+/// the type, so that a convolution without padding or groups has no code for them. For an x of bf16 or f16 the weight
+/// is rounded to its type, the bias is added in f32, and the result is rounded before and after. Errors and
+/// communication: as conv2d and conv_transpose2d.
+template <auto Options, Element T = float, bool Bias = true> struct Convolution {
+  ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
+  ShardedTensor<T, 1> bias;
+
+  static constexpr std::array field_names{"weight", "bias"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    const auto y = Convolution<Options, T, false>{weight}(x, at);
+    if constexpr (detail::is_mixed_v<X, T>)
+      return cast<typename X::element>(call<AddTag>(Source::from(at), cast<float>(y, at), bias), at);
+    else
+      return call<AddTag>(Source::from(at), y, bias);
+  }
+};
+
+template <auto Options, Element T> struct Convolution<Options, T, false> {
+  ShardedTensor<T, detail::spatial_dims(Options) + 2> weight;
+
+  static constexpr std::array field_names{"weight"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    return detail::convolve(x, detail::as_met_by<X>(weight, at), Options, at);
+  }
+};
+
+template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
+using Conv1d = Convolution<Options, T, Bias>;
+template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
+using Conv2d = Convolution<Options, T, Bias>;
+template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
+using ConvTranspose1d = Convolution<Options, T, Bias>;
+template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
+using ConvTranspose2d = Convolution<Options, T, Bias>;
+
+namespace detail {
+
+/// The spec of a matrix [in, out], for weights [taps..., in, out].
+constexpr PartitionSpec behind_taps(const PartitionSpec& matrix, int taps) {
+  PartitionSpec spec;
+  if (matrix.entries.empty()) return spec;
+  for (int d = 0; d < taps; ++d) spec.entries.push_back(SpecEntry());
+  for (const SpecEntry& entry : matrix.entries) spec.entries.push_back(entry);
+  return spec;
+}
+
+inline void check_groups(const char* op, Extent features, std::int64_t groups, Here at) {
+  if (groups < 1 || features.value % groups != 0)
+    fail(errc::not_divisible, "[", op, "] groups: ", features.value, " features are not divisible by ", groups,
+         " groups", Source::from(at));
+}
+
+/// Weights and bias uniform within 1 / sqrt(fan), torch.nn.Conv2d's kaiming_uniform_ with a = sqrt(5).
+template <class Layer, Element T, bool Bias, std::size_t Rank>
+Layer convolution(Key key, const Extent (&shape)[Rank], Extent out, init::FanMode mode,
+                  const ShardingStrategy& strategy, Role role, Here at) {
+  const T bound = static_cast<T>(1 / std::sqrt(init::detail::fan(shape, mode)));
+  const auto [of_weight, of_bias] = split<2>(key);
+  auto weight = uniform<T>(of_weight, shape, strategy.mesh,
+                           behind_taps(strategy.weight(role), static_cast<int>(Rank) - 2), -bound, bound, at);
+  if constexpr (Bias)
+    return {weight, uniform<T>(of_bias, {out}, strategy.mesh, strategy.bias(role), -bound, bound, at)};
+  else
+    return {weight};
+}
+
+}  // namespace detail
+
+/// Convolutions with PyTorch's initial values: weights and bias uniform within 1 / sqrt(fan), where fan is the number
+/// of taps times in / groups, of a transposed convolution times out / groups. The dims `in` and `out` of a weight are
+/// sharded as those of a Linear. Errors: `not_divisible` unless the groups divide both numbers of features.
+template <Conv<1> Options = Conv<1>{}, Element T = float, bool Bias = true>
+Conv1d<Options, T, Bias> conv1d(Key key, Extent in, Extent out, Extent taps, const ShardingStrategy& strategy,
+                                Role role = Role::column, Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv1d", features, Options.groups, at);
+  const Extent shape[] = {taps, in.value / Options.groups, out};
+  return detail::convolution<Conv1d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
+                                                                at);
+}
+template <Conv<2> Options = Conv<2>{}, Element T = float, bool Bias = true>
+Conv2d<Options, T, Bias> conv2d(Key key, Extent in, Extent out, const Extent (&window)[2],
+                                const ShardingStrategy& strategy, Role role = Role::column, Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv2d", features, Options.groups, at);
+  const Extent shape[] = {window[0], window[1], in.value / Options.groups, out};
+  return detail::convolution<Conv2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_in, strategy, role,
+                                                                at);
+}
+template <ConvTranspose<1> Options = ConvTranspose<1>{}, Element T = float, bool Bias = true>
+ConvTranspose1d<Options, T, Bias> conv_transpose1d(Key key, Extent in, Extent out, Extent taps,
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv_transpose1d", features, Options.groups, at);
+  const Extent shape[] = {taps, in, out.value / Options.groups};
+  return detail::convolution<ConvTranspose1d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
+                                                                         strategy, role, at);
+}
+template <ConvTranspose<2> Options = ConvTranspose<2>{}, Element T = float, bool Bias = true>
+ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent out, const Extent (&window)[2],
+                                                   const ShardingStrategy& strategy, Role role = Role::column,
+                                                   Here at = Here::current()) {
+  for (const Extent features : {in, out}) detail::check_groups("conv_transpose2d", features, Options.groups, at);
+  const Extent shape[] = {window[0], window[1], in, out.value / Options.groups};
+  return detail::convolution<ConvTranspose2d<Options, T, Bias>, T, Bias>(key, shape, out, init::FanMode::fan_out,
+                                                                         strategy, role, at);
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/ops/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
+/// RandomDraw.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, cast(key, DType::f64).id});
+}
+
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
+      static_assert(is_number_v<typename Key::type>,
+                    "tessera: the key of random numbers must be a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
+  }
+};
+
+/// Reports a key of the wrong type and replaces it, so that no further errors follow.
+template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
+  constexpr bool is_operand = Operand<Key>;
+  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
+                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
+                            "compiled function is a ts::Scalar inside");
+  if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    using Checks = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
+      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
+                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
+/// normal. A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh
+/// and in every equal call. Calls with one key that should give different values need different streams; inside a
+/// ts::Stack each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/dropout.hpp
+
+#ifndef TESSERA_NN_DROPOUT_HPP
+#define TESSERA_NN_DROPOUT_HPP
+
+namespace tessera::nn {
+
+/// torch.nn.Dropout: in training `drop(x, key)`, which sets each element of x to 0 with probability `rate` and divides
+/// the others by 1 - rate; in evaluation `drop(x)`, which is x. At a rate of 0 it is x in training as well, at 1 zeros
+/// with gradients of zeros. One key gives the same elements in every call, so that a step gives each call a key of its
+/// own (ts::split, ts::fold_in), or each layer a `Stream`. Errors: `option` for a rate outside of [0, 1]. No
+/// communication.
+///
+///     struct Mlp {
+///       ts::nn::Linear<> up, down;
+///       ts::nn::Dropout<> drop{0.1};
+///       constexpr auto operator()(const auto& x, const auto&... key) const {   // model(x, key), model(x)
+///         return down(drop(ts::relu(up(x)), key...));
+///       }
+///     };
+template <std::uint32_t Stream = 0> struct Dropout {
+  Scalar rate = 0.5;
+
+  static constexpr std::array field_names{"rate"};
+  template <class X> constexpr X operator()(const X& x) const { return x; }
+  template <class X, class Key> constexpr auto operator()(const X& x, const Key& key, Here at = Here::current()) const {
+    return dropout<Stream>(x, rate, key, at);
+  }
+};
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/ops/indexing/embedding.hpp
+
+#ifndef TESSERA_OPS_INDEXING_EMBEDDING_HPP
+#define TESSERA_OPS_INDEXING_EMBEDDING_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct EmbeddingTag {
+  static constexpr auto leading_dims = ops::LeadingDims::table;
+  template <class Table, class Indices> struct result {
+    using type = typename Table::type;
+    static constexpr int rank = Table::rank - 1 + Indices::rank;
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of embedding must be std::int32_t or std::int64_t; use "
+          "ts::cast<std::int32_t>(indices)");
+      static_assert(Table::rank >= 1,
+                    "tessera: the table of embedding must have at least one dim, the dim of its rows");
+      static_assert(rank <= max_rank, "tessera: a tensor has at most 8 dims");
+    });
+  };
+  static constexpr Value emit(Value context, Value table, Value indices) {
+    const int lead = indices.rank();
+    Node made{.op = Op::embedding, .dtype = table.dtype(), .rank = static_cast<std::uint8_t>(lead + table.rank() - 1)};
+    made.singletons = static_cast<std::uint8_t>(indices.node().singletons | (table.node().singletons >> 1) << lead);
+    return table.at(context.source).make(made, {table.id, indices.id});
+  }
+};
+
+}  // namespace detail
+
+/// Rows of a table at integer indices: table [N, row...] and indices [i...] give [i..., row...]. The gradient adds the
+/// rows of the cotangent into a table of zeros. Errors: dim_range for an index outside of [0, N). Communication: over a
+/// split N the result is a partial value, to which each shard of the table contributes its rows.
+template <TensorOperand Table, TensorOperand Indices>
+constexpr auto embedding(const Table& table, const Indices& indices, Here at = Here::current()) {
+  return call<detail::EmbeddingTag>(Source::from(at), table, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/nn/embedding.hpp
+
+#ifndef TESSERA_NN_EMBEDDING_HPP
+#define TESSERA_NN_EMBEDDING_HPP
+
+namespace tessera::nn {
+
+/// Looks up a row of a table for each token, as torch.nn.Embedding: tokens [...] to [..., features].
+///
+/// table [classes, features]. Communication: with the table sharded by class, an all_reduce of the result.
+template <Element T = float> struct Embedding {
+  ShardedTensor<T, 2> table;
+
+  static constexpr std::array field_names{"table"};
+  constexpr auto operator()(const auto& tokens, Here at = Here::current()) const {
+    return embedding(table, tokens, at);
+  }
+  /// Logits of each class, x table^T, for x [..., features]: the output matrix of a model whose weights are tied, as
+  /// attend of flax.linen.Embed. The gradient of the table is the sum of those of its uses. An x of bf16 or f16 gives
+  /// logits of its type.
+  template <class X> constexpr auto attend(const X& x, Here at = Here::current()) const {
+    return matmul(x, transpose<1, 0>(detail::as_met_by<X>(table, at), at), at);
+  }
+};
+
+/// x [batch, time, features] plus a learned row for each position: table [context, features], time at most context.
+template <Element T = float> struct Positions {
+  ShardedTensor<T, 2> table;
+
+  static constexpr std::array field_names{"table"};
+  template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
+    return call<AddTag>(Source::from(at), x, slice<0>(detail::as_met_by<X>(table, at), 0, extent<-2>(x, at), at));
+  }
+};
+
+template <Element T = float>
+Embedding<T> embedding(Key key, Extent classes, Extent features, const ShardingStrategy& strategy,
+                       double stddev = 0.02) {
+  return {normal<T>(key, {classes, features}, strategy.mesh, strategy.embedding, 0, static_cast<T>(stddev))};
+}
+template <Element T = float>
+Positions<T> positions(Key key, Extent context, Extent features, const ShardingStrategy& strategy,
+                       double stddev = 0.02) {
+  return {normal<T>(key, {context, features}, strategy.mesh, strategy.positions, 0, static_cast<T>(stddev))};
+}
+
+}  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/base/name_pattern.hpp
+
+#ifndef TESSERA_BASE_NAME_PATTERN_HPP
+#define TESSERA_BASE_NAME_PATTERN_HPP
+
+namespace tessera {
+
+/// Whether a whole name matches a pattern, in which `*` stands for any characters, dots too, and `?` for one character:
+/// "blocks.3.mlp.up.weight" matches "blocks.*.weight" and "*.weight".
+constexpr bool matches_pattern(std::string_view name, std::string_view pattern) {
+  std::size_t n = 0, p = 0, star = pattern.size(), taken = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      taken = n;
+    } else if (p < pattern.size() && (pattern[p] == name[n] || pattern[p] == '?')) {
+      ++n, ++p;
+    } else if (star < pattern.size()) {  // the last * takes one character more
+      p = star + 1;
+      n = ++taken;
+    } else {
+      return false;
+    }
+  }
+  while (p < pattern.size() && pattern[p] == '*') ++p;
+  return p == pattern.size();
+}
+
+}  // namespace tessera
 
 #endif
 
@@ -20762,8 +21493,8 @@ struct Rotary {
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
-/// width is even. Angles are computed in f64; a bf16 x is rotated in f32. Errors: shape_mismatch for an odd width.
-/// Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+/// width is even. Angles are computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd
+/// width. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
 template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>
@@ -20975,19 +21706,26 @@ constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentShardin
 
 /// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
 constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent) {
+                                 CotangentSharding cotangent, bool keeps_sums = false) {
   const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
   if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
   Node made{
       .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only)}.write(made);
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums}.write(made);
   return value.make(made, {value.id});
+}
+constexpr PartitionSpec whole_spec(int rank) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
+  return whole;
 }
 /// A value gathered over one axis. The planner chooses the sharding of its cotangent.
 constexpr Value gathered_over(const Value& value, std::string_view axis) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < value.rank(); ++dim) whole.entries.push_back(none);
-  return constrained_over(value, axis, whole, CotangentSharding::free);
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free);
+}
+/// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
+constexpr Value summed_over(const Value& value, std::string_view axis) {
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true);
 }
 /// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
 constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
@@ -21061,7 +21799,9 @@ namespace detail {
 
 template <class Operation, int Rank, int D, CumulativeOptions S> struct CumulativeTag {
   template <class A>
-  using result = Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank>;
+  struct result : Typed<element_t<reduced_type(ops::row_v<Operation>.reduction, dtype_v<typename A::type>)>, A::rank> {
+    static_assert(require_arithmetic<typename A::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     return build::cumulative(ops::op_v<Operation>, x.at(context.source), x.shifted(D, Rank), S);
   }
@@ -21070,8 +21810,8 @@ template <class Operation, int Rank, int D, CumulativeOptions S> struct Cumulati
 }  // namespace detail
 
 /// Cumulative sum along dim D: `cumsum<-1>(x)`. `ts::CumulativeOptions{.reverse = true}` sums from the last element on;
-/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 is summed in f32;
-/// bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
+/// `.exclusive = true` leaves each element out of its own sum. The result has the shape of x. bf16 and f16 are summed
+/// in f32; bools and integers below 32 bits give i32; wider integers wrap around. Communication: along a split dim, an
 /// all_gather of one total per line from each device.
 template <int D, CumulativeOptions S = CumulativeOptions{}, TensorOperand X>
 constexpr auto cumsum(const X& x, Here at = Here::current()) {
@@ -21163,7 +21903,9 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
   static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
                 "tessera: the type of indices must be std::int32_t or std::int64_t");
   static constexpr int size_operand = 1;
-  template <class A, class... Count> using result = Typed<Index, Rank>;
+  template <class A, class... Count> struct result : Typed<Index, Rank> {
+    static_assert(require_arithmetic<typename A::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
   }
@@ -21173,7 +21915,9 @@ template <int Rank, int D, Order O, class Index> struct ArgsortTag {
 };
 
 template <int Rank, int D, Order O> struct SortTag {
-  template <class A> using result = A;
+  template <class A> struct result : A {
+    static_assert(require_arithmetic<typename A::type>());
+  };
   static constexpr Value emit(Value context, Value x) {
     x = x.at(context.source);
     const int dim = x.shifted(D, Rank);
@@ -21257,6 +22001,9 @@ enum class Dispatch : std::uint8_t {
   /// The same for each sequence of the batch, so that devices with different sequences count apart: what is sent are
   /// the tokens alone, to the devices of their experts and back (expert parallelism).
   sequence_capacity,
+  /// sequence_capacity with room for all tokens of a sequence in each expert, so that no token is dropped. Sends, and
+  /// computes, as much as if each expert were chosen for each token.
+  dropless,
 };
 
 /// A mixture of experts: y = sum over the chosen experts of weight * expert(x), where the `choices` most probable
@@ -21271,8 +22018,9 @@ enum class Dispatch : std::uint8_t {
 ///
 /// Errors: shape_mismatch for more choices than experts. Communication: with split experts each device computes its
 /// own, and the results are summed by an all_reduce; with a split batch and Dispatch::capacity the tokens are counted
-/// over all devices. With Dispatch::sequence_capacity, and the batch and the experts split by one axis, 2 all_to_alls
-/// forward and 2 for the gradients, of batch x experts x capacity x features. Sources: Shazeer et al., 1701.06538;
+/// over all devices. With Dispatch::sequence_capacity or Dispatch::dropless, and the batch and the experts split by one
+/// axis, 2 all_to_alls forward and 2 for the gradients, of batch x experts x capacity x features, where the capacity of
+/// dropless is the time. Sources: Shazeer et al., 1701.06538;
 /// GShard, 2006.16668; capacity and balance: Switch, 2101.03961, with all choices
 /// counted, as in Mixtral, 2401.04088; z: ST-MoE, 2202.08906.
 template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
@@ -21296,10 +22044,11 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
         return dense(tokens, chosen, weights, at);
       } else if constexpr (How == Dispatch::capacity) {
         const auto whole = [&](const auto& of) { return unsqueeze<0>(of, at); };
-        return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), at), at);
+        return squeeze<0>(dispatched(whole(tokens), whole(chosen), whole(weights), capacity, at), at);
       } else {
+        const Dim room = How == Dispatch::dropless ? Dim(extent<1>(x, at)) : capacity;
         const auto by_sequence = [&](const auto& of) { return split_dim<0>(of, extent<1>(x, at), at); };
-        return merge_dims<0, 1>(dispatched(x, by_sequence(chosen), by_sequence(weights), at), at);
+        return merge_dims<0, 1>(dispatched(x, by_sequence(chosen), by_sequence(weights), room, at), at);
       }
     }();                                                 // [N, F]
     const auto share = mean<0>(sum<1>(chosen, at), at);  // [E]
@@ -21315,16 +22064,18 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
     return einsum<"ne,enf->nf">(cast<Element>(combine, at), experts(tokens, at), at);
   }
-  /// Tokens [G, N, F] in groups, each of which has the capacity; chosen [G, N, K, E], weights [G, N, K].
-  constexpr auto dispatched(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
+  /// Tokens [G, N, F] in groups, in each of which an expert has room for so many; chosen [G, N, K, E], weights [G, N,
+  /// K].
+  constexpr auto dispatched(const auto& tokens, const auto& chosen, const auto& weights, const Dim& room,
+                            Here at) const {
     using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
     // How many tokens chose the expert before, where first choices come before second ones.
     const auto in_order = merge_dims<1, 2>(transpose<0, 2, 1, 3>(chosen, at), at);  // [G, K N, E]
     const auto before = cumsum<1, CumulativeOptions{.exclusive = true}>(in_order, at);
     const auto place = split_dim<1>(sum<2>(before * in_order, at), extent<1>(tokens, at), at);  // [G, K, N]
-    // A place beyond the capacity is no class of one_hot, which gives zeros.
-    const auto slot = one_hot<T>(cast<std::int32_t>(place, at), capacity, at);  // [G, K, N, C]
-    const auto slots = transpose<0, 2, 1, 3>(slot, at);                         // [G, N, K, C]
+    // A place beyond the room is no class of one_hot, which gives zeros.
+    const auto slot = one_hot<T>(cast<std::int32_t>(place, at), room, at);  // [G, K, N, C]
+    const auto slots = transpose<0, 2, 1, 3>(slot, at);                     // [G, N, K, C]
     const auto dispatch = einsum<"gnke,gnkc->gnec">(chosen, slots, at);
     const auto combine = einsum<"gnke,gnkc->gnec">(chosen * unsqueeze<3>(weights, at), slots, at);
     const auto own = einsum<"gnec,gnf->gecf">(cast<Element>(dispatch, at), tokens, at);
@@ -21348,7 +22099,7 @@ MoE<T, How> moe(Key key, Extent features, Extent hidden, Extent experts, Dim cho
                 Dim capacity = 0, std::string_view expert_axis = "expert", double stddev = 0.02) {
   if (choices.value() < 1 || choices.value() > experts.value)
     fail(errc::option, "[moe] choices: ", choices.value(), " of ", experts.value, " experts");
-  if (How != Dispatch::dense && capacity.value() < 1)
+  if ((How == Dispatch::capacity || How == Dispatch::sequence_capacity) && capacity.value() < 1)
     fail(errc::option, "[moe] capacity: ", capacity.value(), " is not at least 1; see ts::nn::expert_capacity");
   const SpecEntry of_experts = strategy.mesh.has_axis(expert_axis) ? SpecEntry(expert_axis) : SpecEntry(none);
   const auto spec = [&](Role role) {
@@ -21428,7 +22179,7 @@ template <int Rank, Moment Of> struct BatchMomentTag {
   template <class X> struct result : Typed<loss_t<X>, 1> {
     using Checks = decltype([] {
       static_assert(floating_v<X> && Rank >= 2,
-                    "tessera: batch_norm_statistics takes a float, double or bf16 tensor [batch, ..., features]");
+                    "tessera: batch_norm_statistics takes a float, double, bf16 or f16 tensor [batch, ..., features]");
     });
   };
   static constexpr Value emit(Value context, Value x) {
@@ -21474,10 +22225,9 @@ template <int Rank> struct GroupNormTag {
 }  // namespace detail
 
 /// Batch norm of x [batch, ..., features] by the statistics of this batch: (x - mean) / sqrt(variance + eps) * gain +
-/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 in
-/// f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of
-/// sums per feature, so that the statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe,
-/// Szegedy, 1502.03167.
+/// bias, with the mean and the biased variance of each feature over all other dims. Computed in two passes, bf16 and
+/// f16 in f32. Errors: shape_mismatch. Communication: over a split batch, all-reduces of sums per feature, so that the
+/// statistics are those of the whole batch (PyTorch's SyncBatchNorm). Source: Ioffe, Szegedy, 1502.03167.
 template <TensorOperand X, TensorOperand Gain, TensorOperand Bias, NumberOperand Eps = double>
 constexpr auto batch_norm(const X& x, const Gain& gain, const Bias& bias, const Eps& eps = 1e-5,
                           Here at = Here::current()) {
@@ -21490,8 +22240,8 @@ template <class Mean, class Variance> struct BatchStatistics {
 };
 /// The mean and the variance of each feature of x [batch, ..., features] over all other dims: `const auto [mean,
 /// variance] = ts::batch_norm_statistics(x)`. The variance is unbiased, over one element less than there are, as in
-/// PyTorch's running variance, and 0 where there is one. Of bf16 they are f32. Beside a batch_norm of the same x in one
-/// program they share its sums and its communication.
+/// PyTorch's running variance, and 0 where there is one. Of bf16 and f16 they are f32. Beside a batch_norm of the same
+/// x in one program they share its sums and its communication.
 template <TensorOperand X> constexpr auto batch_norm_statistics(const X& x, Here at = Here::current()) {
   const auto mean = call<detail::BatchMomentTag<X::rank, detail::Moment::mean>>(Source::from(at), x);
   const auto variance = call<detail::BatchMomentTag<X::rank, detail::Moment::unbiased_variance>>(Source::from(at), x);
@@ -21732,8 +22482,8 @@ namespace tessera::nn {
 /// The inputs of all gates of a recurrent cell: x W + b, for x [batch, in] or [time, batch, in].
 ///
 /// The gates have a dim of their own, [..., gates, hidden]: a mesh axis that shards the hidden features shards each
-/// gate in the same way, and taking the gates apart communicates nothing. With f32 parameters a bf16 x is multiplied by
-/// the weight rounded to bf16, and the result is f32. Errors and communication: as Linear.
+/// gate in the same way, and taking the gates apart communicates nothing. With f32 parameters an x of bf16 or f16 is
+/// multiplied by the weight rounded to its type, and the result is f32. Errors and communication: as Linear.
 template <Element T = float, bool Bias = true> struct Gates {
   ShardedTensor<T, 3> weight;  ///< [in, gates, hidden]
   ShardedTensor<T, 2> bias;    ///< [gates, hidden]
@@ -21759,7 +22509,7 @@ template <Element T> struct Gates<T, false> {
         return FixedString("bi,igh->bgh");
     }();
     if constexpr (detail::is_mixed_v<X, T>)
-      return einsum<text, float>(x, cast<bf16>(weight, at), at);
+      return einsum<text, float>(x, detail::as_met_by<X>(weight, at), at);
     else
       return einsum<text>(x, weight, at);
   }
@@ -21860,9 +22610,10 @@ template <RnnFunction Function> struct RnnRule : HiddenState {
 ///     c' = sigmoid(f) c + sigmoid(i) tanh(g),  h' = sigmoid(o) tanh(c')
 /// cell(x, std::tuple(h, c)) returns the state std::tuple(h', c'); cell(x) starts from zeros. x is [batch, in], h and c
 /// are [batch, hidden]. PyTorch's parameters: `weight_ih[g * hidden + j][i]` is `ih.weight[i][g][j]`, and its biases
-/// are `ih.bias` and `hh.bias`. With f32 parameters and a bf16 x, h is bf16 and the gates and c are f32. Errors:
-/// shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce of the gates.
-/// Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al. 2000.
+/// are `ih.bias` and `hh.bias`. With f32 parameters and an x of bf16 or f16, h has its type and the gates and c are
+/// f32. Errors: shape_mismatch. Communication: with the hidden features sharded, an all_gather of h, or an all_reduce
+/// of the gates. Source: Hochreiter, Schmidhuber, Neural Computation 9 (1997); with the forget gate of Gers et al.
+/// 2000.
 template <Element T = float, bool Bias = true> using LstmCell = RecurrentCell<T, Bias, detail::LstmRule>;
 
 /// One step of a gated recurrent unit, as torch.nn.GRUCell, with r, z, n the gates of x and of h in this order:
@@ -21923,144 +22674,6 @@ RnnCell<T, Bias, Function> rnn_cell(Key key, Extent in, Extent hidden, const Sha
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/graph/trace/stack.hpp
-
-#ifndef TESSERA_GRAPH_TRACE_STACK_HPP
-#define TESSERA_GRAPH_TRACE_STACK_HPP
-
-namespace tessera {
-
-/// n layers of one structure. A traced function traces the block once, whatever n is: calling the stack is one repeat
-/// node, forward and backward. All layers have the same shapes, Dims and Scalars.
-template <class Block> class Stack {
- public:
-  using block = Block;
-
-  constexpr Stack() = default;
-  explicit Stack(std::vector<Block> layers) : layers_(std::move(layers)) {}
-  /// Makes layer i with make(i). Errors: `structure` for n < 0.
-  template <class Make> Stack(int n, Make&& make) {
-    if (n < 0) fail(errc::structure, "[stack] number of layers: ", n, " is negative");
-    layers_.reserve(static_cast<std::size_t>(n));
-    for (int i = 0; i < n; ++i) layers_.push_back(make(i));
-  }
-
-  constexpr int size() const { return static_cast<int>(layers_.size()); }
-  constexpr Block& operator[](int i) { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr const Block& operator[](int i) const { return layers_[static_cast<std::size_t>(i)]; }
-  constexpr std::vector<Block>& layers() { return layers_; }
-  constexpr const std::vector<Block>& layers() const { return layers_; }
-
-  /// Applies all layers in order: x = layer(x, extra...), where x is a tensor, or a tuple or plain struct of tensors.
-  /// Each layer returns tensors with the element types, ranks and shapes of its x; their shardings may differ. For
-  /// values that each layer takes or makes itself, such as a cache, scan over the Stack: see ts::scan.
-  template <class X, class... Extra> constexpr auto operator()(const X& x, const Extra&... extra) const;
-
-  /// The number of layers as a leaf: inside a trace, its placeholder.
-  constexpr Dim count() const { return count_.traced() ? count_ : Dim(size()); }
-  constexpr void set_count(const Dim& count) {
-    if (count.traced())
-      count_ = count;
-    else
-      layers_.resize(static_cast<std::size_t>(count.value()));
-  }
-
- private:
-  std::vector<Block> layers_;
-  Dim count_{};  // a placeholder, in a trace of a block without tensors
-};
-
-namespace detail {
-
-/// Visits the leaves of an argument of a block. A plain number is a constant of the block, not a leaf.
-template <class T> constexpr void for_each_tensor(T& object, auto& visitor) {
-  if constexpr (!std::is_arithmetic_v<std::remove_const_t<T>>) for_each_leaf(object, visitor);
-}
-
-/// A traced call of a Stack: one repeat node, whose body is the traced block.
-template <class Block, class X, class... Extra>
-constexpr X run_stack(const Stack<Block>& stack, const X& x, const Extra&... extra) {
-  const Value context = trace_in(x);
-  if (stack.layers().empty() || context.module == nullptr)
-    fail(errc::structure,
-         "[stack] call: a Stack can be called only inside a traced function, and only with at least 1 layer");
-  BodyTrace body(*context.module, {});
-  BindLeaves bind{body, BindLeaves::Kind::carried};
-  X carried = x;
-  for_each_leaf(carried, bind);
-  bind.kind = BindLeaves::Kind::layer;
-  Block layer = stack[0];
-  for_each_leaf(layer, bind);
-  bind.kind = BindLeaves::Kind::captured;
-  std::tuple<Extra...> captured(extra...);
-  std::apply([&](auto&... own) { (for_each_tensor(own, bind), ...); }, captured);
-  const X result = std::apply([&](const auto&... own) { return as_carry(context, layer(carried, own...)); }, captured);
-  GiveLeaves give{body, true};
-  for_each_leaf(result, give);
-  const Source source = trace_in(result).node().source;  // calling a stack, an operator(), captures no line
-  const Value made = body.close(counts_layers_v<Block> ? stack.count().placeholder() : context, source);
-  X last = x;
-  ProjectLeaves project{made, body};
-  for_each_leaf(last, project);
-  return last;
-}
-
-}  // namespace detail
-
-template <class Block>
-template <class X, class... Extra>
-constexpr auto Stack<Block>::operator()(const X& x, const Extra&... extra) const {
-  constexpr bool is_outside = !detail::holds_local_v<X>;
-  constexpr bool is_flat = !detail::BlockLeaves::of<Block>().stack && !(detail::BlockLeaves::of<Extra>().stack || ...);
-  static_assert(
-      is_outside,
-      "tessera: a Stack can't be called inside a ts::shard_map; call ts::shard_map inside the block of the Stack");
-  static_assert(
-      is_flat, "tessera: the layers of a ts::Stack can't contain a ts::Stack or take a ts::Stack as an argument; use a "
-               "std::array of blocks inside of a layer");
-  if constexpr (is_outside && is_flat) {
-    // Computed here so that compilers report an error in a layer with few lines of context.
-    using Carried = detail::carry_t<X>;
-    using Result = detail::carry_t<std::remove_cvref_t<decltype(std::declval<const Block&>()(
-        std::declval<const Carried&>(), detail::settle(extra)...))>>;
-    constexpr bool is_model = Model<Carried> && !NumberOperand<X> && !detail::holds_number_v<X>;
-    static_assert(is_model,
-                  "tessera: the first argument of a Stack is what is passed from layer to layer: a tensor, or a "
-                  "tuple or plain struct of tensors; all further arguments are the same for each layer");
-    constexpr bool is_one = !TensorOperand<Carried> || TensorOperand<Result>;
-    static_assert(is_one,
-                  "tessera: a layer of a Stack must return a single tensor, the first argument of the next layer");
-    constexpr bool same = std::is_same_v<Result, Carried>;
-    static_assert(
-        same || TensorOperand<Carried>,
-        "tessera: the result of a layer of a Stack must have the structure of the layer's first argument, with "
-        "tensors of the same element types and ranks");
-    if constexpr (is_one && TensorOperand<Carried>) {
-      constexpr bool same_type = std::is_same_v<typename Result::element, typename Carried::element>;
-      constexpr bool same_rank = Result::rank == Carried::rank;
-      static_assert(
-          same_type,
-          "tessera: the result of a layer of a Stack must have the element type of the layer's first argument; "
-          "convert the result with ts::cast");
-      static_assert(same_rank,
-                    "tessera: the result of a layer of a Stack must have the rank of the layer's first argument; for a "
-                    "constant, use ts::full_like");
-    }
-    if constexpr (same && is_model)
-      return detail::run_stack(*this, detail::as_carry(detail::trace_in(x), x), detail::settle(extra)...);
-    else if constexpr (is_model)
-      return detail::as_carry(detail::trace_in(x), x);
-    else
-      return x;
-  } else {
-    return x;
-  }
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -22268,24 +22881,34 @@ template <class F, class Xs> constexpr auto map(const F& f, const Xs& xs, Here a
   return std::get<1>(detail::scan(step, std::tuple(), xs, false, Source::from(at)));
 }
 
-/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
-/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
-template <SizeOperand From, SizeOperand To, class F, class Init>
-constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
-  const Source source = Source::from(at);
-  Value context = detail::trace_in(init);
+namespace detail {
+
+/// loop(the integers from `from` to `to` - 1), a vector of i32.
+template <class From, class To, class Init, class Loop>
+constexpr auto for_indices(const From& from, const To& to, const Init& init, Source source, const Loop& loop) {
+  Value context = trace_in(init);
   for (const Value& other : {trace_of(from), trace_of(to)})
     if (context.module == nullptr) context = other;
   if (context.module == nullptr)
     fail(errc::unsupported,
          "[fori_loop] outside of a traced function: call ts::fori_loop inside a function of ts::compile");
   context.source = source;
-  const Value first = detail::as_size(lower(context, Dim(from))),
-              count = detail::as_size(lower(context, Dim(to))) - first;
+  const Value first = as_size(lower(context, Dim(from))), count = as_size(lower(context, Dim(to))) - first;
   const Value steps = count.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {count.id});
-  const Sym<std::int32_t, 1> indices(steps + build::cast(first, DType::i32));
-  const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
-  return std::get<0>(detail::scan(step, init, indices, false, source));
+  return loop(Sym<std::int32_t, 1>(steps + build::cast(first, DType::i32)));
+}
+
+}  // namespace detail
+
+/// carry = f(i, carry) for i from `from` to `to` - 1: jax.lax.fori_loop. i is a rank-0 i32 tensor. The number of steps
+/// is known when the program is planned; `to` less than `from` is an error. All else as in ts::scan.
+template <SizeOperand From, SizeOperand To, class F, class Init>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Here at = Here::current()) {
+  const Source source = Source::from(at);
+  return detail::for_indices(from, to, init, source, [&](const auto& indices) {
+    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+    return std::get<0>(detail::scan(step, init, indices, false, source));
+  });
 }
 
 }  // namespace tessera
@@ -22853,7 +23476,8 @@ class PlanText {
             text += concat_text(", or in scratch at ", grouped(value.offset), " where that is over an argument");
           break;
         case Fusion::rounding:
-          text += concat_text("%", made, " is not stored, it is rounded to bf16 as it is made");
+          text += concat_text("%", made, " is not stored, it is rounded to ",
+                              name_of(graph.values[static_cast<std::size_t>(next)].dtype), " as it is made");
           break;
         case Fusion::sum:
           text += concat_text("%", made, " is not stored, each part is added to %", next, " as it is made");
@@ -23540,13 +24164,13 @@ constexpr Value as_variable(const Value& value) {
                     {value.id});
 }
 
-/// Visits the floating tensors of structures.
+/// Visits the floating tensors of structures. 8-bit floats, which have no arithmetic, are data like integers.
 template <class Visit> struct VisitFloating {
   Visit visit;
   template <class Leaf> constexpr void leaf(Leaf& leaf) {
     if constexpr (SymOperand<std::remove_const_t<Leaf>> || StoredOperand<std::remove_const_t<Leaf>>) {
       const Value value = here(value_behind(leaf));
-      if (value.module != nullptr && is_floating(value.dtype())) visit(leaf, value);
+      if (value.module != nullptr && is_floating(value.dtype()) && !is_float8(value.dtype())) visit(leaf, value);
     }
   }
   constexpr void enter_stack(auto&) {}
@@ -24063,7 +24687,7 @@ constexpr auto adamw(const Model& model, const Model& gradients, const optim::Ad
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
         const DType type = p.dtype();
-        const optim::detail::AdamWStep s = type == DType::bf16 ? step.as(type) : of[type == DType::f64];
+        const optim::detail::AdamWStep s = is_half(type) ? step.as(type) : of[type == DType::f64];
         const auto [next_m, next_v] = s.next_means(g, m, v);
         return std::tuple(s.moved(x, next_m, next_v), next_m, next_v);
       },
@@ -24510,6 +25134,30 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
                             : with_sharding(Sym<float, 0>(total), {}).value;
 }
 
+/// The p-norm of all elements of all tensors together, for a p that is above 0 and may be infinite.
+constexpr Value norm_of(const Growable<Value>& values, double p, Source source) {
+  if (p == 2) return build::apply<ops::SqrtOp>(sum_of_squares(values, source));
+  if (!(p > 0)) fail(errc::option, "[clip_grad_norm] norm_type: ", p, " is not above 0", source);
+  const bool largest = p > std::numeric_limits<double>::max();
+  if (values.empty()) fail(errc::structure, "[clip_grad_norm] gradients: the model has no floating-point tensor");
+  DType wide = DType::f32;
+  for (const Value& v : values)
+    if (v.dtype() == DType::f64) wide = DType::f64;
+  Value total{};
+  for (const Value& value : values) {
+    const Value v = value.at(source), size = build::apply<ops::AbsOp>(v);
+    const unsigned all = (1u << v.rank()) - 1;
+    const Value own = build::cast(
+        largest ? build::reduce(Op::max, size, all, false)
+                : build::sum_of(p == 1 ? size : build::apply<ops::PowOp>(size, size.number(p, size.dtype())), all),
+        wide);
+    total = total.module == nullptr ? own : largest ? build::apply<ops::MaximumOp>(total, own) : total + own;
+  }
+  total = wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
+                             : with_sharding(Sym<float, 0>(total), {}).value;
+  return largest || p == 1 ? total : build::apply<ops::PowOp>(total, total.number(1 / p, wide));
+}
+
 }  // namespace optim::detail
 
 /// Inside a traced function: the Euclidean norm of all elements of a model, as optax.global_norm.
@@ -24531,6 +25179,32 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
   // If the norm is below the limit, the scale is limit / limit, exactly 1.
   const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
+  auto clipped = optim::tree_map(
+      [&](auto g) {
+        using S = decltype(g);
+        return S(g.value.at(source) * build::cast(scale, g.value.dtype()));
+      },
+      gradients);
+  return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
+}
+
+/// Inside a traced function: scales gradients by min(max_norm / (norm + 1e-6), 1), where `norm` is the norm of all
+/// their elements together: Euclidean, or for another norm_type p the p-th root of the sum of |g|^p; with infinity the
+/// largest |g|. Returns (clipped gradients, norm before clipping), as torch.nn.utils.clip_grad_norm_ and
+/// FullyShardedDataParallel.clip_grad_norm_ do, whether gradients are whole or in parts. A norm that is not finite
+/// makes all gradients NaN or 0; read the norm to find out (error_if_nonfinite).
+///
+///     const auto [clipped, norm] = ts::clip_grad_norm(gradient, 1.0, std::numeric_limits<double>::infinity());
+/// Errors: `option` for a norm_type that is not above 0; `structure` for a model without floating-point tensors.
+/// Communication: one all_reduce of a rank-0 tensor; for an infinite norm_type one for each tensor in parts. Partial
+/// gradients are reduced first.
+template <class Model, NumberOperand Limit>
+constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, double norm_type = 2,
+                              Here at = Here::current()) {
+  const Source source = Source::from(at);
+  const Value norm = optim::detail::norm_of(optim::detail::parameters_of(gradients), norm_type, source);
+  const Value scale = build::apply<ops::MinimumOp>(
+      build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
   auto clipped = optim::tree_map(
       [&](auto g) {
         using S = decltype(g);
@@ -25017,8 +25691,8 @@ template <int Rank, bool Keep, int... Dims> struct PNormTag {
 /// The variance over the named dims (all when none is named), `var<-1>(x)`: the sum of the squares of x less its mean,
 /// over the number of elements less the correction, which is 1 as in PyTorch; 0, `var<-1>(x, 0)`, is JAX's default. NaN
 /// where no more elements than the correction are. Computed in two passes, so that a large mean loses nothing; of bf16
-/// in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes as of
-/// `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
+/// and f16 in f32; of integers f32. `std` is its root, of which the gradient is 0 where it is 0, as in PyTorch. Shapes
+/// as of `sum`. Communication: over a sharded dim two all-reduces, of the sums and of the sums of squares.
 template <int... Dims, TensorOperand X, NumberOperand Correction = int>
 constexpr auto var(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   return call<detail::VarianceTag<X::rank, false, false, Dims...>>(Source::from(at), x, correction);
@@ -25037,9 +25711,9 @@ constexpr auto std(const X& x, KeepDims, const Correction& correction = 1, Here 
 }
 
 /// The Euclidean norm over the named dims (all when none is named): the root of the sum of squares. Squares overflow
-/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 it is
-/// computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1 /
-/// p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
+/// from 1e19 on in f32. The gradient is x over the norm, and 0 where the norm is 0, as in PyTorch. Of bf16 and f16 it
+/// is computed in f32; of integers f32. With a p as in `norm<-1>(x, 1)` the p-norm: the sum of |x|^p to the power of 1
+/// / p; the largest |x| of infinity, the smallest of -infinity, the number of nonzero elements of 0. A p of 1, 2, 0 or
 /// infinity is a constant, p above 0 may be a ts::Scalar. Shapes and communication as of `sum`.
 template <int... Dims, TensorOperand X> constexpr auto norm(const X& x, Here at = Here::current()) {
   return detail::reduce_by<detail::Norm<false, Dims...>>(x, at);
@@ -25191,10 +25865,10 @@ template <class T> constexpr Value orthogonalized(const Value& matrices, const S
 ///
 ///     const auto [blocks, blocks_state] = ts::muon(model.blocks, gradient.blocks, state.blocks, muon);
 ///     const auto [tokens, tokens_state] = ts::adamw(model.tokens, gradient.tokens, state.tokens, muon.others);
-/// Arithmetic: in f32 for parameters in bf16. Communication: for a split matrix, that of its fifteen products. Errors:
-/// structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan and
-/// others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True, whose
-/// matrices are [outputs, inputs].
+/// Arithmetic: in f32 for parameters in bf16 or f16. Communication: for a split matrix, that of its fifteen products.
+/// Errors: structure when model, gradients and state differ; unsupported for a Stack inside of a Stack. Source: Jordan
+/// and others, Muon: An optimizer for hidden layers in neural networks, 2024, as torch.optim.Muon with nesterov=True,
+/// whose matrices are [outputs, inputs].
 template <class Model>
 constexpr auto muon(const Model& model, const Model& gradients, const optim::MuonState<Model>& state,
                     const optim::Muon& config = {}, Here at = Here::current()) {
@@ -25541,7 +26215,7 @@ auto init_state(const Config& config, const Model& model, const ZeroRedundancy& 
 #ifndef TESSERA_OPTIM_LOSS_SCALE_HPP
 #define TESSERA_OPTIM_LOSS_SCALE_HPP
 
-// Dynamic loss scaling, for gradients that float16 or bf16 would round to 0. All of it is computed on the devices:
+// Dynamic loss scaling, for gradients that f16 or bf16 would round to 0. All of it is computed on the devices:
 // whether a step is skipped never reaches the host.
 namespace tessera::optim {
 
@@ -25789,6 +26463,365 @@ inline double one_cycle(std::int64_t step, std::int64_t total, double peak, doub
 template <class First, class Second>
 double chained(std::int64_t step, std::int64_t until, const First& first, const Second& second) {
   return step < until ? first(step) : second(step - until);
+}
+
+}  // namespace tessera::optim
+
+#endif
+
+// ---- tessera/ops/keys.hpp
+
+#ifndef TESSERA_OPS_KEYS_HPP
+#define TESSERA_OPS_KEYS_HPP
+
+namespace tessera {
+
+/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
+/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
+template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr) context = trace_of(n);
+  if (context.module == nullptr) {
+    if constexpr (std::is_arithmetic_v<N>)
+      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
+    else
+      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
+  }
+  context.source = Source::from(at);
+  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
+                                            build::cast(lower(context, n), DType::f64)));
+}
+/// Inside a traced function: the keys that ts::split gives for this key outside.
+template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
+  std::array<Scalar, N> keys;
+  const Scalar stream = fold_in(key, kernels::split_stream, at);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
+  return keys;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random_draws.hpp
+
+#ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_DRAWS_HPP
+
+// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
+
+namespace tessera {
+
+namespace build {
+constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
+  return random(like, key, {Distribution::uniform, stream});
+}
+}  // namespace build
+
+namespace detail {
+
+template <class X, class Key> struct CheckDraw {
+  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
+  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+};
+
+template <std::uint32_t Stream> struct BernoulliTag {
+  template <class P, class Key> struct result : Typed<bool, P::rank> {
+    using Checks = CheckDraw<P, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value p, Value key) {
+    p = p.at(context.source);
+    return build::less(build::uniform(p, key, Stream), build::cast(p, computed_as(p.dtype())));
+  }
+};
+
+template <std::uint32_t Stream> struct ExponentialTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    const Value draw = build::uniform(like.at(context.source), key, Stream);
+    return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
+  }
+};
+
+template <class T, std::uint32_t Stream> struct RandintTag {
+  static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
+  template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
+    using Checks = decltype([] {
+      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
+    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
+    low = build::cast(low.at(context.source), DType::i64);
+    const Value count = build::cast(high.at(context.source), DType::i64) - low;
+    const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
+    const Value below = build::binary(Op::minimum, offset, count - count.number(1));  // the product may round up
+    return build::cast(build::binary(Op::maximum, below, below.number(0)) + low, dtype_v<T>);
+  }
+};
+
+/// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
+template <class D, std::uint32_t Stream> struct InverseTag {
+  template <class Like, class Key, class...> struct result : Like {
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
+    const Value uniform = build::uniform(like.at(context.source), key, Stream);
+    return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
+  }
+};
+/// A draw that is never 0, where the inverse would be infinite: f32 draws are multiples of 2^-24.
+constexpr Value above_zero_draw(Value uniform) {
+  return build::binary(Op::maximum, uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
+}
+struct Gumbel {
+  static constexpr Value draw(Value uniform) {
+    return -build::unary(Op::log, -build::unary(Op::log, above_zero_draw(uniform)));
+  }
+};
+struct Laplace {
+  static constexpr Value draw(Value uniform) {
+    const Value centred = above_zero_draw(uniform) * 2.0 - 1.0;
+    return -(build::unary(Op::sign, centred) * build::apply<ops::Log1pOp>(-build::unary(Op::abs, centred)));
+  }
+};
+struct Cauchy {
+  static constexpr Value draw(Value uniform) {
+    return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
+  }
+};
+struct TruncatedNormal {
+  static constexpr Value draw(Value uniform, Value lower, Value upper) {
+    const double root = 1.41421356237309504880;
+    const Value from = build::apply<ops::ErfOp>(lower * (1 / root)), to = build::apply<ops::ErfOp>(upper * (1 / root));
+    const Value normal = build::apply<ops::ErfinvOp>(from + (to - from) * uniform) * root;
+    return build::binary(Op::minimum, build::binary(Op::maximum, normal, lower), upper);
+  }
+};
+
+/// The logarithms of weights, repeated along a new dim of samples in front of the last if there are several.
+template <int Rank, bool Repeated> struct LogWeightsTag {
+  template <class P, class Count> struct result {
+    using type = element_t<computed_as(dtype_v<typename P::type>)>;
+    static constexpr int rank = Repeated ? Rank + 1 : Rank;
+    using Checks = decltype([] {
+      static_assert(is_floating_v<typename P::type>, "tessera: the weights of multinomial are a floating tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value weights, Value count) {
+    weights = weights.at(context.source);
+    const Value logs = build::unary(Op::log, build::cast(weights, computed_as(weights.dtype())));
+    if (!Repeated) return logs;
+    const int rank = logs.rank() + 1;
+    const Value samples = logs.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const Value zeros = build::cast(build::insert_singletons(samples, 0b10u, 2) * 0.0, logs.dtype());
+    return build::insert_singletons(logs, 1u << (rank - 2), rank) + zeros;
+  }
+};
+
+/// Logits plus Gumbel noise: the index of the largest sum is distributed as softmax(logits).
+template <std::uint32_t Stream> struct PerturbedTag {
+  template <class Logits, class Key> struct result {
+    using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
+    static constexpr int rank = Logits::rank;
+    using Checks = CheckDraw<Logits, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value logits, Value key) {
+    logits = logits.at(context.source);
+    const Value draw = build::uniform(logits, key, Stream);
+    const Value gumbel = Gumbel::draw(draw);
+    return build::cast(logits, gumbel.dtype()) + gumbel;
+  }
+};
+
+template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
+  template <class X, class Key> using result = Typed<std::int32_t, 1>;
+  static constexpr Value emit(Value context, Value x, Value key) {
+    x = x.at(context.source);
+    const Value size = build::extent(x, x.shifted(D, Rank));
+    const Value shape = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+    return build::argsort(build::uniform(build::cast(shape, DType::f64), key, Stream), 0, Order::ascending, DType::i32);
+  }
+};
+
+}  // namespace detail
+
+/// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
+/// communication of all draws of this header: as of uniform_like.
+template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
+  return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
+}
+
+/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX.
+/// Ranges have at most 2^53 values.
+///
+///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
+template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
+constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
+                            Here at = Here::current()) {
+  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
+}
+
+/// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
+/// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+/// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
+/// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
+/// one side, where erf is 1.
+template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
+constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
+                                     Here at = Here::current()) {
+  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
+                                                                   lower, upper);
+}
+
+/// Whether multinomial may draw an index several times.
+enum class Replacement : std::uint8_t { no, yes };
+/// `count` indices along the last dim, drawn with probabilities proportional to weights of at least 0: [..., n] gives
+/// [..., count] i32. Without replacement, as is the default of PyTorch, the indices differ and are in the order of the
+/// draws; there have to be `count` weights above 0, otherwise indices of weight 0 follow. No gradient. Errors:
+/// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
+///
+///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
+constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
+  const auto noisy = call<detail::PerturbedTag<Stream>>(
+      Source::from(at),
+      call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
+      detail::drawn_from(key));
+  if constexpr (R == Replacement::yes)
+    return argmax<-1>(noisy, at);
+  else
+    return topk<-1>(noisy, count, at).indices;
+}
+
+/// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
+/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
+/// as argmax.
+template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
+constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
+  return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
+}
+
+/// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
+/// back to where each element came from. Communication: as index_select.
+template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
+constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(
+      x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/stochastic_round.hpp
+
+#ifndef TESSERA_OPS_STOCHASTIC_ROUND_HPP
+#define TESSERA_OPS_STOCHASTIC_ROUND_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// f32 values that bf16 has: of the two next to x, the nearer or the farther, with the probabilities that make their
+/// mean x.
+constexpr Value stochastically_rounded(Value x, Value key, std::uint32_t stream) {
+  const auto on_grid = [](Value v) { return cast(cast(v, DType::bf16), DType::f32); };
+  const Value nearest = on_grid(x), error = x - nearest;
+  // A step of bf16 is |x| 2^-8 to |x| 2^-7: `reach` is more than half of it and less than one and a half.
+  const Value reach = unary(Op::abs, nearest) * (0x1p-8 + 0x1p-15);
+  const Value step = on_grid(nearest + unary(Op::sign, error) * reach) - nearest;
+  const Value draw = uniform(x, key, stream);
+  const Value farther = less(draw * unary(Op::abs, step), unary(Op::abs, error));
+  // Where x is infinite the step is NaN, and not selected. The gradient is that of a cast.
+  return select(farther, nearest + unary(ops::op_v<ops::StopGradientOp>, step), nearest);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <std::uint32_t Stream> struct StochasticRoundTag {
+  template <class X, class Key> struct result : Typed<bf16, X::rank> {
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename X::type, float>, "tessera: stochastic_round takes f32 tensors");
+      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value key) {
+    return build::cast(build::stochastically_rounded(x.at(context.source), key, Stream), DType::bf16);
+  }
+};
+
+}  // namespace detail
+
+/// An f32 tensor as bf16: each element becomes one of the two bf16 numbers next to it, the nearer with the greater
+/// probability, so that the result is x on average. Small updates of bf16 parameters are thus not lost, as they are
+/// when rounded to nearest: 256 + 0.25 is 256 in seven of eight draws, and 258 in the eighth.
+///
+/// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
+/// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
+template <std::uint32_t Stream = 0, TensorOperand X, class Key>
+constexpr auto stochastic_round(const X& x, const Key& key, Here at = Here::current()) {
+  return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/optim/stochastic_rounding.hpp
+
+#ifndef TESSERA_OPTIM_STOCHASTIC_ROUNDING_HPP
+#define TESSERA_OPTIM_STOCHASTIC_ROUNDING_HPP
+
+namespace tessera::optim {
+
+/// Inside a traced function: the f32 parameters of a model, rounded stochastically to numbers that bf16 has, as
+/// ts::stochastic_round does, so that converting the model to bf16 is exact. Each tensor has draws of its own.
+/// Parameters of other element types stay. With it, parameters that are stored in bf16 alone train as well as with f32
+/// copies, since small updates are kept on average. Communication: none. Source: Gupta and others, ICML 2015; Zamirai
+/// and others, 2010.06192.
+///
+///     auto [next, next_state] = ts::adamw(ts::cast_model<float>(model), gradients, state, config);
+///     return std::tuple(ts::cast_model<ts::bf16>(ts::optim::stochastic_round(next, key)), next_state);
+template <class Model>
+constexpr Model stochastic_round(const Model& model, const Scalar& key, Here at = Here::current()) {
+  int tensor = 0;
+  return std::get<0>(detail::map_parameters(
+      at,
+      [&](const auto& x, Value p, Value) {
+        const Scalar own = fold_in(key, tensor++, at);
+        if (p.dtype() != DType::f32) return std::tuple(p);
+        return std::tuple(build::stochastically_rounded(p, x.wide(own), 0));
+      },
+      model, model));
 }
 
 }  // namespace tessera::optim
@@ -26485,13 +27518,46 @@ inline constexpr CheckpointPolicy nothing_saveable{CheckpointPolicy::Kind::nothi
 inline constexpr CheckpointPolicy everything_saveable{CheckpointPolicy::Kind::everything};
 /// Results of products: einsum, matmul, convolutions.
 inline constexpr CheckpointPolicy dots_saveable{CheckpointPolicy::Kind::dots};
+/// Results of products without dims that both operands and the result have: of a Linear, not of scores q k^T.
+inline constexpr CheckpointPolicy dots_with_no_batch_dims_saveable{CheckpointPolicy::Kind::dots_without_batch_dims};
+/// The same. JAX moves these values to the memory of the host; where devices are threads of the host, they are there.
+inline constexpr CheckpointPolicy offload_dot_with_no_batch_dims = dots_with_no_batch_dims_saveable;
 /// All values but those of ts::with_sharding and ts::mark_sharding: what is resharded in the forward pass is not kept,
 /// but resharded again.
 inline constexpr CheckpointPolicy all_but_constraints_saveable{CheckpointPolicy::Kind::all_but_constraints};
+
+namespace detail {
+template <class... Names>
+constexpr CheckpointPolicy policy_of_names(CheckpointPolicy::Kind kind, const Names&... names) {
+  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: a policy of names takes up to 8 names");
+  return {kind, CheckpointPolicy::Kind::nothing, {Name(names)...}};
+}
+}  // namespace detail
+
 /// The values that ts::checkpoint_name gives one of these names: up to 8.
-template <class... Names> constexpr CheckpointPolicy save_only_names(const Names&... names) {
-  static_assert(sizeof...(Names) <= CheckpointPolicy::max_names, "tessera: save_only_names takes up to 8 names");
-  return {CheckpointPolicy::Kind::names, {Name(names)...}};
+template <class... Names> constexpr CheckpointPolicy save_only_these_names(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::names, names...);
+}
+/// The same: memory of the host is that of the devices. See offload_dot_with_no_batch_dims.
+template <class... Names> constexpr CheckpointPolicy save_and_offload_only_these_names(const Names&... names) {
+  return save_only_these_names(names...);
+}
+/// The values that have a name, but for these names.
+template <class... Names> constexpr CheckpointPolicy save_any_names_but_these(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::names_but, names...);
+}
+/// All values, but for those that have one of these names.
+template <class... Names> constexpr CheckpointPolicy save_anything_except_these_names(const Names&... names) {
+  return detail::policy_of_names(CheckpointPolicy::Kind::everything_but, names...);
+}
+/// What either policy saves. Errors: option for a policy that is itself of two, and for two policies of names.
+constexpr CheckpointPolicy save_from_both_policies(const CheckpointPolicy& a, const CheckpointPolicy& b) {
+  using Kind = CheckpointPolicy::Kind;
+  if (a.other != Kind::nothing || b.other != Kind::nothing || (a.has_names() && b.has_names()))
+    fail(errc::option, "[checkpoint] save_from_both_policies: it joins two policies, one of which has names at most");
+  CheckpointPolicy made = a.has_names() ? a : b;
+  made.other = a.has_names() ? b.kind : a.kind;
+  return made;
 }
 
 namespace detail {
@@ -26523,12 +27589,21 @@ class OpenCheckpoint {
     region_ = static_cast<std::uint8_t>(context.module->regions.size());
   }
   constexpr void close() {
-    Module& module = *context_.module;
-    Growable<Node>& nodes = module.graph(module.current).nodes;
-    for (auto id = static_cast<std::size_t>(first_); id < nodes.size(); ++id) nodes.data()[id].region = region_;
+    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) nodes().data()[id].region = region_;
+  }
+  /// As close(), but checkpoints inside of this one keep their own policies.
+  constexpr void close_around_others() {
+    for (auto id = static_cast<std::size_t>(first_); id < nodes().size(); ++id) {
+      std::uint8_t& region = nodes().data()[id].region;
+      const Growable<CheckpointPolicy>& regions = context_.module->regions;
+      if (region == 0 || regions[static_cast<std::size_t>(region - 1)].kind == regions[region_ - 1u].kind)
+        region = region_;
+    }
   }
 
  private:
+  constexpr Growable<Node>& nodes() { return context_.module->graph(context_.module->current).nodes; }
+
   Value context_;
   int first_;
   std::uint8_t region_ = 0;
@@ -26536,7 +27611,7 @@ class OpenCheckpoint {
 
 }  // namespace detail
 
-/// x with a name for the policy ts::save_only_names of a checkpoint around it.
+/// x with a name for the policy of a checkpoint around it, such as ts::save_only_these_names.
 template <FixedString Text, TensorOperand X> constexpr auto checkpoint_name(const X& x, Here at = Here::current()) {
   return call<detail::CheckpointNameTag<Text>>(Source::from(at), x);
 }
@@ -26566,6 +27641,65 @@ template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy
 
 #endif
 
+// ---- tessera/ops/contraction/product_scope.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
+
+namespace tessera::detail {
+
+/// f, in whose trace products of f32 operands have this precision, of operands rounded to this type.
+template <Precision P, DType Type, class F> constexpr auto with_products(const F& f, const char* outside) {
+  return [f, outside](const auto&... given) {
+    const auto arguments = std::tuple<decltype(settle(given))...>(settle(given)...);
+    const Value context = trace_in(arguments);
+    if (context.module == nullptr) fail(errc::unsupported, outside);
+    Module& module = *context.module;
+    const Precision precision = module.matmul_precision;
+    const DType type = module.product_type;
+    module.matmul_precision = P, module.product_type = Type;
+    auto result = settle(std::apply(f, arguments));
+    module.matmul_precision = precision, module.product_type = type;
+    return result;
+  };
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/contraction/autocast.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
+#define TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
+
+namespace tessera {
+
+/// Inside a traced function: f with mixed precision, as torch.autocast. Products of f32 tensors (matmul, einsum,
+/// convolutions, attention, and the layers made of them) round their operands to bf16, sum in f32 and round the result
+/// to bf16, and so do their gradients. All else is computed in f32: softmax, norms, losses, sums, exp, log, pow.
+///
+///     const auto forward = ts::autocast<ts::bf16>([](const auto& model, const auto& x) { return model(x); });
+///     const auto y = forward(model, x);
+///
+/// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
+/// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
+/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16 and integers are
+/// left alone. `autocast<float>` or `autocast_off` inside of f switches it off for a part of f; the innermost call
+/// counts, also of default_matmul_precision. Errors: unsupported outside of a traced function.
+template <Element T, class F> constexpr auto autocast(const F& f) {
+  static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, float>,
+                "tessera: the element type of ts::autocast is ts::bf16, or float to switch it off");
+  return detail::with_products<Precision::full, dtype_v<T>>(
+      f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
+}
+/// f with its products of f32 tensors computed in f32, inside of a function of ts::autocast.
+template <class F> constexpr auto autocast_off(const F& f) { return autocast<float>(f); }
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/contraction/default_matmul_precision.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_DEFAULT_MATMUL_PRECISION_HPP
@@ -26574,30 +27708,18 @@ template <class F> constexpr auto checkpoint(const F& f, CheckpointPolicy policy
 namespace tessera {
 
 /// Inside a traced function: f, whose f32 products (ts::matmul, ts::einsum and the layers made of them) have precision
-/// P, and so do their gradients: jax.default_matmul_precision, and what torch.autocast does to products. All else stays
-/// in f32: softmax, norms, losses, sums.
+/// P, and so do their gradients: jax.default_matmul_precision. Results of products are not rounded; see ts::autocast.
 ///
 ///     const auto forward = ts::default_matmul_precision<ts::Precision::bf16>(
 ///         [](const auto& model, const auto& x) { return model(x); });
 ///     const auto y = forward(model, x);
 ///
-/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call. Attention
-/// and convolutions compute in the element type of their operands. Communication: that of f. Errors: unsupported
-/// outside of a traced function.
+/// A product with a precision of its own keeps it; a call inside of f has the precision of the inner call, and so do
+/// products inside of ts::autocast. Attention and convolutions compute in the element type of their operands.
+/// Communication: that of f. Errors: unsupported outside of a traced function.
 template <Precision P, class F> constexpr auto default_matmul_precision(const F& f) {
-  return [f](const auto&... given) {
-    const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
-    const Value context = detail::trace_in(arguments);
-    if (context.module == nullptr)
-      fail(errc::unsupported,
-           "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");
-    Precision& precision = context.module->matmul_precision;
-    const Precision around = precision;
-    precision = P;
-    auto result = detail::settle(std::apply(f, arguments));
-    precision = around;
-    return result;
-  };
+  return detail::with_products<P, DType::f32>(
+      f, "[default_matmul_precision] outside of a traced function: call it inside a function of ts::compile");
 }
 
 }  // namespace tessera
@@ -27030,52 +28152,83 @@ namespace tessera {
 
 namespace detail {
 
-/// The values of a custom gradient's node, after y and the cotangent.
-constexpr Value custom_gradient_node(const Value& y, const Value& cotangent, const Growable<std::int32_t>& values,
-                                     const Growable<std::int32_t>& gradients) {
-  Growable<std::int32_t> operands;
-  operands.push_back(y.id);
-  operands.push_back(cotangent.id);
-  for (std::int32_t id : values) operands.push_back(id);
-  for (std::int32_t id : gradients) operands.push_back(id);
-  const Node& node = y.node();
-  return y.make({.op = Op::custom_gradient,
-                 .dtype = node.dtype,
-                 .rank = node.rank,
-                 .singletons = node.singletons,
-                 .labels = CustomGradient{static_cast<std::int32_t>(values.size())}.pack()},
-                operands.data(), static_cast<int>(operands.size()));
+/// The nodes of the results of a function with a custom gradient.
+constexpr Growable<std::int32_t> custom_gradient_nodes(const Value& context, const Growable<std::int32_t>& results,
+                                                       const Growable<std::int32_t>& cotangents,
+                                                       const Growable<std::int32_t>& values,
+                                                       const Growable<std::int32_t>& gradients) {
+  Growable<std::int32_t> made, operands;
+  operands.push_back(results[0]);
+  for (const auto* list : {&cotangents, &values, &gradients})
+    for (std::int32_t id : *list) operands.push_back(id);
+  const CustomGradient counts{static_cast<std::int32_t>(values.size()), static_cast<std::int32_t>(results.size())};
+  for (std::size_t k = 0; k < results.size(); ++k) {
+    const Value y = context.with(results[k]);
+    const Node own = y.node();
+    Node node{.op = k == 0 ? Op::custom_gradient : Op::custom_result,
+              .dtype = own.dtype,
+              .rank = own.rank,
+              .singletons = own.singletons};
+    if (k == 0) {
+      node.labels = counts.pack();
+      made.push_back(y.make(node, operands.data(), static_cast<int>(operands.size())).id);
+    } else {
+      node.value = static_cast<double>(k);
+      made.push_back(y.make(node, {y.id, made[0]}).id);
+    }
+  }
+  return made;
+}
+
+/// A structure of the results with variables of value 0 in the place of the floating tensors.
+template <class Y> constexpr Floating make_cotangents(Y& y) {
+  Floating made;
+  for_each_floating(y, [&](auto& leaf, const Value& value) {
+    const Value own = as_variable(build::broadcast(value.number(0), value));
+    leaf = std::remove_cvref_t<decltype(leaf)>(own);
+    made.add(own);
+  });
+  return made;
 }
 
 }  // namespace detail
 
 /// Inside a traced function: f with a gradient of your own, as jax.custom_vjp. `forward(x, ...)` returns (y,
 /// residuals); `backward(residuals, cotangent)` returns the cotangents of the arguments: for one argument a structure
-/// like it, for several a tuple. f returns one tensor. Tensors that f captures get no gradient.
+/// like it, for several a tuple. Tensors that f captures get no gradient.
 ///
 ///     constexpr auto clipped = ts::custom_vjp(
 ///         [](const auto& x) { return std::tuple(x * 1.0, std::tuple()); },
 ///         [](const auto&, const auto& g) { return ts::clamp(g, -1.0, 1.0); });
 ///
-/// The gradient is traced with the call, and is part of the program only where it is used; higher derivatives are those
-/// of `backward`. Errors: structure for a result of `backward` unlike the arguments.
+/// y is a tensor, or a tuple or plain struct of tensors, and the cotangent is a structure like it, with zeros for
+/// results that the loss doesn't use. Only floating tensors have cotangents: in the place of an integer result the
+/// cotangent has the result itself, and for an integer argument `backward` returns `std::tuple()` or the argument.
+/// `forward` is traced once, and the gradient with it; that is part of the program only where it is used. Higher
+/// derivatives are those of `backward`. Errors: structure for a result of `backward` unlike the arguments.
 template <class Forward, class Backward> constexpr auto custom_vjp(const Forward& forward, const Backward& backward) {
   return [forward, backward](const auto&... given) {
     const auto arguments = std::tuple<decltype(detail::settle(given))...>(detail::settle(given)...);
     const auto made = std::apply(forward, arguments);
-    const auto y = detail::settle(std::get<0>(made));
-    using Y = std::remove_const_t<decltype(y)>;
-    static_assert(TensorOperand<Y>, "tessera: the function of ts::custom_vjp returns one tensor");
-    if constexpr (TensorOperand<Y>) {
-      const Value value = here(detail::value_behind(y));
-      const Value cotangent = detail::as_variable(build::broadcast(value.number(0), value));
-      const auto cotangents = backward(std::get<1>(made), Y(cotangent));
+    auto y = detail::settle(std::get<0>(made));
+    constexpr bool is_model = Model<decltype(y)> || SymOperand<decltype(y)>;
+    static_assert(is_model, "tessera: the function of ts::custom_vjp returns a tensor, or a tuple or plain struct of "
+                            "tensors, as the first item of the tuple that `forward` returns");
+    if constexpr (is_model) {
+      const detail::Floating results = detail::floating_of(y);
+      if (results.ids.empty()) return y;
+      auto cotangent = y;
+      const detail::Floating traced_on = detail::make_cotangents(cotangent);
+      const auto cotangents = backward(std::get<1>(made), std::as_const(cotangent));
       const detail::Floating values = detail::floating_of(arguments);
       const Growable<std::int32_t> gradients =
-          detail::matched(cotangents, value, values.ids,
+          detail::matched(cotangents, results.context, values.ids,
                           "[custom_vjp] result of backward: it must have the structure, element types and ranks of the "
                           "function's arguments");
-      return Y(detail::custom_gradient_node(value, cotangent, values.ids, gradients));
+      detail::replace_floating(
+          y, results.context,
+          detail::custom_gradient_nodes(results.context, results.ids, traced_on.ids, values.ids, gradients));
+      return y;
     } else {
       return y;
     }
@@ -27086,6 +28239,31 @@ template <class F, class Forward, class Backward>
 constexpr auto custom_vjp(const F& f, const Forward& forward, const Backward& backward) {
   return custom_vjp([f, forward](const auto&... xs) { return std::tuple(f(xs...), std::get<1>(forward(xs...))); },
                     backward);
+}
+
+/// Inside a traced function: f with a derivative of your own, as jax.custom_jvp. `derivative(primals, tangents)` is the
+/// tangent of f's result, in its structure, for tuples of the arguments and of their tangents, and is linear in the
+/// tangents; gradients are its transpose.
+///
+///     constexpr auto log1pexp = ts::custom_jvp(
+///         [](const auto& x) { return ts::log(1.0 + ts::exp(x)); },
+///         [](const auto& primals, const auto& tangents) {
+///           return ts::sigmoid(std::get<0>(primals)) * std::get<0>(tangents);
+///         });
+///
+/// In the place of the tangent of an integer tensor is the tensor itself. Errors: structure for a tangent unlike the
+/// result.
+template <class F, class Derivative> constexpr auto custom_jvp(const F& f, const Derivative& derivative) {
+  return custom_vjp(
+      [f](const auto&... xs) { return std::tuple(f(xs...), std::tuple(xs...)); },
+      [derivative](const auto& primals, const auto& cotangent) {
+        auto zeros = primals;
+        detail::for_each_floating(zeros, [](auto& leaf, const Value& value) {
+          leaf = std::remove_cvref_t<decltype(leaf)>(build::broadcast(value.number(0), value));
+        });
+        const auto linear = [&](const auto&... tangents) { return derivative(primals, std::tuple(tangents...)); };
+        return std::apply([&](const auto&... at) { return std::get<1>(vjp(linear, at...)); }, zeros)(cotangent);
+      });
 }
 
 /// The Jacobian of a function of one tensor x, which returns a vector: J[i] is the gradient of element i, so the result
@@ -27436,6 +28614,95 @@ constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at 
 
 #endif
 
+// ---- tessera/ops/gamma_draws.hpp
+
+#ifndef TESSERA_OPS_GAMMA_DRAWS_HPP
+#define TESSERA_OPS_GAMMA_DRAWS_HPP
+
+// Draws of the gamma distribution, and of those that are made of it.
+
+namespace tessera {
+
+namespace build {
+
+/// Standard gamma draws by the method of Marsaglia and Tsang. A proposal is rejected with a probability below .05, so
+/// all of six are with one below 2e-8; the draw is the mode then.
+constexpr Value gamma(Value concentration, Value key) {
+  constexpr int proposals = 6;
+  const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
+  const auto draw = [&](Distribution kind, int n) {
+    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
+  };
+  const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
+  const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
+  Value made = d;
+  for (int n = proposals - 1; n >= 0; --n) {
+    const Value x = draw(Distribution::normal, 2 * n + 1), u = draw(Distribution::uniform, 2 * n + 2);
+    const Value root = spread * x + 1.0, v = root * root * root;
+    // Where v is not above 0 its logarithm is NaN or -infinity, and the proposal is rejected.
+    const Value bound = x * x * 0.5 + d - d * v + d * unary(Op::log, v);
+    made = select(less(unary(Op::log, u), bound), d * v, made);
+  }
+  // gamma(a) is gamma(a + 1) times u^(1 / a).
+  const Value u = detail::above_zero_draw(draw(Distribution::uniform, 0));
+  const Value drawn = select(is_small, made * apply<ops::PowOp>(u, one / a), made);
+  return select(less(a, a.number(0)), a.number(std::numeric_limits<double>::quiet_NaN()), drawn);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <std::uint32_t Stream> struct GammaTag {
+  template <class A, class Key> struct result : A {
+    using Checks = CheckDraw<A, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value a, Value key) {
+    a = a.at(context.source);
+    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
+    return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
+  }
+};
+
+}  // namespace detail
+
+/// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
+/// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
+/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
+/// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
+  return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
+}
+
+/// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
+/// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
+template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
+constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
+  const auto x = gamma<2 * Stream>(a, key, at);
+  const auto y = gamma<2 * Stream + 1>(b, key, at);
+  return x / (x + y);
+}
+
+/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
+/// Communication: an all-reduce of the sums if the last dim is split.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
+  const auto x = gamma<Stream>(concentration, key, at);
+  return x / unsqueeze<-1>(sum<-1>(x, at), at);
+}
+
+/// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
+  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/index_put.hpp
 
 #ifndef TESSERA_OPS_INDEXING_INDEX_PUT_HPP
@@ -27617,9 +28884,9 @@ constexpr auto index_copy(const X& x, const Indices& indices, const Elements& so
 }
 
 /// x with rows of the source added along dim D (torch.index_add, x.at[indices].add): row k is added at indices[k]. bf16
-/// is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source the
-/// cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce of
-/// the sums; a split dim D of x stays split.
+/// and f16 is added in f32; small integers in i32; integers wrap around. Gradients: of x the cotangent, of the source
+/// the cotangent at the indices. Errors as index_copy. Communication: where rows of the source are split, an all-reduce
+/// of the sums; a split dim D of x stays split.
 template <int D, TensorOperand X, TensorOperand Indices, TensorOperand Elements>
 constexpr auto index_add(const X& x, const Indices& indices, const Elements& source, Here at = Here::current()) {
   return call<detail::IndexAddTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices, source);
@@ -27950,7 +29217,7 @@ namespace tessera {
 /// for traced functions.
 /// Communication: a split dim is gathered; others stay split.
 template <int D, TensorOperand X> constexpr auto logcumsumexp(const X& x, Here at = Here::current()) {
-  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double and bf16 tensors");
+  static_assert(is_floating_v<typename X::element>, "tessera: logcumsumexp takes float, double, bf16 and f16 tensors");
   const auto lines = detail::settle(movedim<D, 0>(x, at));
   const auto none_yet = detail::settle(full_like(sum<0>(lines, at), -std::numeric_limits<double>::infinity(), at));
   const auto step = [at](const auto& so_far, const auto& next) {
@@ -28214,40 +29481,6 @@ constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::
 
 #endif
 
-// ---- tessera/ops/keys.hpp
-
-#ifndef TESSERA_OPS_KEYS_HPP
-#define TESSERA_OPS_KEYS_HPP
-
-namespace tessera {
-
-/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
-/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
-template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr) context = trace_of(n);
-  if (context.module == nullptr) {
-    if constexpr (std::is_arithmetic_v<N>)
-      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
-    else
-      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
-  }
-  context.source = Source::from(at);
-  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
-                                            build::cast(lower(context, n), DType::f64)));
-}
-/// Inside a traced function: the keys that ts::split gives for this key outside.
-template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
-  std::array<Scalar, N> keys;
-  const Scalar stream = fold_in(key, kernels::split_stream, at);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
-  return keys;
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/losses/losses.hpp
 
 #ifndef TESSERA_OPS_LOSSES_LOSSES_HPP
@@ -28296,9 +29529,10 @@ template <class Loss, int Rank, LossReduction Reduction> struct LossTag {
     using type = loss_t<X>;
     static constexpr int rank = Reduction == LossReduction::each ? Rank - Loss::dropped : 0;
     using Checks = decltype([] {
-      static_assert(floating_v<X> && Loss::template fits<X, More...>,
-                    "tessera: a loss takes float, double or bf16 tensors of equal rank and element type; labels may be "
-                    "integers, and those of rows have a dim less");
+      static_assert(
+          floating_v<X> && Loss::template fits<X, More...>,
+          "tessera: a loss takes float, double, bf16 or f16 tensors of equal rank and element type; labels may be "
+          "integers, and those of rows have a dim less");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... more) {
@@ -28448,9 +29682,10 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
 /// NaN.
 ///
 /// Shapes: x and y have equal shapes. The result is the mean over all elements, with `LossReduction::sum` their sum, or
-/// with `LossReduction::each` a tensor of that shape. Losses of bf16 are f32. The mean of no elements is NaN, as in
-/// mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded operands
-/// one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35 (1964).
+/// with `LossReduction::each` a tensor of that shape. Losses of bf16 and f16 are f32. The mean of no elements is NaN,
+/// as in mse. Errors: shape_mismatch; option for a constant delta that is not above 0. Communication: for sharded
+/// operands one all_reduce of a scalar, or none with `LossReduction::each`. Source: Huber, Annals of Statistics 35
+/// (1964).
 ///
 ///     ts::huber(model(x), target), ts::huber<ts::LossReduction::sum>(model(x), target, 0.5)
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, NumberOperand Delta = double>
@@ -28612,7 +29847,7 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto ctc_loss(const X& log_probs, const Targets& targets, const Lengths& input_lengths,
                         const TargetLengths& target_lengths, const Ctc& options = {}, Here at = Here::current()) {
   static_assert(X::rank == 3 && is_floating_v<typename X::element>,
-                "tessera: the log_probs of ctc_loss are a float, double or bf16 tensor of [time, batch, classes]");
+                "tessera: the log_probs of ctc_loss are a float, double, bf16 or f16 tensor of [time, batch, classes]");
   static_assert(Targets::rank == 2 && Lengths::rank == 1 && TargetLengths::rank == 1,
                 "tessera: the targets of ctc_loss are [batch, length], input_lengths and target_lengths [batch]");
   using T = detail::loss_t<typed_of<X>>;
@@ -28814,243 +30049,6 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
 
 #endif
 
-// ---- tessera/ops/random_draws.hpp
-
-#ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
-#define TESSERA_OPS_RANDOM_DRAWS_HPP
-
-// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
-
-namespace tessera {
-
-namespace build {
-constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
-  return random(like, key, {Distribution::uniform, stream});
-}
-}  // namespace build
-
-namespace detail {
-
-template <class X, class Key> struct CheckDraw {
-  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double and bf16 tensors");
-  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
-};
-
-template <std::uint32_t Stream> struct BernoulliTag {
-  template <class P, class Key> struct result : Typed<bool, P::rank> {
-    using Checks = CheckDraw<P, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value p, Value key) {
-    p = p.at(context.source);
-    return build::less(build::uniform(p, key, Stream), build::cast(p, computed_as(p.dtype())));
-  }
-};
-
-template <std::uint32_t Stream> struct ExponentialTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = CheckDraw<Like, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    const Value draw = build::uniform(like.at(context.source), key, Stream);
-    return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
-  }
-};
-
-template <class T, std::uint32_t Stream> struct RandintTag {
-  static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
-  template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
-    using Checks = decltype([] {
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
-    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
-    low = build::cast(low.at(context.source), DType::i64);
-    const Value count = build::cast(high.at(context.source), DType::i64) - low;
-    const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
-    const Value below = build::binary(Op::minimum, offset, count - count.number(1));  // the product may round up
-    return build::cast(build::binary(Op::maximum, below, below.number(0)) + low, dtype_v<T>);
-  }
-};
-
-/// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
-template <class D, std::uint32_t Stream> struct InverseTag {
-  template <class Like, class Key, class...> struct result : Like {
-    using Checks = CheckDraw<Like, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
-    const Value uniform = build::uniform(like.at(context.source), key, Stream);
-    return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
-  }
-};
-/// A draw that is never 0, where the inverse would be infinite: f32 draws are multiples of 2^-24.
-constexpr Value above_zero_draw(Value uniform) {
-  return build::binary(Op::maximum, uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
-}
-struct Gumbel {
-  static constexpr Value draw(Value uniform) {
-    return -build::unary(Op::log, -build::unary(Op::log, above_zero_draw(uniform)));
-  }
-};
-struct Laplace {
-  static constexpr Value draw(Value uniform) {
-    const Value centred = above_zero_draw(uniform) * 2.0 - 1.0;
-    return -(build::unary(Op::sign, centred) * build::apply<ops::Log1pOp>(-build::unary(Op::abs, centred)));
-  }
-};
-struct Cauchy {
-  static constexpr Value draw(Value uniform) {
-    return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
-  }
-};
-struct TruncatedNormal {
-  static constexpr Value draw(Value uniform, Value lower, Value upper) {
-    const double root = 1.41421356237309504880;
-    const Value from = build::apply<ops::ErfOp>(lower * (1 / root)), to = build::apply<ops::ErfOp>(upper * (1 / root));
-    const Value normal = build::apply<ops::ErfinvOp>(from + (to - from) * uniform) * root;
-    return build::binary(Op::minimum, build::binary(Op::maximum, normal, lower), upper);
-  }
-};
-
-/// The logarithms of weights, repeated along a new dim of samples in front of the last if there are several.
-template <int Rank, bool Repeated> struct LogWeightsTag {
-  template <class P, class Count> struct result {
-    using type = element_t<computed_as(dtype_v<typename P::type>)>;
-    static constexpr int rank = Repeated ? Rank + 1 : Rank;
-    using Checks = decltype([] {
-      static_assert(is_floating_v<typename P::type>, "tessera: the weights of multinomial are a floating tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value weights, Value count) {
-    weights = weights.at(context.source);
-    const Value logs = build::unary(Op::log, build::cast(weights, computed_as(weights.dtype())));
-    if (!Repeated) return logs;
-    const int rank = logs.rank() + 1;
-    const Value samples = logs.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
-    const Value zeros = build::cast(build::insert_singletons(samples, 0b10u, 2) * 0.0, logs.dtype());
-    return build::insert_singletons(logs, 1u << (rank - 2), rank) + zeros;
-  }
-};
-
-/// Logits plus Gumbel noise: the index of the largest sum is distributed as softmax(logits).
-template <std::uint32_t Stream> struct PerturbedTag {
-  template <class Logits, class Key> struct result {
-    using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
-    static constexpr int rank = Logits::rank;
-    using Checks = CheckDraw<Logits, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value logits, Value key) {
-    logits = logits.at(context.source);
-    const Value draw = build::uniform(logits, key, Stream);
-    const Value gumbel = Gumbel::draw(draw);
-    return build::cast(logits, gumbel.dtype()) + gumbel;
-  }
-};
-
-template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
-  template <class X, class Key> using result = Typed<std::int32_t, 1>;
-  static constexpr Value emit(Value context, Value x, Value key) {
-    x = x.at(context.source);
-    const Value size = build::extent(x, x.shifted(D, Rank));
-    const Value shape = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-    return build::argsort(build::uniform(build::cast(shape, DType::f64), key, Stream), 0, Order::ascending, DType::i32);
-  }
-};
-
-}  // namespace detail
-
-/// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
-/// communication of all draws of this header: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorOperand P, class Key>
-constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
-  return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
-}
-
-/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX.
-/// Ranges have at most 2^53 values.
-///
-///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
-template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
-constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
-                            Here at = Here::current()) {
-  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
-}
-
-/// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-
-/// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
-/// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-/// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
-/// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
-/// one side, where erf is 1.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
-constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
-                                     Here at = Here::current()) {
-  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
-                                                                   lower, upper);
-}
-
-/// Whether multinomial may draw an index several times.
-enum class Replacement : std::uint8_t { no, yes };
-/// `count` indices along the last dim, drawn with probabilities proportional to weights of at least 0: [..., n] gives
-/// [..., count] i32. Without replacement, as is the default of PyTorch, the indices differ and are in the order of the
-/// draws; there have to be `count` weights above 0, otherwise indices of weight 0 follow. No gradient. Errors:
-/// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
-///
-///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
-template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
-constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
-  const auto noisy = call<detail::PerturbedTag<Stream>>(
-      Source::from(at),
-      call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
-      detail::drawn_from(key));
-  if constexpr (R == Replacement::yes)
-    return argmax<-1>(noisy, at);
-  else
-    return topk<-1>(noisy, count, at).indices;
-}
-
-/// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
-/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
-/// as argmax.
-template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
-constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
-  return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
-}
-
-/// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
-/// back to where each element came from. Communication: as index_select.
-template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
-constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return index_select<D>(
-      x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/reduction/covariance.hpp
 
 #ifndef TESSERA_OPS_REDUCTION_COVARIANCE_HPP
@@ -29096,7 +30094,8 @@ template <TensorOperand X, NumberOperand Correction = int>
 constexpr auto cov(const X& x, const Correction& correction = 1, Here at = Here::current()) {
   static_assert(X::rank == 2, "tessera: cov takes a matrix, a row for each variable; of a vector it is ts::var");
   const auto off = call<SubTag>(Source::from(at), x, mean<1>(x, keepdims, at));
-  return call<detail::OverObservationsTag>(Source::from(at), einsum<"ik,jk->ij">(off, off, at), x, correction);
+  return call<detail::OverObservationsTag>(Source::from(at), detail::exact_einsum<"ik,jk->ij">(off, off, at), x,
+                                           correction);
 }
 /// The correlations of the rows of x [variables, observations] (torch.corrcoef, jnp.corrcoef): covariances over both
 /// standard deviations, in [-1, 1]; NaN in the row and the column of a variable that is constant. Communication: as
@@ -29304,7 +30303,7 @@ constexpr auto vander(const X& x, const Count& count, Here at = Here::current())
 /// The sum of the products of two vectors, rank 0. Errors: shape_mismatch. Communication: as einsum.
 template <TensorOperand A, TensorOperand B> constexpr auto dot(const A& a, const B& b, Here at = Here::current()) {
   static_assert(A::rank == 1 && B::rank == 1, "tessera: dot takes two vectors");
-  return einsum<"i,i->">(a, b, at);
+  return detail::exact_einsum<"i,i->">(a, b, at);
 }
 /// The sum of the diagonal of each matrix: [..., n, m] gives [...]. Communication: as diagonal and sum.
 template <TensorOperand X> constexpr auto trace(const X& x, Here at = Here::current()) {
@@ -29574,7 +30573,7 @@ namespace detail {
 template <int N, class X> struct PoolResult : X {
   using Checks = decltype([] {
     static_assert(X::rank == N + 2 && is_floating_v<typename X::type>,
-                  "tessera: a pool takes a float, double or bf16 tensor [batch, spatial..., features]");
+                  "tessera: a pool takes a float, double, bf16 or f16 tensor [batch, spatial..., features]");
   });
 };
 
@@ -29760,7 +30759,8 @@ template <TensorOperand X> constexpr auto max_pool3d(const X& x, const MaxPool<3
                                                 options.dilation[2]);
 }
 
-/// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 is added up in f32. Otherwise as max_pool.
+/// The mean of each window, `avg_pool2d(x, {.window = {2, 2}})`. bf16 and f16 are added up in f32. Otherwise as
+/// max_pool.
 template <TensorOperand X> constexpr auto avg_pool1d(const X& x, const AvgPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::AvgPoolTag<1>, 1>(x, options, at, options.count_include_pad ? 1 : 0);
 }
@@ -29831,7 +30831,7 @@ template <GridSample Options> struct GridSampleTag {
     using Checks = decltype([] {
       static_assert(
           X::rank == 4 && Grid::rank == 4 && is_floating_v<typename X::type> && is_floating_v<typename Grid::type>,
-          "tessera: grid_sample takes float, double or bf16 tensors: images [batch, height, width, features] "
+          "tessera: grid_sample takes float, double, bf16 or f16 tensors: images [batch, height, width, features] "
           "and a grid [batch, rows, columns, 2]");
     });
   };
@@ -29906,9 +30906,9 @@ template <GridSample Options> struct GridSampleTag {
 /// it is bilinear, with a gradient for the grid too, or the nearest, rounding halves to even:
 ///
 ///     const auto y = ts::grid_sample<ts::GridSample{.padding = ts::GridSamplePadding::border}>(images, grid);
-/// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 is sampled in f32.
-/// Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack. Communication:
-/// split height or width is gathered; batch and features stay split.
+/// PyTorch's modes "bicubic" and "reflection" have no counterpart. NaN in the grid gives 0. bf16 and f16 are sampled in
+/// f32. Errors: shape_mismatch, dim_range for images without elements; unsupported for layers of a Stack.
+/// Communication: split height or width is gathered; batch and features stay split.
 template <GridSample Options = GridSample{}, TensorOperand X, TensorOperand Grid>
 constexpr auto grid_sample(const X& x, const Grid& grid, Here at = Here::current()) {
   return call<detail::GridSampleTag<Options>>(Source::from(at), x, grid);
@@ -29948,7 +30948,7 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
     using Checks = decltype([] {
       static_assert(is_floating_v<typename X::type> || Options.mode == InterpolateMode::nearest ||
                         Options.mode == InterpolateMode::nearest_exact,
-                    "tessera: interpolate takes float, double or bf16 tensors; integers with the mode nearest");
+                    "tessera: interpolate takes float, double, bf16 or f16 tensors; integers with the mode nearest");
     });
   };
 
@@ -30005,10 +31005,10 @@ template <int Rank, int D, Interpolate Options> struct InterpolateTag {
 ///     const auto tall = ts::interpolate<1>(x, 2 * ts::extent<1>(x));
 ///     const auto large = ts::interpolate<2>(tall, 2 * ts::extent<2>(x));
 ///     const auto sharp = ts::interpolate<1, ts::Interpolate{.mode = ts::InterpolateMode::cubic}>(x, 64);
-/// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 is interpolated in f32.
-/// The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative extent,
-/// dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as that of
-/// embedding; other dims stay split.
+/// Positions are exact in integers and weights are computed in f32, or f64 for doubles; bf16 and f16 are interpolated
+/// in f32. The gradient adds each cotangent to the elements that it was made of. Errors: shape_mismatch for a negative
+/// extent, dim_range where x has no element along the dim. Communication: along a split dim the result is partial, as
+/// that of embedding; other dims stay split.
 template <int D, Interpolate Options = Interpolate{}, TensorOperand X, SizeOperand Size>
 constexpr auto interpolate(const X& x, const Size& size, Here at = Here::current()) {
   return call<detail::InterpolateTag<X::rank, detail::checked_dim<D, X::rank>(), Options>>(Source::from(at), x,
@@ -30171,7 +31171,7 @@ struct FoldTag {
   template <class X, class... Sizes> struct result : Typed<typename X::type, 4> {
     using Checks = decltype([] {
       static_assert(X::rank == 3 && is_floating_v<typename X::type>,
-                    "tessera: fold takes a float, double or bf16 tensor [batch, windows, features and window]");
+                    "tessera: fold takes a float, double, bf16 or f16 tensor [batch, windows, features and window]");
     });
   };
   static constexpr Value emit(Value context, Value x, auto... sizes) {
@@ -30217,12 +31217,259 @@ template <TensorOperand X> constexpr auto unfold(const X& x, const Unfold& optio
   return detail::unfold<detail::UnfoldTag>(x, options, at);
 }
 /// The transpose of ts::unfold (F.fold, col2im): rows [batch, windows, features * window] are added into images [batch,
-/// height, width, features] of the given extents. bf16 is added in f32. Errors: shape_mismatch where the number of
-/// windows is another one. Communication: split windows are gathered.
+/// height, width, features] of the given extents. bf16 and f16 are added in f32. Errors: shape_mismatch where the
+/// number of windows is another one. Communication: split windows are gathered.
 template <TensorOperand X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/unroll.hpp
+
+#ifndef TESSERA_OPS_UNROLL_HPP
+#define TESSERA_OPS_UNROLL_HPP
+
+namespace tessera {
+
+/// How many steps a loop computes in one run of its body: `ts::unroll<4>`.
+template <int Steps> struct Unroll {
+  static_assert(Steps >= 1, "tessera: ts::unroll takes at least one step at a time");
+};
+template <int Steps> inline constexpr Unroll<Steps> unroll{};
+
+namespace detail {
+
+/// f of each tensor of xs, which keeps its structure; a plain struct becomes a tuple, since its fields have fixed
+/// ranks.
+template <class T, class F> constexpr auto map_steps(const T& x, const F& f) {
+  constexpr bool is_stack = is_stack_v<T>;
+  static_assert(!is_stack, "tessera: a loop over a ts::Stack can't be unrolled; leave ts::unroll out");
+  if constexpr (TensorOperand<T>) {
+    return f(as_sym(x));
+  } else if constexpr (NumberOperand<T> || is_stack || std::is_empty_v<T>) {
+    return x;
+  } else if constexpr (is_tuple_v<T> || is_array_v<T>) {
+    return map_items(x, [&](const auto& item) { return map_steps(item, f); });
+  } else {
+    return with_fields(x, [&](const auto&... fields) {
+      return std::tuple<decltype(map_steps(fields, f))...>{map_steps(fields, f)...};
+    });
+  }
+}
+
+/// Which steps a tensor of xs has in the groups of `Steps`, [groups, Steps, ...], and behind these, [rest, ...].
+template <int Steps> struct StepGroups {
+  static constexpr Value groups(Value extent) { return extent / extent.integer(Steps, extent.dtype()); }
+  static constexpr Value grouped(Value extent) { return groups(extent) * extent.integer(Steps, extent.dtype()); }
+
+  template <class X> static constexpr auto of_groups(const X& x) {
+    static_assert(X::rank >= 1 && X::rank < max_rank,
+                  "tessera: xs of an unrolled scan are tensors of 1 to 7 dims, the first of which counts steps");
+    const Value n = build::extent(x.value, 0);
+    const Value whole = build::slice(x.value, 0, n.integer(0, n.dtype()), grouped(n));
+    Factors f{};
+    Value sizes[max_rank]{groups(n), n.integer(Steps, n.dtype())};
+    for (int d = 0; d <= X::rank; ++d) {
+      f.in_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
+      f.order[d] = f.out_dim[d] = static_cast<std::int8_t>(d);
+      ++f.count;
+    }
+    return Sym<typename X::element, X::rank + 1>(rearrange(whole, X::rank, X::rank + 1, f, sizes));
+  }
+  template <class X> static constexpr auto of_rest(const X& x) {
+    const Value n = build::extent(x.value, 0);
+    return X(build::slice(x.value, 0, grouped(n), n - grouped(n)));
+  }
+  /// The y of all steps, from those of the groups, [groups, Steps, ...], and of the rest.
+  template <class X, class Rest> static constexpr auto joined(const X& grouped, const Rest& rest) {
+    if constexpr (TensorOperand<Rest>) {
+      Factors f{};
+      for (int d = 0; d < X::rank; ++d) {
+        f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
+        f.out_dim[d] = static_cast<std::int8_t>(d > 0 ? d - 1 : 0);
+        ++f.count;
+      }
+      const Value merged = rearrange(grouped.value, X::rank, Rest::rank, f, nullptr);
+      return Rest(ConcatTag<Rest::rank, 0>::emit(merged, merged, rest.value));
+    } else if constexpr (is_array_v<Rest>) {
+      Rest made{};
+      for (std::size_t i = 0; i < rest.size(); ++i) made[i] = joined(grouped[i], rest[i]);
+      return made;
+    } else {
+      return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>& own,
+                                                                                 std::index_sequence<I...>) {
+        return Tuple<Ts...>{joined(std::get<I>(grouped), std::get<I>(own))...};
+      }(rest, std::make_index_sequence<std::tuple_size_v<Rest>>());
+    }
+  }
+};
+
+/// The y of several steps, along a new leading dim.
+template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::array<Y, Steps>& ys) {
+  if constexpr (TensorOperand<Y>) {
+    constexpr bool fits = Y::rank + 2 <= max_rank;
+    static_assert(fits, "tessera: y of an unrolled scan has at most 6 dims");
+    Growable<Value> parts, joined;
+    for (const Y& y : ys) {
+      const Value own = here(value_behind(y));
+      parts.push_back(build::insert_singletons(own, 1, own.rank() + 1));
+    }
+    while (parts.size() > 1) {  // a concat has up to 16 operands
+      joined.clear();
+      for (std::size_t first = 0; first < parts.size(); first += 16) {
+        Node made = parts[first].node();
+        Growable<std::int32_t> ids;
+        for (std::size_t i = first; i < first + 16 && i < parts.size(); ++i) ids.push_back(parts[i].id);
+        made = {.op = Op::concat,
+                .dtype = made.dtype,
+                .rank = made.rank,
+                .singletons = static_cast<std::uint8_t>(made.singletons & ~1u),
+                .labels = pack_dim(0)};
+        joined.push_back(ids.size() > 1 ? parts[first].make(made, ids.data(), static_cast<int>(ids.size()))
+                                        : parts[first]);
+      }
+      parts = joined;
+    }
+    return Sym < typename Y::element, fits ? Y::rank + 1 : Y::rank > (parts[0]);
+  } else if constexpr (is_array_v<Y>) {
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const auto item = [&](std::size_t i) {
+        std::array<typename Y::value_type, Steps> own{};
+        for (std::size_t k = 0; k < Steps; ++k) own[k] = ys[k][i];
+        return stacked_steps(own);
+      };
+      return std::array<decltype(item(0)), sizeof...(I)>{item(I)...};
+    }(std::make_index_sequence<std::tuple_size_v<Y>>());
+  } else {
+    static_assert(is_tuple_v<Y>, "tessera: y of an unrolled scan is a tensor, or a tuple, pair or array of tensors");
+    return [&]<template <class...> class Tuple, class... Ts, std::size_t... I>(const Tuple<Ts...>*,
+                                                                               std::index_sequence<I...>) {
+      const auto item = [&]<std::size_t At>(std::integral_constant<std::size_t, At>) {
+        std::array<std::tuple_element_t<At, Y>, Steps> own{};
+        for (std::size_t k = 0; k < Steps; ++k) own[k] = std::get<At>(ys[k]);
+        return stacked_steps(own);
+      };
+      return Tuple<decltype(item(std::integral_constant<std::size_t, I>()))...>{
+          item(std::integral_constant<std::size_t, I>())...};
+    }(static_cast<const Y*>(nullptr), std::make_index_sequence<std::tuple_size_v<Y>>());
+  }
+}
+
+/// Equal draws of two steps would be one node, but steps draw different numbers.
+constexpr void refuse_random_numbers(Module& module, Source source) {
+  for (std::size_t g = static_cast<std::size_t>(module.current); g < module.graphs.size(); ++g)
+    for (int id = 0; id < module.graphs[g].size(); ++id)
+      if (const Node& node = module.graphs[g][id];
+          node.op != Op::custom_call && row_of(node).unit == UnitKind::random) {
+        module.refuse(errc::unsupported,
+                      "[scan] unroll: the steps draw random numbers; draw them before the loop and pass them in xs, or "
+                      "leave ts::unroll out",
+                      source);
+        return;
+      }
+}
+
+/// A step of the unrolled loop: `Steps` steps of f, where `call(f, carry, k)` is step k.
+template <std::size_t Steps, class Carry, class Call>
+constexpr auto run_group(const Carry& init, const Call& call, Module& module, bool reverse, Source source) {
+  using Result = std::remove_cvref_t<decltype(call(init, 0))>;
+  if constexpr (!std::is_same_v<typename ReturnedCarry<Result>::type, Carry>) {
+    return call(init, 0);  // the scan reports it
+  } else {
+    using Y = carry_t<std::tuple_element_t<1, Result>>;
+    const Value inside{&module, module.current, -1, source};
+    Carry carry = init;
+    std::array<Y, Steps> ys{};
+    for (std::size_t i = 0; i < Steps; ++i) {
+      const std::size_t k = reverse ? Steps - 1 - i : i;
+      const auto result = call(carry, static_cast<int>(k));
+      carry = as_carry(inside, std::get<0>(result));
+      ys[k] = as_carry(inside, std::get<1>(result));
+    }
+    refuse_random_numbers(module, source);
+    return std::tuple(carry, stacked_steps(ys));
+  }
+}
+
+template <int Steps, class F, class Init, class Xs>
+constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool reverse, Source source) {
+  Value context = trace_in(init);
+  if (context.module == nullptr) context = trace_in(xs);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[scan] outside of a traced function: call ts::scan inside a function of ts::compile");
+  context.source = source;
+  Module& module = *context.module;
+  const auto both = [&](const auto& group, const auto& of_groups, const auto& of_rest) {
+    const auto first = as_carry(context, init);
+    if (reverse) {
+      const auto [carry, rest] = scan(f, first, of_rest, true, source);
+      const auto [last, ys] = scan(group, carry, of_groups, true, source);
+      return std::tuple(last, StepGroups<Steps>::joined(ys, rest));
+    } else {
+      const auto [carry, ys] = scan(group, first, of_groups, false, source);
+      const auto [last, rest] = scan(f, carry, of_rest, false, source);
+      return std::tuple(last, StepGroups<Steps>::joined(ys, rest));
+    }
+  };
+  if constexpr (SizeOperand<Xs>) {
+    const auto group = [&](const auto& carry) {
+      return run_group<Steps>(
+          carry, [&](const auto& own, int) { return f(own); }, module, reverse, source);
+    };
+    const Value n = as_size(lower(context, Dim(xs)));
+    return both(group, Dim(StepGroups<Steps>::groups(n)), Dim(n - StepGroups<Steps>::grouped(n)));
+  } else {
+    const auto steps = as_carry(context, xs);
+    const auto group = [&](const auto& carry, const auto& x) {
+      const auto call = [&](const auto& own, int k) {
+        return f(own, map_steps(x, [&](const auto& all) {
+                   using X = std::remove_cvref_t<decltype(all)>;
+                   const Value at = all.value.integer(k, DType::i64), one = all.value.integer(1, DType::i64);
+                   return Sym<typename X::element, X::rank - 1>(
+                       build::drop_singletons(build::slice(all.value, 0, at, one), 1));
+                 }));
+      };
+      return run_group<Steps>(carry, call, module, reverse, source);
+    };
+    return both(group, map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_groups(x); }),
+                map_steps(steps, [](const auto& x) { return StepGroups<Steps>::of_rest(x); }));
+  }
+}
+
+}  // namespace detail
+
+/// ts::scan whose body computes `Steps` steps, as `unroll` of jax.lax.scan: `ts::scan(f, init, xs, ts::unroll<4>)`. The
+/// results are those of the scan without it. Kernels of one step can fuse with those of the next one, and the program
+/// is longer. Steps behind the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
+/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers; a Stack in
+/// xs and a plain struct as y don't compile. Communication: that of f, once a step.
+template <class F, class Init, class Xs, int Steps>
+constexpr auto scan(const F& f, const Init& init, const Xs& xs, Unroll<Steps>, ScanOptions options = {},
+                    Here at = Here::current()) {
+  if constexpr (Steps == 1)
+    return detail::scan(f, init, xs, options.reverse, Source::from(at));
+  else
+    return detail::unrolled_scan<Steps>(f, init, xs, options.reverse, Source::from(at));
+}
+/// ts::map whose body computes `Steps` slices.
+template <class F, class Xs, int Steps>
+constexpr auto map(const F& f, const Xs& xs, Unroll<Steps> steps, Here at = Here::current()) {
+  const auto step = [&](const auto&, const auto& x) { return std::tuple(std::tuple(), f(x)); };
+  return std::get<1>(scan(step, std::tuple(), xs, steps, {}, at));
+}
+/// ts::fori_loop whose body computes `Steps` steps.
+template <SizeOperand From, SizeOperand To, class F, class Init, int Steps>
+constexpr auto fori_loop(const From& from, const To& to, const F& f, const Init& init, Unroll<Steps> steps,
+                         Here at = Here::current()) {
+  return detail::for_indices(from, to, init, Source::from(at), [&](const auto& indices) {
+    const auto step = [&](const auto& carry, const auto& i) { return std::tuple(f(i, carry), std::tuple()); };
+    return std::get<0>(scan(step, init, indices, steps, {}, at));
+  });
 }
 
 }  // namespace tessera
@@ -31015,7 +32262,7 @@ template <FixedString... Axes, class X> constexpr auto pmean(const X& x, Here at
   if constexpr (mask == 0) {
     return detail::not_made(x);
   } else {
-    static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double and bf16 tensors");
+    static_assert(is_floating_v<typename X::element>, "tessera: pmean takes float, double, bf16 and f16 tensors");
     auto made = detail::reduce_over<Op::sum, mask>(x, at);
     const Value sum = made.value.at(Source::from(at));
     Value count = sum.number(1, DType::i64);
@@ -32323,18 +33570,18 @@ class Grouper : NodeReads {
     }
   }
 
-  /// A cast to bf16 of a bf16 product (plus a bias) that is only read through this cast: the product stores rounded
-  /// values, so the cast is not fused into the kernel of its reader.
+  /// A cast to bf16 of a product of bf16 (plus a bias) that is only read through this cast, or the same of f16: the
+  /// product stores rounded values, so the cast is not fused into the kernel of its reader.
   constexpr bool rounds_product(int id) const {
     const Node* const nodes = graph_.nodes;
-    if (!row_of(nodes[id]).converts || nodes[id].dtype != DType::bf16) return false;
+    if (!row_of(nodes[id]).converts || !is_half(nodes[id].dtype)) return false;
     int product = graph_.operands[nodes[id].first];
     if (row_of(nodes[product]).adds && read_once(product)) {
       const std::int32_t* const terms = graph_.operands + nodes[product].first;
       if (nodes[terms[1]].rank == 1 && !at(terms[1]).host) product = terms[0];
     }
     return is_product(product) && read_once(product) && graph_.operands[nodes[product].first] >= 0 &&
-           nodes[graph_.operands[nodes[product].first]].dtype == DType::bf16;
+           nodes[graph_.operands[nodes[product].first]].dtype == nodes[id].dtype;
   }
 
   constexpr void assign(int id) {
@@ -35558,12 +36805,13 @@ class Scheduler {
     return true;
   }
 
-  /// Whether the next step only rounds a product of bf16 to bf16, after adding a row where it reads two values.
+  /// Whether the next step only rounds a product of bf16 or f16 to the type of its operands, after adding a row where
+  /// it reads two values.
   constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
     const Unit &product = units_[step.unit], &unit = units_[next.unit];
     const Node& root = graph_[unit.root];
-    if (graph_.operand_node(product.space, 0).dtype != DType::bf16 || product.addend >= 0) return false;
-    if (!row_of(root).converts || root.dtype != DType::bf16 || unit.output_count != 1) return false;
+    if (graph_.operand_node(product.space, 0).dtype != root.dtype || product.addend >= 0) return false;
+    if (!row_of(root).converts || !is_half(root.dtype) || unit.output_count != 1) return false;
     if (unit.member_count == 1) return true;
     if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
         !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)
@@ -35796,7 +37044,7 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
   if (!any) return passes_zero && in[0] == Dependence::zero ? Dependence::zero : Dependence::invariant;
   switch (row.linear) {
     case Linearity::no:
-      return Dependence::nonlinear;
+      return node.op == Op::cast && casts_parts(node) ? Dependence::linear : Dependence::nonlinear;
     case Linearity::jointly:
       return all ? Dependence::linear : Dependence::nonlinear;
     case Linearity::first:
@@ -36310,12 +37558,14 @@ class Flow {
       pass_fused(u, used);
   }
 
-  /// A constraint of shard_map is about some axes only: a value that is partial over others stays so.
+  /// A constraint of shard_map is about some axes only: a value that is partial over others stays so. One that keeps
+  /// sums lets them pass over its own axes too.
   constexpr void pass_constraint(int u) {
     const int from = units_.input(u, 0).node, to = units_[u].root;
     const Sharding& made = produced[at(from)];
     if (made.unreduced == 0 || !facts_of(made.reduction).linear || is_result_[at(from)] != 0 ||
-        readers_.count(from) != 1 || values_.closed[at(to)] == 0 || (values_.closed[at(to)] & made.unreduced) != 0 ||
+        readers_.count(from) != 1 || values_.closed[at(to)] == 0 ||
+        ((values_.closed[at(to)] & made.unreduced) != 0 && !Constraint::of(graph_[to]).keeps_sums) ||
         !lies_alike(made.without_unreduced(), values_.of[at(to)]))
       return;
     deferred[at(from)] = made.unreduced;
@@ -38123,8 +39373,8 @@ class ScheduleVerifier {
     if (step.fusion == Fusion::into_result)
       return require(next.outputs.size() == 1 && result.role == ValueRole::output && stored_alike(passed, result),
                      "a product that is summed in the memory of a result has the layout of that result");
-    require(next.outputs.size() == 1 && result.dtype == DType::bf16 && result.shape == passed.shape,
-            "the result of rounding a product is bf16 in the shape of the product");
+    require(next.outputs.size() == 1 && is_half(result.dtype) && result.shape == passed.shape,
+            "the result of rounding a product is bf16 or f16 in the shape of the product");
   }
 
   constexpr void verify_donation(std::size_t k) const {
@@ -39709,9 +40959,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 namespace detail {
 
-/// Converts a strided bf16 matrix to a contiguous row-major float matrix.
-inline void widen_matrix(const bf16* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols,
-                         float* to) {
+/// Converts a strided matrix of bf16 or f16 to a contiguous row-major float matrix.
+template <class T>
+void widen_matrix(const T* from, std::int64_t row, std::int64_t col, std::int64_t rows, std::int64_t cols, float* to) {
   // Reads along the contiguous dim; if that is the columns, in blocks, so that writes stay in the cache.
   if (col == 1 || row != 1) {
     for (std::int64_t i = 0; i < rows; ++i)
@@ -39864,8 +41114,8 @@ TESSERA_KERNEL_CODE_END
 
 namespace tessera::kernels {
 
-/// The type in which products of T are accumulated and stored: T itself, but float for bf16.
-template <class T> using product_t = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+/// The type in which products of T are accumulated and stored: T itself, but float for bf16 and f16.
+template <class T> using product_t = computed_t<T>;
 
 /// A matrix product C = alpha A B, or C += alpha A B. A is [m, k], B is [k, n], C is [m, n], with any strides, in
 /// elements. C must not overlap A or B, and its elements must have distinct addresses.
@@ -40639,15 +41889,15 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
 #include <immintrin.h>
 #endif
 
-// Products of bf16, accumulated in float: with AMX or AVX512_BF16 if the processor has them; otherwise operands are
-// widened to float block by block and multiplied by the f32 micro-kernels. Products of bf16 are exact in float: only
-// sums round.
+// Products of bf16 and f16, accumulated in float: of bf16 with AMX or AVX512_BF16 if the processor has them; otherwise
+// operands are widened to float block by block and multiplied by the f32 micro-kernels. Products of bf16 and of f16 are
+// exact in float: only sums round.
 namespace tessera::kernels::inline TESSERA_ISA {
 
-/// An epilogue: the product is rounded to bf16 and stored in `data`, with the strides of C, instead of in C. `bias`, if
-/// not null, is added to each row first.
-struct RoundedResult {
-  bf16* data = nullptr;
+/// An epilogue: the product is rounded to T, bf16 or f16, and stored in `data`, with the strides of C, instead of in C.
+/// `bias`, if not null, is added to each row first.
+template <class T> struct RoundedResult {
+  T* data = nullptr;
   const float* bias = nullptr;
 
   explicit operator bool() const { return data != nullptr; }
@@ -40658,11 +41908,12 @@ struct RoundedResult {
 
 namespace detail {
 
-/// Rounds a float matrix, whose rows are contiguous with stride `row`, to bf16.
-inline void round_matrix(const float* from, std::int64_t row, std::int64_t rows, std::int64_t cols, bf16* to,
-                         std::int64_t to_row, std::int64_t to_col) {
+/// Rounds a float matrix, whose rows are contiguous with stride `row`, to bf16 or f16.
+template <class T>
+void round_matrix(const float* from, std::int64_t row, std::int64_t rows, std::int64_t cols, T* to, std::int64_t to_row,
+                  std::int64_t to_col) {
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < cols; ++j) to[i * to_row + j * to_col] = bf16(from[i * row + j]);
+    for (std::int64_t j = 0; j < cols; ++j) to[i * to_row + j * to_col] = T(from[i * row + j]);
 }
 
 #if defined(__x86_64__)
@@ -40695,7 +41946,7 @@ TESSERA_TARGET inline void stream_block(const float* from, float* to, std::int64
 #undef TESSERA_TARGET
 
 /// Stores a block of sums, or the part of it inside C, in C or in `rounded`.
-inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const float* sums, std::int64_t row,
+inline void store_block(const Gemm<bf16>& g, const RoundedResult<bf16>& rounded, const float* sums, std::int64_t row,
                         std::int64_t col, bool past) {
   const std::int64_t rows = std::min(bf16_block, g.m - row), cols = std::min(bf16_block, g.n - col);
   const std::int64_t at = row * g.c_row + col * g.c_col;
@@ -40716,7 +41967,7 @@ inline void store_block(const Gemm<bf16>& g, const RoundedResult& rounded, const
 
 /// Whether to use non-temporal stores: for a large result that is not read at once, with rows of whole cache lines.
 /// Plain stores first read the lines from memory, which takes as long as a product with k = 256.
-inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult& rounded, bool read_at_once) {
+inline bool goes_past_caches(const Gemm<bf16>& g, const RoundedResult<bf16>& rounded, bool read_at_once) {
   constexpr std::int64_t least_bytes = 1 << 20, line = 64;
   const std::int64_t element = rounded ? 2 : 4;
   const auto at = reinterpret_cast<std::uintptr_t>(rounded ? static_cast<const void*>(rounded.data) : g.c);
@@ -40734,7 +41985,7 @@ inline std::int64_t rows_together(std::int64_t k, CpuLevel level) {
 /// C (+)= alpha A B with packed B; if null, B is packed block by block, once per group of rows of A. Sums over blocks
 /// of k stay in the L2 cache, for some columns at a time, so that only final results are stored.
 inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished,
-                       CpuLevel level, const RoundedResult& rounded) {
+                       CpuLevel level, const RoundedResult<bf16>& rounded) {
   const Bf16Blocks unit(level);
   alignas(64) float block_sums[bf16_block * bf16_block], bias[bf16_block]{};
   const std::int64_t together = rows_together(layout.rows, level),
@@ -40790,8 +42041,9 @@ inline void block_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf
 #endif
 
 /// C (+)= alpha A B with B packed as floats; A is widened to float some rows at a time.
-inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
-                         CpuLevel level, const RoundedResult& rounded) {
+template <class T>
+void widened_gemm(const Gemm<T>& g, const PackedLayout& layout, const float* packed, FinishedRows finished,
+                  CpuLevel level, const RoundedResult<T>& rounded) {
   constexpr std::int64_t together = 112;
   const std::int64_t room = rounded ? std::min(together, g.m) * g.n : 0;
   float* const sums = thread_scratch<Scratch::sums, float>(static_cast<std::size_t>(room));
@@ -40811,13 +42063,13 @@ inline void widened_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const 
 }
 
 /// A product with k == 0: zeros, or the bias.
-inline void empty_gemm(const Gemm<bf16>& g, const RoundedResult& rounded) {
+template <class T> void empty_gemm(const Gemm<T>& g, const RoundedResult<T>& rounded) {
   if (g.accumulate) return;
   for (std::int64_t i = 0; i < g.m; ++i)
     for (std::int64_t j = 0; j < g.n; ++j) {
       const std::int64_t at = i * g.c_row + j * g.c_col;
       if (rounded)
-        rounded.data[at] = bf16(rounded.bias != nullptr ? rounded.bias[j] : 0.0f);
+        rounded.data[at] = T(rounded.bias != nullptr ? rounded.bias[j] : 0.0f);
       else
         g.c[at] = 0;
     }
@@ -40839,29 +42091,41 @@ template <> inline PackedLayout packed_layout<bf16>(std::int64_t rows, std::int6
 #endif
   return packed_layout<float>(rows, cols, level);
 }
+template <> inline PackedLayout packed_layout<f16>(std::int64_t rows, std::int64_t cols, CpuLevel level) {
+  return packed_layout<float>(rows, cols, level);
+}
 
-/// Size of a packed matrix in elements of T. Below avx512_bf16, a packed bf16 matrix contains floats: two elements
-/// each.
+/// Size of a packed matrix in elements of T. A packed matrix of f16, and of bf16 below avx512_bf16, contains floats:
+/// two elements each.
 template <class T> std::int64_t packed_room(const PackedLayout& layout, CpuLevel = product_level<T>()) {
   return layout.size();
 }
 template <> inline std::int64_t packed_room<bf16>(const PackedLayout& layout, CpuLevel level) {
   return level >= CpuLevel::avx512_bf16 ? layout.size() : 2 * layout.size();
 }
+template <> inline std::int64_t packed_room<f16>(const PackedLayout& layout, CpuLevel) { return 2 * layout.size(); }
 
-inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
-                        std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
+/// Whether products of T have instructions of their own on processors of this level.
+template <class T> constexpr bool has_block_products(CpuLevel level) {
+  return std::is_same_v<T, bf16> && level >= CpuLevel::avx512_bf16;
+}
+
+/// pack_matrix() for bf16 and f16.
+template <class T>
+void pack_halves(const PackedLayout& layout, const T* b, std::int64_t b_row, std::int64_t b_col, std::int64_t first,
+                 std::int64_t count, T* packed, CpuLevel level = product_level<T>()) {
   const std::int64_t col = first * layout.width, cols = std::min(count * layout.width, layout.cols - col);
 #if defined(__x86_64__)
-  if (level >= CpuLevel::avx512_bf16) {
-    for (std::int64_t block = 0; block < layout.blocks(); ++block) {
-      const std::int64_t row = block * layout.depth;
-      detail::pack_blocks<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
-                                std::min(layout.depth, layout.rows - layout.padding - row),
-                                packed + layout.offset(block, first));
+  if constexpr (std::is_same_v<T, bf16>)
+    if (has_block_products<T>(level)) {
+      for (std::int64_t block = 0; block < layout.blocks(); ++block) {
+        const std::int64_t row = block * layout.depth;
+        detail::pack_blocks<true>({b + row * b_row + col * b_col, b_col, b_row}, cols,
+                                  std::min(layout.depth, layout.rows - layout.padding - row),
+                                  packed + layout.offset(block, first));
+      }
+      return;
     }
-    return;
-  }
 #endif
   if (layout.rows == 0) return;
   // Each block is widened, then packed as a float matrix.
@@ -40874,50 +42138,67 @@ inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t 
   }
 }
 
-/// A product with packed B. With `rounded`, the result is stored there and not in C; alpha must be 1 and accumulate
-/// false.
-inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
-                        CpuLevel level = bf16_level(), const RoundedResult& rounded = {}) {
+/// packed_gemm() for bf16 and f16, with packed B. With `rounded`, the result is stored there and not in C; alpha must
+/// be 1 and accumulate false.
+template <class T>
+void half_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+               CpuLevel level = product_level<T>(), const RoundedResult<T>& rounded = {}) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     detail::empty_gemm(g, rounded);
     return finished(0, g.m);
   }
 #if defined(__x86_64__)
-  if (level >= CpuLevel::avx512_bf16) return detail::block_gemm(g, layout, packed, finished, level, rounded);
+  if constexpr (std::is_same_v<T, bf16>)
+    if (has_block_products<T>(level)) return detail::block_gemm(g, layout, packed, finished, level, rounded);
 #endif
   detail::widened_gemm(g, layout, reinterpret_cast<const float*>(packed), finished, level, rounded);
 }
 
-inline void packed_gemm(const Gemm<bf16>& given, FinishedRows finished = {}, CpuLevel level = bf16_level(),
-                        const RoundedResult& rounded = {}) {
+template <class T>
+void half_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel level = product_level<T>(),
+               const RoundedResult<T>& rounded = {}) {
   const bool turned = given.c_col != 1 && given.c_row == 1 && rounded.bias == nullptr;
-  const Gemm<bf16> g = turned ? transposed(given) : given;
+  const Gemm<T> g = turned ? transposed(given) : given;
   if (g.m == 0 || g.n == 0) return;
 #if defined(__x86_64__)
-  if (level >= CpuLevel::avx512_bf16 && g.k > 0 && g.m <= detail::rows_together(g.k, level)) {
-    detail::block_gemm(g, packed_layout<bf16>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, level,
-                       rounded);
-    return turned ? finished(0, given.m) : void();
-  }
+  if constexpr (std::is_same_v<T, bf16>)
+    if (has_block_products<T>(level) && g.k > 0 && g.m <= detail::rows_together(g.k, level)) {
+      detail::block_gemm(g, packed_layout<T>(g.k, g.n, level), nullptr, turned ? FinishedRows{} : finished, level,
+                         rounded);
+      return turned ? finished(0, given.m) : void();
+    }
 #endif
   // A is packed, or widened, again for each of these parts of B.
   constexpr std::int64_t most_bytes = 16 << 20, least_cols = 512;
-  const std::int64_t bytes = g.k * (level >= CpuLevel::avx512_bf16 ? 2 : 4);
+  const std::int64_t bytes = g.k * (has_block_products<T>(level) ? 2 : 4);
   const std::int64_t most_cols =
       std::max(most_bytes / std::max<std::int64_t>(bytes, 1) / least_cols, std::int64_t(1)) * least_cols;
   for (std::int64_t col = 0; col < g.n; col += most_cols) {
-    Gemm<bf16> part = g;
+    Gemm<T> part = g;
     part.n = std::min(most_cols, g.n - col);
     part.b += col * g.b_col;
     part.c += rounded ? 0 : col * g.c_col;
-    const PackedLayout layout = packed_layout<bf16>(g.k, part.n, level);
-    bf16* packed = thread_scratch<Scratch::packed_b, bf16>(static_cast<std::size_t>(packed_room<bf16>(layout, level)));
-    pack_matrix(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
-    packed_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level,
-                rounded.at(col * g.c_col, col));
+    const PackedLayout layout = packed_layout<T>(g.k, part.n, level);
+    T* packed = thread_scratch<Scratch::packed_b, T>(static_cast<std::size_t>(packed_room<T>(layout, level)));
+    pack_halves(layout, part.b, g.b_row, g.b_col, 0, layout.panels(), packed, level);
+    half_gemm(part, layout, packed, col + most_cols >= g.n && !turned ? finished : FinishedRows{}, level,
+              rounded.at(col * g.c_col, col));
   }
   if (turned) finished(0, given.m);
+}
+
+inline void pack_matrix(const PackedLayout& layout, const bf16* b, std::int64_t b_row, std::int64_t b_col,
+                        std::int64_t first, std::int64_t count, bf16* packed, CpuLevel level = bf16_level()) {
+  pack_halves(layout, b, b_row, b_col, first, count, packed, level);
+}
+inline void packed_gemm(const Gemm<bf16>& g, const PackedLayout& layout, const bf16* packed, FinishedRows finished = {},
+                        CpuLevel level = bf16_level(), const RoundedResult<bf16>& rounded = {}) {
+  half_gemm(g, layout, packed, finished, level, rounded);
+}
+inline void packed_gemm(const Gemm<bf16>& g, FinishedRows finished = {}, CpuLevel level = bf16_level(),
+                        const RoundedResult<bf16>& rounded = {}) {
+  half_gemm(g, finished, level, rounded);
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -41095,11 +42376,10 @@ template <> struct Lanes<bool> {
 using Mask = Lanes<bool>;
 
 /// The type in which elements of T are computed: int32_t for narrow integers, which wrap() reduces to their range;
-/// float for bf16, which is rounded when it is stored.
+/// float for floating types of 16 and 8 bits, which are rounded when they are stored.
 template <class T>
-using lane_t = std::conditional_t<
-    std::is_same_v<T, bf16>, float,
-    std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t, T>>;
+using lane_t = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t,
+                                  computed_t<T>>;
 
 namespace simd {
 
@@ -41237,6 +42517,58 @@ TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) 
   const Words is_nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
   return (near & ~is_nan) | ((bits | 0x400000) & is_nan);
 }
+
+/// Codes of a small format (detail::SmallFloat, whose scalar functions these are) in 32-bit lanes.
+template <class Format> TESSERA_INLINE native<std::uint32_t, width> rounded_to(const Lanes<float>& x) {
+  using Words = native<std::uint32_t, width>;
+  using Floats = native<float, width>;
+  constexpr int drop = Format::drop;
+  const Words bits = (Words)to_native<float>(x.part[0]), size = bits & 0x7fffffff;
+  const Words step = Words{} + Format::denormal_step;
+  const Words small = (Words)((Floats)size + (Floats)step) - step;
+  const Words whole =
+      ((size + (1u << (drop - 1)) - 1 + (size >> drop & 1)) >> drop) - (Format::rebias << Format::mantissa);
+  const Words nan = Format::quiet_nan | (size >> drop & ((1u << Format::mantissa) - 1));
+  const Words is_small = (Words)(size < Format::least_normal), is_nan = (Words)(size > 0x7f800000);
+  const Words fits = (Words)(whole < Format::beyond);
+  const Words near = (whole & fits) | (Format::beyond & ~fits);
+  return (((near & ~is_small) | (small & is_small)) & ~is_nan) | (nan & is_nan) |
+         (bits >> (31 - Format::sign_bit) & Format::sign);
+}
+template <class Format> TESSERA_INLINE Lanes<float> widened_from(const native<std::uint32_t, width>& code) {
+  using Words = native<std::uint32_t, width>;
+  using Floats = native<float, width>;
+  const Words size = code & Format::magnitude, step = Words{} + Format::denormal_step;
+  const Words whole = (size << Format::drop) + (Format::rebias << 23);
+  const Words small = (Words)((Floats)(size + step) - (Floats)step);
+  const Words special = Format::infinite ? (size << Format::drop) | 0x7f800000 : Words{} + 0x7fc00000;
+  const Words is_small = (Words)(size < 1u << Format::mantissa), is_special = (Words)(size >= Format::beyond);
+  const Words bits = (whole & ~is_small & ~is_special) | (small & is_small) | (special & is_special);
+  return {{to_batch<float>((Floats)(bits | (code & Format::sign) << (31 - Format::sign_bit)))}};
+}
+
+// Processors with AVX convert f16; g++ and clang use the instructions where F16C (or AVX-512) is enabled.
+TESSERA_INLINE Lanes<float> widen_halves(const std::uint16_t* from) {
+#if defined(__AVX512F__)
+  return {{xsimd::batch<float>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))))}};
+#elif defined(__AVX__) && defined(__F16C__)
+  return {{xsimd::batch<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))}};
+#else
+  native<std::uint16_t, width> codes;
+  std::memcpy(&codes, from, sizeof codes);
+  return widened_from<f16::Format>(__builtin_convertvector(codes, native<std::uint32_t, width>));
+#endif
+}
+TESSERA_INLINE void round_to_halves(std::uint16_t* to, const Lanes<float>& x) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(x.part[0].data, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX__) && defined(__F16C__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(x.part[0].data, _MM_FROUND_TO_NEAREST_INT));
+#else
+  const auto codes = __builtin_convertvector(rounded_to<f16::Format>(x), native<std::uint16_t, width>);
+  std::memcpy(to, &codes, sizeof codes);
+#endif
+}
 }  // namespace simd
 
 // ---- memory
@@ -41252,6 +42584,12 @@ template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
     std::memcpy(&halves, from, sizeof halves);
     const auto words = __builtin_convertvector(halves, simd::native<std::uint32_t, width>) << 16;
     return {{simd::to_batch<float>((simd::native<float, width>)words)}};
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return simd::widen_halves(&from->bits);
+  } else if constexpr (is_float8_v<T>) {
+    simd::native<std::uint8_t, width> codes;
+    std::memcpy(&codes, from, sizeof codes);
+    return simd::widened_from<typename T::Format>(__builtin_convertvector(codes, simd::native<std::uint32_t, width>));
   } else if constexpr (sizeof(T) < 4) {
     simd::native<T, width> narrow;
     std::memcpy(&narrow, from, sizeof narrow);
@@ -41275,6 +42613,12 @@ template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
   } else if constexpr (std::is_same_v<T, bf16>) {
     const auto halves = __builtin_convertvector(simd::rounded_bf16(x) >> 16, simd::native<std::uint16_t, width>);
     std::memcpy(to, &halves, sizeof halves);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    simd::round_to_halves(&to->bits, x);
+  } else if constexpr (is_float8_v<T>) {
+    const auto codes =
+        __builtin_convertvector(simd::rounded_to<typename T::Format>(x), simd::native<std::uint8_t, width>);
+    std::memcpy(to, &codes, sizeof codes);
   } else if constexpr (sizeof(T) < 4) {
     const auto middle =
         __builtin_convertvector(simd::to_native<std::int32_t>(x.part[0]), simd::native<std::int16_t, width>);
@@ -41385,12 +42729,16 @@ template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<Fro
   }
 }
 
-/// Reduces lanes to the range of T: narrow integers modulo 2^bits; for bf16, rounds to bf16.
+/// Reduces lanes to the values of T: narrow integers modulo 2^bits; rounds to floating types of 16 and 8 bits.
 template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& x) {
   if constexpr (std::is_same_v<T, lane_t<T>>) {
     return x;
   } else if constexpr (std::is_same_v<T, bf16>) {
     return {{simd::to_batch<float>((simd::native<float, width>)(simd::rounded_bf16(x) & 0xffff0000))}};
+  } else if constexpr (std::is_same_v<lane_t<T>, float>) {
+    T rounded[width];
+    store(rounded, x);
+    return load(rounded);
   } else {
     constexpr int shift = 32 - 8 * static_cast<int>(sizeof(T));
     using Signless = simd::native<std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, width>;
@@ -41473,7 +42821,8 @@ struct RowWalk {
   bool contiguous;  ///< every operand that is read or written along the row has row stride 1
 
   /// `sizes`: bytes of an element, by operand; `in_row`: bits of the operands that are read or written along the row.
-  void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes, std::uint64_t in_row) {
+  TESSERA_NO_INLINE void start(const FusedCall& call, int inputs, int outputs, const std::uint8_t* sizes,
+                               std::uint64_t in_row) {
     rank = call.outer_rank;
     count = inputs + outputs;
     contiguous = true;
@@ -41493,7 +42842,7 @@ struct RowWalk {
     }
   }
 
-  void next() {
+  TESSERA_NO_INLINE void next() {
     for (int d = rank - 1; d >= 0; --d) {
       if (++index[d] < extent[d]) {
         for (int i = 0; i < count; ++i) row[i] += step[d][i];
@@ -41551,7 +42900,7 @@ class WindowWalk {
         granularity_(granularity), longest_(longest) {}
 
   /// Opens the window at `begin`, which ends at `end` or before. A remainder below the granularity is a padded window.
-  void open(Window& window, std::int64_t begin, std::int64_t end) const {
+  TESSERA_NO_INLINE void open(Window& window, std::int64_t begin, std::int64_t end) const {
     const std::int64_t limit = rows_.contiguous || longest_ < staged_window_size ? longest_ : staged_window_size;
     const std::int64_t left = end - begin, whole = left - left % granularity_;
     window.begin = begin;
@@ -41570,14 +42919,16 @@ class WindowWalk {
 
   /// Writes staged outputs back.
   void close(const Window& window) const {
-    if (rows_.contiguous && window.size == window.padded) return;
+    if (!(rows_.contiguous && window.size == window.padded)) drain_all(window);
+  }
+
+ private:
+  TESSERA_NO_INLINE void drain_all(const Window& window) const {
     for (std::uint64_t operands = writes_; operands != 0; operands &= operands - 1) {
       const int i = __builtin_ctzll(operands);
       if (!in_place(i, window)) drain(i, window);
     }
   }
-
- private:
   bool in_place(int i, const Window& window) const { return rows_.stride[i] == 1 && window.size == window.padded; }
   std::byte* element(int i, std::int64_t index) const { return rows_.row[i] + index * rows_.stride[i] * sizes_[i]; }
   void fill(int i, const Window& window) const {
@@ -41661,26 +43012,39 @@ template <class T, int Capacity> struct StepList {
   constexpr const T& operator[](std::size_t i) const { return items[i]; }
 };
 
-using Steps = StepList<Step, Fused::max_instrs>;
-using Exits = StepList<Exit, Fused::max_instrs>;
+/// Capacities of a schedule: of each list of instructions and of results, and the passes. A constant of the program for
+/// each kernel, most of which are small: with the largest capacities a schedule has 45 KB.
+struct ScheduleSize {
+  int instrs, exits, phases;
+};
+
+/// The size for a kernel, rounded up so that kernels share instances of make_schedule.
+constexpr ScheduleSize schedule_size(const Fused& fused) {
+  int reduces = 0;
+  for (int i = 0; i < fused.instr_count; ++i) reduces += fused.instrs[i].kind == InstrKind::reduce;
+  const auto rounded = [](int count) { return count <= 8 ? 8 : count <= 24 ? 24 : Fused::max_instrs; };
+  const int exits = rounded(fused.store_count + reduces);
+  return {rounded(fused.instr_count), exits, fused.phases};
+}
 
 /// The instructions of a fused kernel by stage and pass: for each row stage 0, pass 0, stage 1, pass 1, and so on. A
 /// stage runs once per row, a pass once per element. softmax: pass 0 finds the maximum, pass 1 the sum, pass 2 divides.
-struct FusedSchedule {
-  static constexpr int max_phases = Fused::max_phases;
+template <ScheduleSize Size> struct FusedSchedule {
   static constexpr int registers = Fused::max_instrs + Fused::max_outputs;
+  using Steps = StepList<Step, Size.instrs>;
+  using Exits = StepList<Exit, Size.exits>;
 
-  Steps uniform;              ///< once per call
-  Steps row[max_phases + 1];  ///< once per row, by stage
-  Exits row_exits[max_phases + 1];
-  Exits reduces[max_phases + 1];       ///< by stage s: the reductions that pass s - 1 computes
-  Steps element[max_phases];           ///< by pass, once per element
-  Exits exits[max_phases];             ///< stores and reductions by pass
-  Exits accumulations;                 ///< stores of all passes that reduce along the row
-  bool saves[max_phases]{};            ///< by pass: whether it stores values for later passes
-  std::uint8_t kept_bytes = 0;         ///< bytes stored between passes per element of a row
-  std::uint64_t reads[max_phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
-  std::uint64_t writes[max_phases]{};  ///< by pass: bits of the operands that it writes
+  Steps uniform;               ///< once per call
+  Steps row[Size.phases + 1];  ///< once per row, by stage
+  Exits row_exits[Size.phases + 1];
+  Exits reduces[Size.phases + 1];       ///< by stage s: the reductions that pass s - 1 computes
+  Steps element[Size.phases];           ///< by pass, once per element
+  Exits exits[Size.phases];             ///< stores and reductions by pass
+  Exits accumulations;                  ///< stores of all passes that reduce along the row
+  bool saves[Size.phases]{};            ///< by pass: whether it stores values for later passes
+  std::uint8_t kept_bytes = 0;          ///< bytes stored between passes per element of a row
+  std::uint64_t reads[Size.phases]{};   ///< by pass: bits of the operands (inputs, then outputs) that it reads
+  std::uint64_t writes[Size.phases]{};  ///< by pass: bits of the operands that it writes
 };
 
 constexpr bool uses_b(Op op) { return row_of(op).arity > 1 && !has_operand(row_of(op).shape_only, 1); }
@@ -41746,14 +43110,15 @@ struct Kept {
   int pass[Fused::max_instrs]{};
 };
 
-/// Bytes of a value in a register: bf16 is computed as float.
-constexpr std::size_t lane_bytes(DType type) { return type == DType::bf16 ? size_of(DType::f32) : size_of(type); }
+/// Bytes of a value in a register: bf16 and f16 are computed as float.
+constexpr std::size_t lane_bytes(DType type) { return size_of(computed_as(type)); }
 
 /// Adds to pass `p` the per-element instructions that its exits need, in order. An expensive value (exp, say) that an
 /// earlier pass computed is stored by that pass and loaded here.
-constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Kept& kept) {
-  const Exits& exits = schedule.exits[p];
-  Steps& pass = schedule.element[p];
+template <ScheduleSize Size>
+constexpr void add_needed(const Fused& fused, FusedSchedule<Size>& schedule, int p, Kept& kept) {
+  const auto& exits = schedule.exits[p];
+  auto& pass = schedule.element[p];
   bool needed[Fused::max_instrs]{}, only_reduces = true;
   for (int i = 0; i < exits.size; ++i) {
     needed[exits.items[i].instr] = true;
@@ -41793,18 +43158,15 @@ constexpr void add_needed(const Fused& fused, FusedSchedule& schedule, int p, Ke
 }  // namespace detail
 
 /// Assigns the instructions of a fused kernel to stages and passes, each at the least frequent level that is correct.
-constexpr FusedSchedule make_schedule(const Fused& fused) {
-  FusedSchedule schedule;
-  if (fused.phases < 1 || fused.phases > FusedSchedule::max_phases)
-    fail(errc::graph_invalid, "[fused] passes over a row: ", fused.phases, ", but a kernel has 1 to ",
-         FusedSchedule::max_phases);
+template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const Fused& fused) {
+  static_assert(Size.phases >= 1 && Size.phases <= Fused::max_phases,
+                "tessera: a kernel has one to six passes over a row");
+  FusedSchedule<Size> schedule;
   int reduce_count = 0;
   for (int i = 0; i < fused.instr_count; ++i) {
     const Instr& instr = fused.instrs[i];
     if (instr.phase > fused.phases)
       fail(errc::graph_invalid, "[fused] an instruction needs a pass that the kernel does not have");
-    if (instr.dtype == DType::f16)
-      fail(errc::unsupported, "[fused] element type: f16 can be stored, but not computed with");
     if (instr.kind == InstrKind::reduce) {
       if (instr.phase < 1)
         fail(errc::graph_invalid, "[fused] the result of a reduction is available only after a pass");
@@ -42514,7 +43876,7 @@ struct RowCursor {
   const FusedCall& call;
 
   template <class T> TESSERA_INLINE Lanes<lane_t<T>> read(int input) const {
-    return splat<lane_t<T>>(*reinterpret_cast<const T*>(rows.row[input]));
+    return splat<lane_t<T>>(static_cast<lane_t<T>>(*reinterpret_cast<const T*>(rows.row[input])));
   }
   template <class T> TESSERA_INLINE Lanes<T> position(int dim) const {
     return splat<T>(static_cast<T>(call.global_offset[dim] + rows.index[dim]));
@@ -42529,7 +43891,7 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   const auto& b = step.b_varies ? own : shared;
   constexpr const OpRow& row = row_of(O);
   if constexpr (row.converts) {
-    // An explicit cast rounds to the target type; other bf16 values stay float until they are stored.
+    // An explicit cast rounds to the target type; other values of 16 bits stay float until they are stored.
     own.template get<T>(step.to) = wrap<element_t<To>>(convert<T>(a.template get<S>(step.a)));
   } else if constexpr (row.arity == 3) {
     const auto& c = step.c_varies ? own : shared;
@@ -42695,7 +44057,8 @@ namespace detail {
 /// Compile-time properties of kernel I of a table.
 template <const auto& Table, int I> struct Program {
   static constexpr const Fused& fused = Table[I];
-  static constexpr FusedSchedule schedule = make_schedule(fused);
+  static constexpr auto schedule = make_schedule<schedule_size(fused)>(fused);
+  using Schedule = decltype(make_schedule<schedule_size(fused)>(fused));
   static constexpr int inputs = fused.input_count, operands = fused.input_count + fused.store_count;
 
   static constexpr bool reduces(int pass) {
@@ -42754,14 +44117,14 @@ template <const auto& Table, int I> struct Program {
   }();
 
   static constexpr int register_count = fused.instr_count + fused.store_count;
-  static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : FusedSchedule::registers;
+  static constexpr int file_size = register_count <= 16 ? 16 : register_count <= 48 ? 48 : Schedule::registers;
   using File = Registers<file_size>;
 };
 
 /// One call of one kernel. All members are inlined into fused_kernel, so that Values are registers.
 template <class P> struct FusedRun {
   using File = typename P::File;
-  static constexpr const FusedSchedule& schedule = P::schedule;
+  static constexpr const auto& schedule = P::schedule;
   static constexpr int phases = P::fused.phases, unroll = P::most_unrolled;
 
   const FusedCall& call;
@@ -42781,29 +44144,29 @@ template <class P> struct FusedRun {
   };
 
   template <int Pass, std::size_t... K>
-  static TESSERA_INLINE void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
-                                           [[maybe_unused]] const File& shared,
-                                           [[maybe_unused]] const ElementCursor& cursor) {
-    constexpr const Steps& list = schedule.element[Pass];
+  static TESSERA_FLATTENED void element_steps(std::index_sequence<K...>, [[maybe_unused]] File& own,
+                                              [[maybe_unused]] const File& shared,
+                                              [[maybe_unused]] const ElementCursor& cursor) {
+    constexpr const auto& list = schedule.element[Pass];
     (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, list[K].keep>(own, shared, list[K], cursor,
                                                                                      nullptr),
      ...);
   }
 
   template <int Stage, std::size_t... K>
-  static TESSERA_INLINE void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                       [[maybe_unused]] const RowCursor& cursor) {
-    constexpr const Steps& list = schedule.row[Stage];
+  static TESSERA_FLATTENED void row_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+                                          [[maybe_unused]] const RowCursor& cursor) {
+    constexpr const auto& list = schedule.row[Stage];
     (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
                                                                                  nullptr),
      ...);
   }
 
   template <std::size_t... K>
-  static TESSERA_INLINE void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
-                                           [[maybe_unused]] const RowCursor& cursor,
-                                           [[maybe_unused]] const double* uniforms) {
-    constexpr const Steps& list = schedule.uniform;
+  static TESSERA_FLATTENED void uniform_steps(std::index_sequence<K...>, [[maybe_unused]] File& shared,
+                                              [[maybe_unused]] const RowCursor& cursor,
+                                              [[maybe_unused]] const double* uniforms) {
+    constexpr const auto& list = schedule.uniform;
     (run_step<list[K].kind, list[K].op, list[K].dtype, list[K].source, Keep::no>(shared, shared, list[K], cursor,
                                                                                  uniforms),
      ...);
@@ -42811,22 +44174,22 @@ template <class P> struct FusedRun {
 
   /// Calls `f` with each index of a list as an integral_constant.
   template <std::size_t... K, class F>
-  static TESSERA_INLINE void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
+  static TESSERA_FLATTENED void each(std::index_sequence<K...>, [[maybe_unused]] F f) {
     (f(std::integral_constant<std::size_t, K>{}), ...);
   }
 
   template <int Pass, std::size_t... K>
-  static TESSERA_INLINE void leave_all(std::index_sequence<K...>, File& sums, const File& own, const File& shared,
-                                       std::byte* const* outputs, std::int64_t offset,
-                                       [[maybe_unused]] bool past_caches) {
-    constexpr const Exits& list = schedule.exits[Pass];
+  static TESSERA_FLATTENED void leave_all(std::index_sequence<K...>, File& sums, const File& own, const File& shared,
+                                          std::byte* const* outputs, std::int64_t offset,
+                                          [[maybe_unused]] bool past_caches) {
+    constexpr const auto& list = schedule.exits[Pass];
     (leave<list[K].kind, list[K].reduction, list[K].reduces, list[K].dtype, list[K].source>(
          sums, list[K].varies ? own : shared, list[K], outputs, offset, past_caches),
      ...);
   }
 
   /// Whether this window uses non-temporal stores, which need contiguous and aligned results.
-  template <int Pass> TESSERA_INLINE bool passes_caches(const Window& window) const {
+  template <int Pass> TESSERA_FLATTENED bool passes_caches(const Window& window) const {
     if (!call.past_caches || window.size != window.padded) return false;
     bool aligned = true;
     for (int k = 0; k < schedule.exits[Pass].size; ++k) {
@@ -42842,7 +44205,7 @@ template <class P> struct FusedRun {
 
   /// Prefetch distance of a pass in bytes. Long rows: a page ahead, in the first pass. Short rows stay in the cache for
   /// the later passes, and the most expensive pass prefetches the next row, so that memory and arithmetic overlap.
-  template <int Pass> TESSERA_INLINE std::int64_t fetch_ahead() const {
+  template <int Pass> TESSERA_FLATTENED std::int64_t fetch_ahead() const {
     constexpr std::int64_t page = 4096, most = 4 * page;
     if constexpr (phases == 1) return page;
     const std::int64_t row = (call.inner_end - call.inner_begin) * static_cast<std::int64_t>(sizeof(float));
@@ -42851,8 +44214,8 @@ template <class P> struct FusedRun {
   }
 
   template <int Pass, std::size_t... U, std::size_t... Operand>
-  TESSERA_INLINE void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
-                                 const Window& window) {
+  TESSERA_FLATTENED void run_window(std::index_sequence<U...>, std::index_sequence<Operand...>, Values& values,
+                                    const Window& window) {
     constexpr auto steps = std::make_index_sequence<static_cast<std::size_t>(schedule.element[Pass].size)>{};
     constexpr auto exits = std::make_index_sequence<static_cast<std::size_t>(schedule.exits[Pass].size)>{};
     // Local copies: the compiler cannot prove that stores don't change the members.
@@ -42863,7 +44226,7 @@ template <class P> struct FusedRun {
     const bool past_caches = passes_caches<Pass>(window);
     const std::int64_t ahead = fetch_ahead<Pass>();
     for (std::int64_t offset = 0; offset < window.padded; offset += width * static_cast<int>(sizeof...(U))) {
-      const auto iterate = [&](std::int64_t at, File& sums) TESSERA_INLINE_LAMBDA {
+      const auto iterate = [&](std::int64_t at, File& sums) TESSERA_FLATTENED_LAMBDA {
         File own;
         element_steps<Pass>(steps, own, values.shared,
                             {operands, at, position + at, kept_rows, along + at, capacity, ahead});
@@ -42875,7 +44238,7 @@ template <class P> struct FusedRun {
 
   /// Writes the accumulated value of `exit` to its output and resets the accumulator.
   template <Reduction R, DType Type, int Count>
-  TESSERA_INLINE void finish_accumulation(Values& values, const Exit& exit) {
+  TESSERA_FLATTENED void finish_accumulation(Values& values, const Exit& exit) {
     add_to_total<R, Type, Count>(values.totals[exit.to], values.sums, exit.to);
     if (targets[exit.slot] != nullptr)
       combine_element<R, Type>(targets[exit.slot], values.totals[exit.to].template get<lanes_of<Type>>());
@@ -42888,34 +44251,67 @@ template <class P> struct FusedRun {
     return P::reduces(Pass) && run < window_size ? run : window_size;
   }
 
-  template <int Pass> TESSERA_INLINE void run_pass(Values& values) {
-    constexpr const Exits& list = schedule.exits[Pass];
+  /// Adds the lanes of all reductions of a pass to their totals.
+  template <int Pass> TESSERA_FLATTENED void collect(Values& values) {
+    constexpr const auto& list = schedule.exits[Pass];
+    each(std::make_index_sequence<static_cast<std::size_t>(list.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = list[k];
+      if constexpr (exit.reduces)
+        add_to_total<exit.reduction, exit.dtype, P::unroll(Pass)>(values.totals[exit.to], values.sums, exit.to);
+    });
+    values.pending[Pass] = 0;
+  }
+
+  /// A window of a pass that reduces: in a padded window, the lanes past the end of the row keep their sums.
+  template <int Pass, std::size_t... U, std::size_t... Operand>
+  TESSERA_FLATTENED void run_reducing_window(std::index_sequence<U...> lanes, std::index_sequence<Operand...> operands,
+                                             Values& values, const Window& window) {
+    constexpr const auto& list = schedule.exits[Pass];
+    constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
+    constexpr int count = P::unroll(Pass);
+    File saved[count];
+    const bool partial = window.size != window.padded;
+    if (partial)
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+        constexpr Exit exit = list[k];
+        using T = lanes_of<exit.dtype>;
+        if constexpr (exit.reduces)
+          for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
+      });
+    run_window<Pass>(lanes, operands, values, window);
+    if (partial)
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+        constexpr Exit exit = list[k];
+        using T = lanes_of<exit.dtype>;
+        if constexpr (exit.reduces)
+          for (int u = 0; u < count; ++u) {
+            auto& sum = values.sums[u].template get<T>(exit.to);
+            sum = select(first_lanes(window.size - u * width), sum, saved[u].template get<T>(exit.to));
+          }
+      });
+  }
+
+  template <int Pass> TESSERA_FLATTENED void run_pass(Values& values) {
+    constexpr const auto& list = schedule.exits[Pass];
     constexpr auto all = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
     constexpr int count = P::unroll(Pass);
     constexpr auto lanes = std::make_index_sequence<static_cast<std::size_t>(count)>{};
     constexpr auto operands = std::make_index_sequence<static_cast<std::size_t>(P::operands)>{};
-    each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
-      constexpr Exit exit = list[k];
-      if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
-        for (int u = 0; u < count; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
-        clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
-      } else if constexpr (exit.reduces) {
-        std::byte* const target = rows.row[P::inputs + exit.slot];
-        if (targets[exit.slot] != target) {
-          finish_accumulation<exit.reduction, exit.dtype, count>(values, exit);
-          targets[exit.slot] = target;
-        }
-      }
-    });
-    if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
-    const auto collect = [&]() TESSERA_INLINE_LAMBDA {
-      each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
+    if constexpr (P::reduces(Pass))
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
         constexpr Exit exit = list[k];
-        if constexpr (exit.reduces)
-          add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+        if constexpr (exit.reduces && exit.to < P::fused.instr_count) {
+          for (int u = 0; u < count; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
+          clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
+        } else if constexpr (exit.reduces) {
+          std::byte* const target = rows.row[P::inputs + exit.slot];
+          if (targets[exit.slot] != target) {
+            finish_accumulation<exit.reduction, exit.dtype, count>(values, exit);
+            targets[exit.slot] = target;
+          }
+        }
       });
-      values.pending[Pass] = 0;
-    };
+    if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
     const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
                              schedule.writes[Pass], width * count, longest_window<Pass>());
     Window window;
@@ -42923,44 +44319,26 @@ template <class P> struct FusedRun {
       windows.open(window, begin, call.inner_end);
       if constexpr (P::reduces(Pass)) {
         const std::int64_t terms = window.padded / (width * count);
-        if (values.pending[Pass] + terms > sum_run) collect();
+        if (values.pending[Pass] + terms > sum_run) collect<Pass>(values);
         values.pending[Pass] += terms;
+        run_reducing_window<Pass>(lanes, operands, values, window);
+      } else {
+        run_window<Pass>(lanes, operands, values, window);
       }
-      File saved[count];
-      const bool partial = window.size != window.padded;
-      if (partial)
-        each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
-          constexpr Exit exit = list[k];
-          using T = lanes_of<exit.dtype>;
-          if constexpr (exit.reduces)
-            for (int u = 0; u < count; ++u) saved[u].template get<T>(exit.to) = values.sums[u].template get<T>(exit.to);
-        });
-      run_window<Pass>(lanes, operands, values, window);
-      // Restores the sums of the lanes past the end of the row.
-      if (partial)
-        each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
-          constexpr Exit exit = list[k];
-          using T = lanes_of<exit.dtype>;
-          if constexpr (exit.reduces)
-            for (int u = 0; u < count; ++u) {
-              auto& sum = values.sums[u].template get<T>(exit.to);
-              sum = select(first_lanes(window.size - u * width), sum, saved[u].template get<T>(exit.to));
-            }
-        });
       windows.close(window);
     }
-    each(all, [&](auto k) TESSERA_INLINE_LAMBDA {
-      constexpr Exit exit = list[k];
-      if constexpr (exit.reduces && exit.to < P::fused.instr_count)
-        add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
-    });
+    if constexpr (P::reduces(Pass))
+      each(all, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+        constexpr Exit exit = list[k];
+        if constexpr (exit.reduces && exit.to < P::fused.instr_count)
+          add_to_total<exit.reduction, exit.dtype, count>(values.totals[exit.to], values.sums, exit.to);
+      });
   }
 
-  template <int Stage> TESSERA_INLINE void run_stage(Values& values, std::int64_t row) {
-    if (Stage > call.phase_end) return;
-    constexpr const Exits& reduces = schedule.reduces[Stage];
-    constexpr const Exits& exits = schedule.row_exits[Stage];
-    each(std::make_index_sequence<static_cast<std::size_t>(reduces.size)>{}, [&](auto k) TESSERA_INLINE_LAMBDA {
+  /// Makes the result of each reduction of the pass before a value of the row.
+  template <int Stage> TESSERA_FLATTENED void take_reductions(Values& values, std::int64_t row) {
+    constexpr const auto& reduces = schedule.reduces[Stage];
+    each(std::make_index_sequence<static_cast<std::size_t>(reduces.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = reduces[k];
       using T = lanes_of<exit.dtype>;
       double* const slot =
@@ -42974,30 +44352,42 @@ template <class P> struct FusedRun {
       }
       values.shared.template get<T>(exit.to) = splat<T>(value);
     });
-    row_steps<Stage>(std::make_index_sequence<static_cast<std::size_t>(schedule.row[Stage].size)>{}, values.shared,
-                     {rows, call});
-    const bool mine = Stage >= call.phase_begin && (Stage < call.phase_end || Stage == phases);
-    if (mine)
-      each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_INLINE_LAMBDA {
-        constexpr Exit exit = exits[k];
-        using T = lanes_of<exit.dtype>;
-        std::byte* const at = rows.row[P::inputs + exit.slot];
-        const T value = first_lane(convert<T>(values.shared.template get<lanes_of<exit.source>>(exit.instr)));
-        if constexpr (exit.kind == StoreKind::row)
-          *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
-        else
-          combine_element<exit.reduction, exit.dtype>(at, value);
-      });
+  }
+
+  /// Stores what a stage computes once per row.
+  template <int Stage> TESSERA_FLATTENED void leave_row(Values& values) {
+    constexpr const auto& exits = schedule.row_exits[Stage];
+    each(std::make_index_sequence<static_cast<std::size_t>(exits.size)>{}, [&](auto k) TESSERA_FLATTENED_LAMBDA {
+      constexpr Exit exit = exits[k];
+      using T = lanes_of<exit.dtype>;
+      std::byte* const at = rows.row[P::inputs + exit.slot];
+      const T value = first_lane(convert<T>(values.shared.template get<lanes_of<exit.source>>(exit.instr)));
+      if constexpr (exit.kind == StoreKind::row)
+        *reinterpret_cast<element_t<exit.dtype>*>(at) = static_cast<element_t<exit.dtype>>(value);
+      else
+        combine_element<exit.reduction, exit.dtype>(at, value);
+    });
+  }
+
+  template <int Stage> TESSERA_FLATTENED void run_stage(Values& values, std::int64_t row) {
+    if (Stage > call.phase_end) return;
+    if constexpr (schedule.reduces[Stage].size > 0) take_reductions<Stage>(values, row);
+    if constexpr (schedule.row[Stage].size > 0)
+      row_steps<Stage>(std::make_index_sequence<static_cast<std::size_t>(schedule.row[Stage].size)>{}, values.shared,
+                       {rows, call});
+    [[maybe_unused]] const bool mine = Stage >= call.phase_begin && (Stage < call.phase_end || Stage == phases);
+    if constexpr (schedule.row_exits[Stage].size > 0)
+      if (mine) leave_row<Stage>(values);
     if constexpr (Stage < phases && schedule.exits[Stage < phases ? Stage : 0].size > 0)
       // A pass that an earlier call ran is repeated if it stores values for later passes: they were in scratch memory.
       if (mine || schedule.saves[Stage]) run_pass<Stage>(values);
   }
 
-  template <int... Stage> TESSERA_INLINE void run_rows(std::integer_sequence<int, Stage...>) {
+  template <int... Stage> TESSERA_FLATTENED void run_rows(std::integer_sequence<int, Stage...>) {
     Values values;
-    constexpr const Exits& list = schedule.accumulations;
+    constexpr const auto& list = schedule.accumulations;
     constexpr auto accumulations = std::make_index_sequence<static_cast<std::size_t>(list.size)>{};
-    each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
+    each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = list[k];
       for (int u = 0; u < unroll; ++u) clear_lanes<exit.reduction, exit.dtype>(values.sums[u], exit.to);
       clear_total<exit.reduction, exit.dtype>(values.totals[exit.to]);
@@ -43008,7 +44398,7 @@ template <class P> struct FusedRun {
       (run_stage<Stage>(values, row), ...);
       rows.next();
     }
-    each(accumulations, [&](auto k) TESSERA_INLINE_LAMBDA {
+    each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = list[k];
       finish_accumulation<exit.reduction, exit.dtype, unroll>(values, exit);
     });
@@ -43018,7 +44408,7 @@ template <class P> struct FusedRun {
 }  // namespace detail
 
 /// Runs fused kernel `Table[I]` on a range of rows and columns of one shard.
-template <const auto& Table, int I> void fused_kernel(const FusedCall& call) {
+template <const auto& Table, int I> TESSERA_FLATTEN void fused_kernel(const FusedCall& call) {
   using P = detail::Program<Table, I>;
   if (call.row_begin >= call.row_end) return;
   detail::FusedRun<P> run(call);
@@ -44791,7 +46181,7 @@ template <class T> using SortKey = std::conditional_t<sizeof(T) == 8, std::uint6
 /// An unsigned integer that compares as x does: equal for 0 and -0; the largest for NaN, which is last in both orders.
 template <class T> SortKey<T> sort_key(T x, bool descending) {
   using Key = SortKey<T>;
-  if constexpr (std::is_same_v<T, bf16>) {
+  if constexpr (is_half_v<T>) {
     return sort_key(static_cast<float>(x), descending);
   } else if constexpr (std::is_floating_point_v<T>) {
     constexpr Key sign = Key{1} << (8 * sizeof(T) - 1);
@@ -45649,18 +47039,19 @@ TESSERA_KERNEL_CODE_END
 #ifndef TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
 #define TESSERA_KERNELS_ATTENTION_ATTENTION_BF16_HPP
 
-// Attention of bf16. With AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials and sums are
-// float. Otherwise operands are converted to float and use the attention of float.
+// Attention of bf16 and f16. For bf16 with AMX or AVX512_BF16, operands of products are bf16, and scores, exponentials
+// and sums are float. Otherwise operands are converted to float and use the attention of float.
 namespace tessera::kernels {
 
 /// Most queries of one call of attend() for bf16, which packs keys and values once for all of them.
 inline constexpr std::int64_t bf16_attention_queries = 4 * attention_queries;
 
-/// Operands and results of the gradient of bf16 attention for one head. Gradients are float, since they may be summed.
-struct Bf16AttentionGradient {
-  HeadRows<const bf16> q, k, v, out;
+/// Operands and results of the gradient of attention of bf16 or f16 for one head. Gradients are float, since they may
+/// be summed.
+template <class T> struct HalfAttentionGradient {
+  HeadRows<const T> q, k, v, out;
   HeadRows<const float> row_lse;
-  HeadRows<const bf16> cotangent;
+  HeadRows<const T> cotangent;
   HeadRows<float> q_gradient, k_gradient, v_gradient;
 };
 
@@ -45672,8 +47063,9 @@ namespace tessera::kernels::inline TESSERA_ISA {
 namespace detail {
 
 /// Rows [first, end) converted to a contiguous float matrix.
-inline HeadRows<const float> widened_rows(const HeadRows<const bf16>& rows, std::int64_t first, std::int64_t end,
-                                          std::int64_t width, float*& room) {
+template <class T>
+HeadRows<const float> widened_rows(const HeadRows<const T>& rows, std::int64_t first, std::int64_t end,
+                                   std::int64_t width, float*& room) {
   if (rows.data == nullptr) return {};
   widen_matrix(rows.at(first), rows.row, rows.col, end - first, width, room);
   const HeadRows<const float> wide{room - first * width, width, 1};
@@ -45681,9 +47073,10 @@ inline HeadRows<const float> widened_rows(const HeadRows<const bf16>& rows, std:
   return wide;
 }
 
-inline void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count,
-                           const HeadRows<const bf16>& q, const HeadRows<const bf16>& k, const HeadRows<const bf16>& v,
-                           const HeadRows<bf16>& out, const HeadRows<float>& row_lse) {
+template <class T>
+void widened_attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+                    const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+                    const HeadRows<float>& row_lse) {
   const std::int64_t keys = shape.visible(first + count), both = shape.width + shape.value_width;
   float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>((count + keys) * both));
   const HeadRows<const float> wide_q = widened_rows(q, first, first + count, shape.width, next);
@@ -45697,8 +47090,9 @@ inline void widened_attend(const AttentionShape& shape, std::int64_t first, std:
     round_matrix(rows.at(first), rows.row, count, shape.value_width, out.at(first), out.row, out.col);
 }
 
-inline void widened_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
-                             std::int64_t end_key) {
+template <class T>
+void widened_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                      std::int64_t end_key) {
   const std::int64_t width = shape.width, value_width = shape.value_width;
   float* next = thread_scratch<Scratch::wide_a, float>(static_cast<std::size_t>(
       shape.queries * (width + 2 * value_width) + (end_key - first_key) * (width + value_width)));
@@ -45888,8 +47282,8 @@ inline void block_attend(const AttentionShape& shape, std::int64_t first, std::i
 
 /// attend_gradient() with AMX or AVX512_BF16. Gradients of keys and values are accumulated in scratch memory, in whole
 /// blocks.
-inline void block_attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
-                                  std::int64_t end_key, CpuLevel level) {
+inline void block_attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<bf16>& g,
+                                  std::int64_t first_key, std::int64_t end_key, CpuLevel level) {
   using Batch = xsimd::batch<float>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   constexpr std::int64_t row = attention_queries;
@@ -45993,11 +47387,26 @@ inline void attend(const AttentionShape& shape, std::int64_t first, std::int64_t
 }
 
 /// attend_gradient() for bf16; softmax weights and their gradients are rounded to bf16 for the products that follow.
-inline void attend_gradient(const AttentionShape& shape, const Bf16AttentionGradient& g, std::int64_t first_key,
+inline void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<bf16>& g, std::int64_t first_key,
                             std::int64_t end_key, CpuLevel level = bf16_level()) {
 #if defined(__x86_64__)
   if (level >= CpuLevel::avx512_bf16) return detail::block_attend_gradient(shape, g, first_key, end_key, level);
 #endif
+  detail::widened_gradient(shape, g, first_key, end_key);
+}
+
+/// attend() for f16.
+template <std::same_as<f16> T>
+void attend(const AttentionShape& shape, std::int64_t first, std::int64_t count, const HeadRows<const T>& q,
+            const HeadRows<const T>& k, const HeadRows<const T>& v, const HeadRows<T>& out,
+            const HeadRows<float>& row_lse) {
+  detail::widened_attend(shape, first, count, q, k, v, out, row_lse);
+}
+
+/// attend_gradient() for f16.
+template <std::same_as<f16> T>
+void attend_gradient(const AttentionShape& shape, const HalfAttentionGradient<T>& g, std::int64_t first_key,
+                     std::int64_t end_key) {
   detail::widened_gradient(shape, g, first_key, end_key);
 }
 
@@ -46117,8 +47526,8 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
     std::int64_t heads = 0;
     for (const Place& place : places_) heads += place.batch * place.heads;
     if (backward_ && heads > 0 && heads < 8) ranges_ = (8 + heads - 1) / heads;
-    // Each task packs the bf16 keys; with enough heads for all threads, larger tiles of queries amortise the packing.
-    if (dtype_ == DType::bf16 && heads >= 8) queries_ = kernels::bf16_attention_queries;
+    // Each task packs or widens the keys; with enough heads for all threads, larger tiles of queries amortise that.
+    if (is_half(dtype_) && heads >= 8) queries_ = kernels::bf16_attention_queries;
     for (const Place& place : places_) ranges_ = std::min(ranges_, std::max<std::int64_t>(1, place.shape.keys / 256));
     for (Place& place : places_) {
       const kernels::AttentionShape& s = place.shape;
@@ -46168,7 +47577,7 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
   }
   Cost cost() const { return Cost::flops(flops_ / static_cast<double>(std::max<std::int64_t>(1, items_)) / 2); }
 
-  template <class T> using Sum = std::conditional_t<std::is_same_v<T, bf16>, float, T>;
+  template <class T> using Sum = computed_t<T>;
 
   template <class T> void run_forward(Frame& frame) const {
     parallel_for(items_, cost(), [&](std::int64_t i) {
@@ -46192,9 +47601,9 @@ template <DTypeSet Types> class AttentionStep final : public PreparedStep {
       const std::int64_t head = item / ranges_ % place.heads, batch = item / ranges_ / place.heads;
       const auto read = [&](Role role) { return rows<const T>(frame, place.parts[role], batch, head); };
       const auto write = [&](Role role) { return rows<Sum<T>>(frame, place.parts[role], batch, head); };
-      std::conditional_t<std::is_same_v<T, bf16>, kernels::Bf16AttentionGradient, kernels::AttentionGradient<Sum<T>>>
-          gradient{read(q), read(k),   read(v),   read(out), rows<const Sum<T>>(frame, place.parts[lse], batch, head),
-                   read(g), write(dq), write(dk), write(dv)};
+      std::conditional_t<is_half_v<T>, kernels::HalfAttentionGradient<T>, kernels::AttentionGradient<Sum<T>>> gradient{
+          read(q), read(k),   read(v),   read(out), rows<const Sum<T>>(frame, place.parts[lse], batch, head),
+          read(g), write(dq), write(dk), write(dv)};
       if (range > 0 && gradient.q_gradient.data != nullptr)
         gradient.q_gradient = {partial<Sum<T>>(frame, place, item / ranges_, range), shape.width, 1};
       kernels::attend_gradient(shape, gradient, range_begin(shape, range), range_begin(shape, range + 1));
@@ -46554,11 +47963,11 @@ class ContractionPlan {
   /// Computes one item: out = alpha * einsum(a, b) in its box, or out += with `accumulate`. The chosen provider
   /// multiplies f32 and f64; integers wrap around. Does not allocate once the thread has run an item of that size.
   /// `packed`: the result of pack() if packed_size() is not 0, or null: then each item packs its own panels.
-  /// `rounded`, allowed if can_round(): a bf16 product is stored there, rounded to bf16, instead of in out.
+  /// `rounded`, allowed if can_round(): a product of bf16 or f16 is stored there, rounded to T, instead of in out.
   template <class T>
   void run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate = false,
            product_t<T> alpha = product_t<T>(1), const T* packed = nullptr, FinishedBox finished = {},
-           const RoundedResult& rounded = {}) const;
+           const RoundedResult<T>& rounded = {}) const;
 
   /// Elements of the operand that is packed once for all items; 0 if it is faster that each item packs its own panels.
   template <class T> std::int64_t packed_size() const;
@@ -46915,14 +48324,18 @@ template <class T> void ContractionPlan::pack(std::int64_t part, const T* a, con
   const std::int64_t end = layout.panels() * (part % parts + 1) / parts;
   if (first == end) return;
   const Dim col = col_.fused();
-  pack_matrix(layout, b + col_.range(block).begin * col.b, k_.b, col.b, first, end - first,
-              packed + block * packed_room<T>(packed_layout_of<T>(0)));
+  b += col_.range(block).begin * col.b;
+  packed += block * packed_room<T>(packed_layout_of<T>(0));
+  if constexpr (is_half_v<T>)
+    pack_halves(layout, b, k_.b, col.b, first, end - first, packed);
+  else
+    pack_matrix(layout, b, k_.b, col.b, first, end - first, packed);
 }
 
 template <class T>
 void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T>* out, bool accumulate,
                           product_t<T> alpha, const T* packed, FinishedBox finished,
-                          const RoundedResult& rounded) const {
+                          const RoundedResult<T>& rounded) const {
   if (swapped_) std::swap(a, b);
   const Item ranges = ranges_of(item);
   if (as_loops_) {
@@ -46951,16 +48364,16 @@ void ContractionPlan::run(std::int64_t item, const T* a, const T* b, product_t<T
                                &rows};
   detail::DimCounter position(loop_.dims, ranges.loop.begin);
   const auto multiply = [&](FinishedRows then) {
-    if constexpr (std::is_same_v<T, bf16>) {  // only this library's kernels multiply bf16
+    if constexpr (is_half_v<T>) {  // only this library's kernels multiply bf16 and f16
       const std::int64_t block = item / row_.blocks() % col_.blocks();
-      RoundedResult to = rounded;
+      RoundedResult<T> to = rounded;
       if (to) to.data += corner + position.out;
       if (to.bias) to.bias += ranges.col.begin;
       if (packed)
-        packed_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then,
-                    bf16_level(), to);
+        half_gemm(g, packed_layout_of<T>(block), packed + block * packed_room<T>(packed_layout_of<T>(0)), then,
+                  product_level<T>(), to);
       else
-        packed_gemm(g, then, bf16_level(), to);
+        half_gemm(g, then, product_level<T>(), to);
     } else if constexpr (is_floating_v<T>) {
       if (packed && !chosen_contraction_provider().load(std::memory_order_acquire)) {
         const std::int64_t block = item / row_.blocks() % col_.blocks();
@@ -47116,7 +48529,8 @@ namespace tessera::runtime::inline TESSERA_ISA {
 /// before the item accumulates onto it, so that it is in the cache.
 ///
 /// A step that the plan fuses with the einsum runs item by item: an epilogue on each box while it is in the cache, a
-/// rounding to bf16 as the result is stored, a sum of parts by accumulating into the summed result.
+/// rounding to the 16 bits of the operands as the result is stored, a sum of parts by accumulating into the summed
+/// result.
 template <DTypeSet Types> class ContractionStep final : public PreparedStep {
  public:
   TESSERA_PLANNING explicit ContractionStep(const StepContext& c)
@@ -47218,7 +48632,7 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
   struct Place {
     int shape = 0, plan = 0;                             ///< indices in shapes_ and plans_, which equal places share
     std::int32_t a = -1, b = -1, out = -1, addend = -1;  ///< pointers in the frame; -1: a host scalar, or no addend
-    std::int32_t rounded = -1, bias = -1;  ///< pointers of the bf16 result that replaces `out`, and of its bias row
+    std::int32_t rounded = -1, bias = -1;  ///< pointers of the rounded result that replaces `out`, and of its bias row
     std::int64_t first_item = 0;
     int work = 0;
     int destination = 0;       ///< the first of the consecutive places that accumulate into the same result
@@ -47273,8 +48687,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
                          layout.value(made).offset + own.offsets[static_cast<std::size_t>(s)]});
   }
 
-  /// Lets each place store its result rounded to bf16, without the f32 result. Where the kernel cannot round (strides
-  /// that differ, say), the f32 result goes to scratch and the epilogue rounds it.
+  /// Lets each place store its result rounded to the type of its operands, without the f32 result. Where the kernel
+  /// cannot round (strides that differ, say), the f32 result goes to scratch and the epilogue rounds it.
   TESSERA_PLANNING void round(const FrameLayout& layout, int made, const PlanStep& rounding) {
     const int bias = rounding.inputs.size() < 2 ? -1 : rounding.inputs[rounding.inputs[0] == made ? 1 : 0];
     const ValueLayout &own = layout[made], &target = layout[rounding.outputs[0]];
@@ -47531,8 +48945,8 @@ template <DTypeSet Types> class ContractionStep final : public PreparedStep {
         item, place.a < 0 ? &a : operand<T>(frame, place.a), place.b < 0 ? &b : operand<T>(frame, place.b), out,
         adds || joins, Out(1), packed, epilogue_ != nullptr && place.rounded < 0 ? finished : kernels::FinishedBox{},
         place.rounded < 0
-            ? kernels::RoundedResult{}
-            : kernels::RoundedResult{operand<bf16>(frame, place.rounded), operand<float>(frame, place.bias)});
+            ? kernels::RoundedResult<T>{}
+            : kernels::RoundedResult<T>{operand<T>(frame, place.rounded), operand<float>(frame, place.bias)});
   }
 };
 
@@ -49358,6 +50772,7 @@ struct StepNeeds {
     for (DTypeSet& types : all.types) types = all_dtypes;
     for (const UnitKind kind : {UnitKind::contraction, UnitKind::cumulative, UnitKind::fold})
       all.types[static_cast<std::size_t>(kind)] = number_dtypes;
+    all.types[static_cast<std::size_t>(UnitKind::sort)] = computed_dtypes;
     all.types[static_cast<std::size_t>(UnitKind::attention)] = floating_dtypes;
     return all;
   }
@@ -51122,8 +52537,8 @@ class PrintedElements {
     return dispatch(
         storage_.dtype(),
         [&]<class T>() {
-          if constexpr (is_floating_v<T>) {
-            return real_words(values<T, std::conditional_t<std::is_same_v<T, bf16>, float, T>>(), precision);
+          if constexpr (is_floating_v<T> || is_float8_v<T>) {
+            return real_words(values<T, computed_t<T>>(), precision);
           } else {
             std::vector<std::string> words;
             for (std::int64_t value : values<T, std::int64_t>())
