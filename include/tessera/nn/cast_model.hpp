@@ -36,7 +36,7 @@ template <class Map, class T> struct Recast {
   using type = T;
 };
 template <class Map, class T>
-  requires(std::is_arithmetic_v<T> || std::is_same_v<T, bf16>)
+  requires(std::is_arithmetic_v<T> || Element<T>)
 struct Recast<Map, T> {
   using type = typename Map::template of<T>;
 };
