@@ -294,4 +294,27 @@ TEST(DocNn, Parameters) {
   EXPECT_EQ(names, (std::vector<std::string>{"up.weight", "up.bias", "down.weight", "down.bias"}));
 }
 
+template <ts::Element T> struct Half {
+  nn::Linear<T> up, down;
+  constexpr auto operator()(const auto& x) const { return down(ts::gelu(up(x))); }
+};
+constexpr auto cast_loss = ts::compile([](const auto& model, const auto& x, const auto& t) {
+  const auto loss = [](const auto& m, const auto& in, const auto& target) {
+    const auto logits = ts::autocast<ts::bf16>(m)(in);
+    return ts::cross_entropy(logits, target);
+  };
+  return std::get<0>(ts::value_and_grad(loss)(model, x, t));
+});
+
+TEST(DocNn, ModelsInBf16) {
+  const ts::Mesh mesh({{"data", 2}, {"model", 2}});
+  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(mesh);
+  const Classifier model = make_classifier(strategy);
+  const auto x = ts::normal<float>(ts::Key(5), {4, 16}, mesh, strategy.batch);
+  const auto t = ts::shard<std::int32_t>({1, 2, 3, 4}, mesh, strategy.batch);
+  EXPECT_NEAR(ts::item(cast_loss(model, x, t)), 2.3, 0.1);
+  const Half<ts::bf16> small = ts::cast_model<ts::bf16>(Half<float>{model.up, model.down});
+  EXPECT_EQ(ts::to_host(small.up.weight)[3], ts::bf16(ts::to_host(model.up.weight)[3]));
+}
+
 }  // namespace

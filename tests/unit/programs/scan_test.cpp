@@ -63,6 +63,27 @@ TEST(Programs, Scans) {
                                          91);
 }
 
+// Groups of three steps and the rest, in both directions, of any number of steps, none too.
+constexpr auto unrolled_scans = [](const auto& xs, const auto& h0, const auto& w) {  // [t, b, h], [b, h], [h, h]
+  const auto step = [&](const auto& h, const auto& x) {
+    const auto next = ts::tanh(ts::matmul(h, w) + x);
+    return std::tuple(next, std::pair(next * 0.5, ts::sum<0>(next)));
+  };
+  const auto [last, ys] = ts::scan(step, h0, xs, ts::unroll<3>);
+  const auto [first, back] = ts::scan(step, last, xs, ts::unroll<3>, {.reverse = true});
+  return std::tuple(energy(last, ys.first, ys.second, first, back.first, back.second), last, ys, first, back);
+};
+TEST(Programs, UnrolledScans) {
+  constexpr auto f = [](const auto& floats) { return std::apply(unrolled_scans, floats); };
+  expect_equal_on_all_meshes<std::tuple<Tensor<3>, Tensor<2>, Tensor<2>>>(
+      with_gradient(f),
+      {.arguments = {values("tbh"), values("bh"), values("hh")},
+       .cases = 40,
+       .may_be_empty = true,
+       .extents = {{'t', {0, 1, 2, 3, 4, 7}}, {'h', {1, 2, 3, 4, 5, 8}}}},
+      93);
+}
+
 // Branches in the steps of a scan, and a loop that ends before its bound.
 constexpr auto several_branches = [](const auto& h0, const auto& xs, const auto& w, const auto& choices) {
   const auto step = [&](const auto& h, const auto& both) {

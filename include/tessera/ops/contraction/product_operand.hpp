@@ -3,7 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/graph/ir/value.hpp>
-#include <tessera/ops/elementwise/select.hpp>
+#include <tessera/ops/elementwise.hpp>
 
 namespace tessera::build {
 

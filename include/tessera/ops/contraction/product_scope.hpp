@@ -8,6 +8,7 @@
 #include <tessera/graph/ir/precision.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/stack.hpp>
+#include <tessera/ops/elementwise.hpp>
 
 namespace tessera::detail {
 
