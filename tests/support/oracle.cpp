@@ -253,6 +253,43 @@ class Interpreter {
         });
         return y;
       }
+      case Op::patches:
+      case Op::fold_patches: {
+        const bool takes = node.op == Op::patches;
+        const auto first = at(tessera::dim_of(node)), count = at(node.labels[1]), step = takes ? at(5) : at(4);
+        const auto number = [&](std::size_t d, std::size_t i) {
+          return static_cast<std::int64_t>(x[1 + step * d + i]->data[0]);
+        };
+        Shape line = x[0]->shape, runs = x[0]->shape;
+        for (std::size_t d = 0; takes && d < count; ++d) {  // count the windows that end inside the padded dim
+          const std::int64_t padded = line[first + d] + number(d, 3) + number(d, 4);
+          std::int64_t windows = 0;
+          while (windows * number(d, 1) + (number(d, 0) - 1) * number(d, 2) < padded) ++windows;
+          runs[first + 2 * d] = windows;
+          runs.insert(first + 2 * d + 1, number(d, 0));
+        }
+        for (std::size_t d = 0; !takes && d < count; ++d) {
+          line.erase(first + d + 1);
+          line[first + d] = number(d, 3);
+        }
+        Array y(takes ? runs : line);
+        for_each_index(runs, [&](const Shape& i) {
+          Shape row = i;
+          bool inside = true;
+          for (std::size_t d = 0; d < count; ++d) {
+            const std::size_t own = first + d;
+            row[own] = row[own] * number(d, takes ? 1 : 0) + row[own + 1] * number(d, takes ? 2 : 1) -
+                       number(d, takes ? 3 : 2);
+            row.erase(own + 1);
+            inside = inside && row[own] >= 0 && row[own] < line[own];
+          }
+          if (takes)
+            y.at(i) = inside ? x[0]->at(row) : node.labels[2] != 0 ? -std::numeric_limits<double>::infinity() : 0.0;
+          else if (inside)
+            y.at(row) += x[0]->at(i);
+        });
+        return y;
+      }
       case Op::argsort: {
         const auto d = at(tessera::dim_of(node));
         const bool down = tessera::order_of(node) == tessera::Order::descending;

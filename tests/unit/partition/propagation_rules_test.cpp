@@ -420,13 +420,13 @@ scatter_add: ab, ab, ab -> ab  a whole
 )");
 }
 
-// Batch, out-features and groups are passed through, in-features are summed, spatial dims are gathered.
+// Batch, out-features and groups are passed through, in-features are summed, rows of spatial dims are exchanged.
 TEST(PropagationRules, Convolution) {
   Golden golden;
   constexpr auto conv = [](auto a, auto w) { return ts::conv2d(a, w); };
   const auto image = [](const char* text) { return f32({4, 8, 8, 16}, spec(text)); };
   const auto weights = [](const char* text) { return f32({3, 3, 16, 32}, spec(text)); };
-  golden.rule("windows", ts::Op::windows, conv, image("{}"), weights("{}"));
+  golden.rule("windows", ts::Op::patches, conv, image("{}"), weights("{}"));
   golden.rule("product", ts::Op::einsum, conv, image("{}"), weights("{}"));
   for (const char* a : {"{-,-,-,-}", "{x,-,-,-}", "{-,x,-,-}", "{-,-,x,-}", "{-,-,-,x}", "{x,-,-,y}", "{y,x,-,-}"})
     for (const char* w : {"{-,-,-,-}", "{-,-,x,-}", "{-,-,-,x}", "{-,-,-,y}"}) golden.row(conv, image(a), weights(w));
@@ -440,10 +440,10 @@ TEST(PropagationRules, Convolution) {
       return ts::sum(y * y);
     })(a, w);
   };
-  golden.rule("fold", ts::Op::fold, gradient, image("{}"), weights("{}"));
+  golden.rule("fold", ts::Op::fold_patches, gradient, image("{}"), weights("{}"));
   for (const char* a : {"{x,-,-,-}", "{-,-,-,x}"}) golden.row(gradient, image(a), weights("{-,-,-,-}"));
   EXPECT_EQ(golden.text(), R"(
-windows: abefg -> acdefg  b whole  c whole  d whole
+windows: abdf -> abcdef  b moved  c whole  d moved  e whole
 product: abcdef, cefg -> abdg  c summed  e summed  f summed
   {-,-,-,-} {-,-,-,-} -> {-,-,-,-}
   {-,-,-,-} {-,-,x,-} -> {-,-,-,-} all_reduce(x) 18432
@@ -453,14 +453,14 @@ product: abcdef, cefg -> abdg  c summed  e summed  f summed
   {x,-,-,-} {-,-,x,-} -> {x,-,-,-} all_to_all(x) 16384 reduce_scatter(x) 18432
   {x,-,-,-} {-,-,-,x} -> {-,-,-,x} all_gather(x) 16384
   {x,-,-,-} {-,-,-,y} -> {x,-,-,y}
-  {-,x,-,-} {-,-,-,-} -> {-,-,-,-} all_gather(x) 16384
-  {-,x,-,-} {-,-,x,-} -> {-,-,-,-} all_to_all(x) 16384 all_reduce(x) 18432
-  {-,x,-,-} {-,-,-,x} -> {-,-,-,x} all_gather(x) 16384
-  {-,x,-,-} {-,-,-,y} -> {-,-,-,y} all_gather(x) 16384
-  {-,-,x,-} {-,-,-,-} -> {-,-,-,-} all_gather(x) 16384
-  {-,-,x,-} {-,-,x,-} -> {-,-,-,-} all_to_all(x) 16384 all_reduce(x) 18432
-  {-,-,x,-} {-,-,-,x} -> {-,-,-,x} all_gather(x) 16384
-  {-,-,x,-} {-,-,-,y} -> {-,-,-,y} all_gather(x) 16384
+  {-,x,-,-} {-,-,-,-} -> {-,x,-,-} permute(x) 2048
+  {-,x,-,-} {-,-,x,-} -> {-,x,-,-} permute(x) 2048 all_to_all(x) 16384 reduce_scatter(x) 18432
+  {-,x,-,-} {-,-,-,x} -> {-,-,-,x} permute(x) 2048 all_gather(x) 16384
+  {-,x,-,-} {-,-,-,y} -> {-,x,-,y} permute(x) 2048
+  {-,-,x,-} {-,-,-,-} -> {-,-,x,-} permute(x) 2048
+  {-,-,x,-} {-,-,x,-} -> {-,-,x,-} permute(x) 2048 all_to_all(x) 16384 reduce_scatter(x) 18432
+  {-,-,x,-} {-,-,-,x} -> {-,-,-,x} permute(x) 2048 all_gather(x) 16384
+  {-,-,x,-} {-,-,-,y} -> {-,-,x,y} permute(x) 2048
   {-,-,-,x} {-,-,-,-} -> {-,-,-,-} all_reduce(x) 18432
   {-,-,-,x} {-,-,x,-} -> {-,-,-,-} all_reduce(x) 18432
   {-,-,-,x} {-,-,-,x} -> {-,-,-,x} all_gather(x) 16384
@@ -469,17 +469,17 @@ product: abcdef, cefg -> abdg  c summed  e summed  f summed
   {x,-,-,y} {-,-,x,-} -> {x,-,-,-} all_to_all(x) 8192 permute(x,y) 4096 all_gather(y) 8192 reduce_scatter(x) 18432
   {x,-,-,y} {-,-,-,x} -> {-,-,-,x} all_gather(x) 8192 all_reduce(y) 9216
   {x,-,-,y} {-,-,-,y} -> {x,-,-,y} all_gather(y) 8192
-  {y,x,-,-} {-,-,-,-} -> {y,-,-,-} all_gather(x) 8192
-  {y,x,-,-} {-,-,x,-} -> {y,-,-,-} all_to_all(x) 8192 all_reduce(x) 9216
-  {y,x,-,-} {-,-,-,x} -> {y,-,-,x} all_gather(x) 8192
-  {y,x,-,-} {-,-,-,y} -> {-,-,-,y} all_gather(x) 8192 all_gather(y) 16384
+  {y,x,-,-} {-,-,-,-} -> {y,x,-,-} permute(x) 1024
+  {y,x,-,-} {-,-,x,-} -> {y,x,-,-} permute(x) 1024 all_to_all(x) 8192 reduce_scatter(x) 9216
+  {y,x,-,-} {-,-,-,x} -> {y,-,-,x} permute(x) 1024 all_gather(x) 8192
+  {y,x,-,-} {-,-,-,y} -> {-,x,-,y} permute(x) 1024 all_gather(y) 8192 permute(x) 2048
   {-,-,-,x} {-,-,-,-} -> {-,-,-,x}
   {-,-,-,x} {-,-,-,x} -> {-,-,-,x}
   {-,-,-,x} {-,-,-,(x,y)} -> {-,-,-,(x,y)}
   {-,-,-,(x,y)} {-,-,-,-} -> {-,-,-,(x,y)}
   {-,-,-,(x,y)} {-,-,-,x} -> {-,-,-,(x,y)}
   {-,-,-,(x,y)} {-,-,-,(x,y)} -> {-,-,-,(x,y)}
-fold: abdef -> abcf  c whole  d whole  e whole
+fold: abcdef -> abdf  b moved  c whole  d moved  e whole
   {x,-,-,-} {-,-,-,-} -> {x,-,-,-}
   {-,-,-,x} {-,-,-,-} -> {-,-,-,-} all_reduce(x) 18432
 )");

@@ -77,9 +77,11 @@ enum class Op : std::uint32_t {
   permute = operation_id("ppermute"),  ///< slices of one dim permuted; zeros where no slice goes
   windows = operation_id("windows"),   ///< windows of one dim: the dim becomes two, which window and the index in it
   fold = operation_id("fold"),         ///< adds windows back into one dim: the gradient of windows
-  cumsum = operation_id("cumsum"),     ///< cumulative sum along one dim
-  argsort = operation_id("argsort"),   ///< the indices that sort one dim, or the first of them (top_k)
-  gather = operation_id("gather"),     ///< elements along one dim at integer indices of the same rank (torch.gather)
+  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions and pools
+  fold_patches = operation_id("fold_patches"),  ///< adds padded windows back: the gradient of patches
+  cumsum = operation_id("cumsum"),              ///< cumulative sum along one dim
+  argsort = operation_id("argsort"),            ///< the indices that sort one dim, or the first of them (top_k)
+  gather = operation_id("gather"),  ///< elements along one dim at integer indices of the same rank (torch.gather)
   scatter_add = operation_id(
       /// adds elements along one dim at indices; shaped like the third operand: the gradient of gather
       "scatter_add"),

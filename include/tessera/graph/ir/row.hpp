@@ -93,6 +93,18 @@ struct ShapeContext {
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
+/// A dim of which an operation takes windows, or into which it adds them. Element k of window r is row
+/// r * stride + k * dilation - before of the dim; rows outside of [0, extent) are padding.
+struct WindowedDim {
+  std::int32_t line = 0, runs = 0;  ///< the dim itself; the dim of windows, behind which the dim of their elements is
+  std::int64_t extent = 0, count = 0, size = 1;  ///< of the dim; how many windows of how many elements
+  std::int64_t stride = 1, dilation = 1, before = 0;
+
+  /// Rows from the first element of a window to its last.
+  constexpr std::int64_t span() const { return (size - 1) * dilation + 1; }
+};
+using WindowedDims = InlineVector<WindowedDim, 3>;
+
 /// The input of a HostRule, which computes a host scalar: values of earlier nodes, and what is known of the call.
 struct HostContext {
   GraphView graph;
@@ -117,6 +129,8 @@ using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
 using PartialRule = bool (*)(const GraphView&, int id);
 /// For an operation that moves rows of one dim: the row of the result to which row 0 of operand i moves.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
+/// For an operation that takes windows, or adds them: its windowed dims.
+using WindowsRule = WindowedDims (*)(const ShapeContext&);
 /// For an operation whose dims consist of factors: the extent of each factor.
 using FactorExtentsRule = Shape (*)(const ShapeContext&);
 /// For an operation whose result can be a view: the strides of the result over the operand's memory, from the operand's
@@ -156,6 +170,7 @@ struct OpRow {
   ViewRule view = nullptr;             ///< null: the result is no view, or a view that `factor_extents` describes
   UnderViewRule under_view = nullptr;  ///< null: the result itself is resharded, not its operand
   PermutationRule permutation = nullptr;
+  WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine
   Reduction reduction = Reduction::sum;
   NumberFunction number = nullptr;     ///< of elementwise operations

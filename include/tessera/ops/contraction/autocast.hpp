@@ -18,12 +18,13 @@ namespace tessera {
 ///
 /// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
 /// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
-/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16 and integers are
-/// left alone. `autocast<float>` or `autocast_off` inside of f switches it off for a part of f; the innermost call
-/// counts, also of default_matmul_precision. Errors: unsupported outside of a traced function.
+/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16, f16 and integers
+/// are left alone. With ts::f16 all of this is done in f16: scale the loss, as f16 has a small range. `autocast<float>`
+/// or `autocast_off` inside of f switches it off for a part of f; the innermost call counts, also of
+/// default_matmul_precision. Errors: unsupported outside of a traced function.
 template <Element T, class F> constexpr auto autocast(const F& f) {
-  static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, float>,
-                "tessera: the element type of ts::autocast is ts::bf16, or float to switch it off");
+  static_assert(is_half_v<T> || std::is_same_v<T, float>,
+                "tessera: the element type of ts::autocast is ts::bf16 or ts::f16, or float to switch it off");
   return detail::with_products<Precision::full, dtype_v<T>>(
       f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
 }

@@ -91,10 +91,9 @@ template <int N> struct ConvTag {
     // Windows over three dims have all 8 dims that a tensor can have.
     if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
-    for (int d = 0; d < N; ++d)
-      if (!padding[d].is_number(0))
-        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
-    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
+    build::PatchDim dims[N];
+    for (int d = 0; d < N; ++d) dims[d] = {build::extent(w, d), strides[d], dilation[d], padding[d], padding[d]};
+    x = build::patches(x, 1, N, dims);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
     const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
@@ -167,16 +166,14 @@ template <int N> struct ConvTransposeTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::einsum(x, w, labels);
     if (grouped) y = merge_groups(y);
-    for (int d = N - 1; d >= 0; --d) {
-      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
-      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
-    }
+    build::FoldDim dims[N];
     for (int d = 0; d < N; ++d) {
-      const Value longer = extents[d] + output_padding[d];
-      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
-      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+      const bool is_singleton =
+          x.is_singleton(1 + d) && taps[d].is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
+      const Value extent = extents[d] + output_padding[d] - padding[d] - padding[d];
+      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
     }
-    return build::cast(y, type);
+    return build::cast(build::fold_patches(y, 1, N, dims), type);
   }
 };
 
@@ -187,10 +184,11 @@ template <int N> struct ConvTransposeTag {
 /// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
 /// strides + 1 windows.
 ///
-/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
+/// Windows overlap in memory, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
 /// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
 /// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial; a split spatial dim is gathered.
+/// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
+/// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),

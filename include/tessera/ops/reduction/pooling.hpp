@@ -41,26 +41,18 @@ template <int N, class X> struct PoolResult : X {
   });
 };
 
-/// The windows of each spatial dim, with `padding` of them on both sides; `dims` gets the dims of their elements.
+/// The windows of each spatial dim, with padding on both sides, which is -infinity if `largest`; `dims` gets the dims
+/// of their elements.
 template <int N>
 constexpr Value pool_windows(Value x, int first, const Value* window, const Value* strides, const Value* padding,
-                             const Value* dilation, double filler, unsigned& dims) {
-  for (int d = first; d < first + N; ++d) {
-    const Value ahead = padding[d - first];
-    if (ahead.is_number(0)) continue;
-    const Value end = ahead + build::extent(x, d);
-    x = build::pad_to(x, d, ahead, end + ahead);
-    if (filler == 0) continue;
-    const Value row = build::iota(x, d, DType::i64), outside = x.number(filler);
-    x = build::select(build::binary(Op::less, row, ahead), outside,
-                      build::select(build::binary(Op::less, row, end), x, outside));
-  }
+                             const Value* dilation, bool largest, unsigned& dims) {
+  build::PatchDim windowed[N];
   dims = 0;
-  for (int d = N - 1; d >= 0; --d) {
-    x = build::windows(x, first + d, window[d], strides[d], dilation[d]);
+  for (int d = 0; d < N; ++d) {
+    windowed[d] = {window[d], strides[d], dilation[d], padding[d], padding[d]};
     dims |= 1u << (first + 2 * d + 1);
   }
-  return x;
+  return build::patches(x, first, N, windowed, largest);
 }
 
 /// The largest element along a bit set of dims, which are dropped; NaN where there is one. The first of equal elements
@@ -111,8 +103,8 @@ template <int N> struct MaxPoolTag {
     const DType type = x.dtype();
     unsigned dims = 0;
     const int first = x.shifted(1, N + 2), taps = count_taps<N>(all);
-    const Value windows = pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N,
-                                          -std::numeric_limits<double>::infinity(), dims);
+    const Value windows =
+        pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N, true, dims);
     if (taps == 0) return build::cast(first_largest(build::cast(windows, computed_as(type)), dims), type);
     const auto element = [&](int tap) {
       return build::cast(tap_of<N>(windows, first, all, tap, dims), computed_as(type));
@@ -139,7 +131,7 @@ template <int N> struct AvgPoolTag {
     Value ones[N];
     for (auto& one : ones) one = x.number(1, DType::i64);
     unsigned dims = 0;
-    const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, 0, dims);
+    const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, false, dims);
     const Value sum = build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false);
     Value count = x.number(1, DType::i64);
     for (int d = 0; d < N; ++d) {
@@ -209,9 +201,10 @@ constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) 
 /// the first gets the gradient, as in PyTorch. A window that has only padding gives -infinity; PyTorch refuses such
 /// padding.
 ///
-/// Windows are a view of the padded operand; those of max_pool3d and avg_pool3d have 8 dims, so that the block of a
+/// Windows overlap in memory; those of max_pool3d and avg_pool3d have 8 dims, so that the block of a
 /// ts::Stack can't have them. Errors: shape_mismatch for windows larger than the padded dim.
-/// Communication: none for split batch and features; a split spatial dim is gathered.
+/// Communication: none for split batch and features; along split spatial dims the rows that windows of other devices
+/// need.
 template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
 }

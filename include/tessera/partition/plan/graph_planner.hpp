@@ -8,6 +8,7 @@
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/base/shape.hpp>
+#include <tessera/ops/contraction/window_rows.hpp>
 #include <tessera/partition/plan/plan.hpp>
 #include <tessera/partition/plan/plan_options.hpp>
 #include <tessera/partition/plan/schedule.hpp>
@@ -180,6 +181,7 @@ class GraphPlanner {
   /// is cheapest.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
+    if (const int v = remade_windows(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -235,9 +237,72 @@ class GraphPlanner {
     strides_[size(made)] = view_strides(node, from);
     return made;
   }
+  /// Windows of several dims overlap too, so they are taken once more, from their operand in the sharding that the
+  /// target needs. -1 where that is impossible, or where the windows exist in this sharding.
+  constexpr int remade_windows(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
+    const OpRow& row = row_of(graph_[node]);
+    if (row.windows == nullptr || row.view == nullptr || options_.deterministic || target.unreduced != 0 ||
+        flow_.produced[size(node)].unreduced != 0)
+      return -1;
+    for (std::int32_t v : versions_[size(node)])
+      if (lies_alike(value(v).sharding, target)) return -1;
+    int u = 0;
+    while (u < units_.count && units_[u].root != node) ++u;
+    if (u == units_.count) return -1;
+    const Links& links = solver_.links[size(g_)];
+    FactorAxes axes = flow_.factors[size(u)];
+    for (AxisList& list : axes) list.clear();
+    const LinkOperand& result = links.operand(link(u), units_[u].input_count);
+    for (int s = result.first_dim; s < result.first_dim + result.dim_count; ++s) {
+      const LinkDim& dim = links.dims[size(s)];
+      if (dim.count != 1) continue;
+      if (links.factor(link(u), dim.factors[0]).kind == FactorKind::replicate && !target.dims[dim.dim].empty())
+        return -1;
+      axes[size(dim.factors[0])] = target.dims[dim.dim];
+    }
+    const int operand = graph_.operand(node, 0);
+    const Sharding made = sharding_of(links, link(u), units_[u].input_count, axes, graph_[node].rank, mesh_);
+    if (!lies_alike(made, target)) return -1;
+    const int from =
+        version(operand, sharding_of(links, link(u), 0, axes, graph_[operand].rank, mesh_), source, why, requested);
+    Shape strides;
+    if (is_view(u, from, strides)) {
+      const int view = add_value(node, made, ValueRole::view, value(from).stacked, from);
+      strides_[size(view)] = strides;
+      return view;
+    }
+    PlanStep step;
+    step.unit = u;
+    step.source = source;
+    step.inputs = {in_one_block(from, source)};
+    step.outputs = {add_value(node, made, ValueRole::intermediate)};
+    store_rows_once(step.outputs[0]);
+    step.factors = std::move(axes);
+    step.collectives = halo_exchange(context_of(node), made, mesh_);
+    const int windows = step.outputs[0];
+    for (const std::int32_t v : step.inputs) add_moved(step, v);
+    add_moved(step, windows);
+    made_.steps.push_back(std::move(step));
+    return windows;
+  }
   constexpr Shape view_strides(int node, int source) const {
-    const ShapeContext context{graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
-    return row_of(graph_[node]).view(context, strides_[size(source)]);
+    return row_of(graph_[node]).view(context_of(node), strides_[size(source)]);
+  }
+  constexpr ShapeContext context_of(int node) const {
+    return {graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
+  }
+  /// Windows that a step makes overlap in memory: each shard is the rows that its windows cover, with the padding.
+  constexpr void store_rows_once(int v) {
+    PlanValue& made = value(v);
+    const WindowedDims dims = row_of(graph_[made.node]).windows(context_of(made.node));
+    const Shape rows = ops::covered_rows(dims, local_extents(made.shape, made.sharding, mesh_));
+    made.role = ValueRole::intermediate;  // a result is a copy
+    made.rows_once = true;
+    made.device_bytes = volume(rows) * static_cast<std::int64_t>(size_of(made.dtype));
+    made.stored_bytes =
+        checked_product(arena_bytes(made.device_bytes),
+                        devices_on(mesh_, made.sharding.used_axes() | made.sharding.unreduced), "bytes of windows");
+    strides_[size(v)] = ops::overlapping_strides(dims, row_major_strides(rows));
   }
 
   // ---- units
@@ -293,6 +358,7 @@ class GraphPlanner {
     const bool stacked = value(source).stacked;
     if (options_.deterministic) return false;  // kernels may choose their order of summation by strides
     const OpRow& row = row_of(node);
+    if (row.windows != nullptr && !ops::in_place(context_of(units_[u].root), value(source).sharding)) return false;
     if (row.view != nullptr) {
       strides = view_strides(units_[u].root, source);
       const bool is_whole = row.offset == nullptr || value(source).sharding.dims[dim_of(node)].empty();
@@ -335,7 +401,7 @@ class GraphPlanner {
         return finish_output(unit.root);
       }
     }
-    if (!walks_layers(unit.kind))
+    if (!walks_layers(unit.kind) || row_of(graph_[unit.root]).windows != nullptr)
       for (std::int32_t& v : step.inputs) v = in_one_block(v, step.source);
     bool stacked = false;
     for (int i = 0; i < unit.input_count && unit.kind == UnitKind::fused; ++i)
@@ -349,7 +415,9 @@ class GraphPlanner {
     step.factors = flow_.factors[size(u)];
     if (unit.kind == UnitKind::fused && unit.phase_reduces > 0 && unit.rank > 0)
       add_row_reductions(unit, shape(unit.space), graph_[unit.root].dtype, mesh_, step);
-    if (unit.kind == UnitKind::data_movement)
+    const bool windows = row_of(graph_[unit.root]).windows != nullptr;
+    if (windows && unit.kind == UnitKind::data_movement) store_rows_once(step.outputs[0]);
+    if (unit.kind == UnitKind::data_movement || windows)
       step.collectives = halo_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                        flow_.produced[size(unit.root)], mesh_);
     if (unit.kind == UnitKind::cumulative)
@@ -490,7 +558,7 @@ class GraphPlanner {
   constexpr int contiguous(int v, bool sliced, Source source) {
     const Sharding sharding = value(v).sharding;
     for (std::int32_t other : versions_[size(value(v).node)])
-      if (lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
+      if (!value(other).rows_once && lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
           (sliced || value(other).stacked == value(v).stacked))
         return other;
     PlanStep step;
@@ -524,6 +592,7 @@ class GraphPlanner {
       const bool given = requests_ != nullptr && requests_[k].given;
       int v = version(node, given ? requests_[k].sharding : final_sharding(node), graph_[node].source,
                       "requested result", true);
+      if (value(v).rows_once) v = contiguous(v, false, graph_[node].source);
       // Where contiguous() has made a copy in the output's role, the copy is the result.
       for (std::int32_t other : versions_[size(node)])
         if (value(other).role == ValueRole::output && lies_alike(value(other).sharding, value(v).sharding)) v = other;

@@ -57,6 +57,8 @@ struct PlanValue {
   /// Of a fused value that is summed in the memory of a result: whether the result may be written over a donated
   /// argument that the next step reads too. A call that donates it makes the value in a block of the arena instead.
   bool spare = false;
+  /// Of windows that a step makes: whether a shard's memory has each row that its windows cover once.
+  bool rows_once = false;
 
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };

@@ -333,6 +333,8 @@ class Flow {
     const Unit& unit = units_[u];
     bool any = unit.phase_reduces > 0;
     for (int o = 0; o < unit.output_count; ++o) any = any || units_.output(u, o).accumulates;
+    // Windows overlap in memory, and the order of a product's sums may depend on strides.
+    if (unit.kind != UnitKind::fused && row_of(graph_[unit.root]).windows != nullptr) return true;
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
                                               unit.kind == UnitKind::attention;

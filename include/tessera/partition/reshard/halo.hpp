@@ -124,11 +124,56 @@ constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std:
 
 }  // namespace detail
 
+/// Bytes that a device sends when a node takes windows of dims, or adds windows into them, along dims that are split.
+/// Windows are split in equal chunks, and so are the rows of the dim; a device sends the rows of its chunk that windows
+/// of other devices need, or, where windows are added, the sums of its windows that are in the chunks of others.
+constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  const bool takes = row_of(c.node()).unit == UnitKind::data_movement;
+  Shape slab = local_extents(c.shapes[c.id], made, mesh);  // one row, on the device that holds most
+  // By windowed dim and device along it: the rows that it has for all devices, and for itself.
+  Growable<std::int64_t> all[3], own[3];
+  std::int64_t devices = 1;
+  const WindowedDims dims = row_of(c.node()).windows(c);
+  for (std::size_t k = 0; k < dims.size(); ++k) {
+    const WindowedDim& dim = dims[k];
+    const int at = takes ? dim.runs : dim.line;
+    slab[static_cast<std::size_t>(at)] = 1;
+    if (takes) slab[static_cast<std::size_t>(at + 1)] = 1;
+    const std::int64_t count = shard_count(made, mesh, at);
+    const HaloWindow window{dim.extent, -dim.before, dim.span() - dim.before, dim.stride};
+    const auto shared = [&](std::int64_t holder, std::int64_t windows) {
+      const IndexRange rows = chunk_of(dim.extent, count, holder);
+      return window.read_by(chunk_of(dim.count, count, windows)).within(rows).size();
+    };
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t sum = 0;
+      for (std::int64_t j = 0; j < count; ++j) sum += takes ? shared(i, j) : shared(j, i);
+      all[k].push_back(sum);
+      own[k].push_back(shared(i, i));
+    }
+    devices *= count;
+  }
+  std::int64_t most = 0;
+  for (std::int64_t device = 0; device < devices; ++device) {
+    std::int64_t rest = device, every = 1, kept = 1;
+    for (std::size_t k = 0; k < dims.size(); ++k) {
+      const auto count = static_cast<std::int64_t>(all[k].size());
+      every *= all[k][static_cast<std::size_t>(rest % count)];
+      kept *= own[k][static_cast<std::size_t>(rest % count)];
+      rest /= count;
+    }
+    most = every - kept > most ? every - kept : most;
+  }
+  return checked_product(most, volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)), "bytes of a halo",
+                         c.node().source);
+}
+
 /// Bytes that a device sends when a node moves rows along a dim along which its operands and its result, of sharding
 /// `made`, are split alike: those of the device that sends most.
 constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   const int dim = dim_of(c.node());
   const OpRow& row = row_of(c.node());
+  if (row.windows != nullptr) return window_halo_bytes(c, made, mesh);
   const Shape& result = c.shapes[c.id];
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
@@ -148,6 +193,17 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
 constexpr Growable<CollectiveInfo> halo_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();
+  if (row_of(node).windows != nullptr) {
+    const std::int64_t bytes = window_halo_bytes(c, made, mesh);
+    if (bytes == 0) return sent;
+    CollectiveInfo halo = detail::sent_along(node, made, bytes, "halo");
+    halo.axes = 0;
+    for (const WindowedDim& dim : row_of(node).windows(c))
+      for (std::uint8_t axis : made.dims[row_of(node).unit == UnitKind::data_movement ? dim.runs : dim.line])
+        halo.axes = static_cast<std::uint16_t>(halo.axes | 1u << axis);
+    sent.push_back(halo);
+    return sent;
+  }
   const bool moves = row_of(node).offset != nullptr;
   if ((row_of(node).permutation == nullptr && !moves) || made.dims[dim_of(node)].empty()) return sent;
   const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);

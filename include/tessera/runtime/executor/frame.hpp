@@ -131,9 +131,17 @@ class FrameLayout {
           add_view_shard(graph, value, layout, at, l);
           continue;
         }
-        layout.strides.push_back(kernels::contiguous_strides(extents(box)));
+        Shape stored = extents(box);
+        if (value.rows_once) {
+          const ShapeContext context{graph, value.node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
+          const WindowedDims dims = row_of(graph[value.node]).windows(context);
+          stored = ops::covered_rows(dims, stored);
+          layout.strides.push_back(ops::overlapping_strides(dims, kernels::contiguous_strides(stored)));
+        } else {
+          layout.strides.push_back(kernels::contiguous_strides(stored));
+        }
         layout.offsets.push_back(bytes);
-        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(extents(box)) * layout.element : 0;
+        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(stored) * layout.element : 0;
         bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
       }
     if (value.in_arena() && bytes > value.stored_bytes)

@@ -243,6 +243,10 @@ class OracleComparer final : public StepObserver {
         allowed = attention_allowed(made, operands, *result);
       } else if (unit.kind == UnitKind::cumulative) {
         allowed = cumulative_allowed(own_graph[node], inputs[0], *result);
+      } else if (const WindowsRule rule = row_of(own_graph[node]).windows;
+                 rule != nullptr && unit.kind == UnitKind::fold) {
+        const ShapeContext context{own_graph, node, layout.plan().shapes.data(), layout.plan().numbers.data(), nullptr};
+        allowed = fold_windows_allowed(rule(context), own_graph[node].dtype, inputs[0], *result);
       } else if (unit.kind == UnitKind::fold) {
         const auto size = [&](int k) { return static_cast<std::int64_t>(number(own_graph.operand(node, k))); };
         allowed = fold_allowed(own_graph[node], inputs[0], size(1), size(2), *result);

@@ -12,6 +12,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attention_form.hpp>
 #include <tessera/graph/ir/attributes.hpp>
+#include <tessera/graph/ir/row.hpp>
 #include <tessera/runtime/oracle/oracle_fused.hpp>
 #include <tessera/runtime/oracle/oracle_value.hpp>
 
@@ -148,6 +149,34 @@ inline Allowed fold_allowed(const Node& node, const OracleOperand& operand, std:
   });
   const auto terms = static_cast<double>(operand.value->shape[dim + 1]);
   for (double& own : allowed) own = order_factor(terms) * rounding_of(result.dtype) * own + terms * operand.slack;
+  return allowed;
+}
+
+/// Tolerance of a fold of windows of several dims.
+inline Allowed fold_windows_allowed(const WindowedDims& dims, DType type, const OracleOperand& operand,
+                                    const WholeValue& result) {
+  Allowed allowed(static_cast<std::size_t>(result.size()), 0);
+  if (operand.value == nullptr) return allowed;
+  const Shape& runs = operand.value->shape;
+  const kernels::Strides to = kernels::contiguous_strides(result.shape);
+  double terms = 1;
+  for (const WindowedDim& dim : dims) terms *= static_cast<double>(dim.size);
+  Shape at(runs.size(), 0);
+  for (std::int64_t i = 0; i < volume(runs); ++i) {
+    std::int64_t sum = 0, rest = i;
+    for (std::size_t d = runs.size(); d-- > 0; rest /= runs[d]) at[d] = rest % runs[d];
+    Shape row = at;
+    bool inside = true;
+    for (std::size_t k = dims.size(); k-- > 0;) {
+      const auto r = static_cast<std::size_t>(dims[k].runs);
+      row[r] = row[r] * dims[k].stride + row[r + 1] * dims[k].dilation - dims[k].before;
+      inside = inside && row[r] >= 0 && row[r] < dims[k].extent;
+      row.erase(r + 1);
+    }
+    for (std::size_t d = 0; d < row.size(); ++d) sum += row[d] * to[d];
+    if (inside) allowed[static_cast<std::size_t>(sum)] += std::fabs((*operand.value)[i]);
+  }
+  for (double& own : allowed) own = order_factor(terms) * rounding_of(type) * own + terms * operand.slack;
   return allowed;
 }
 
