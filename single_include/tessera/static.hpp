@@ -1410,9 +1410,11 @@ enum class Op : std::uint32_t {
   permute = operation_id("ppermute"),  ///< slices of one dim permuted; zeros where no slice goes
   windows = operation_id("windows"),   ///< windows of one dim: the dim becomes two, which window and the index in it
   fold = operation_id("fold"),         ///< adds windows back into one dim: the gradient of windows
-  cumsum = operation_id("cumsum"),     ///< cumulative sum along one dim
-  argsort = operation_id("argsort"),   ///< the indices that sort one dim, or the first of them (top_k)
-  gather = operation_id("gather"),     ///< elements along one dim at integer indices of the same rank (torch.gather)
+  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions and pools
+  fold_patches = operation_id("fold_patches"),  ///< adds padded windows back: the gradient of patches
+  cumsum = operation_id("cumsum"),              ///< cumulative sum along one dim
+  argsort = operation_id("argsort"),            ///< the indices that sort one dim, or the first of them (top_k)
+  gather = operation_id("gather"),  ///< elements along one dim at integer indices of the same rank (torch.gather)
   scatter_add = operation_id(
       /// adds elements along one dim at indices; shaped like the third operand: the gradient of gather
       "scatter_add"),
@@ -4022,6 +4024,18 @@ struct ShapeContext {
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
+/// A dim of which an operation takes windows, or into which it adds them. Element k of window r is row
+/// r * stride + k * dilation - before of the dim; rows outside of [0, extent) are padding.
+struct WindowedDim {
+  std::int32_t line = 0, runs = 0;  ///< the dim itself; the dim of windows, behind which the dim of their elements is
+  std::int64_t extent = 0, count = 0, size = 1;  ///< of the dim; how many windows of how many elements
+  std::int64_t stride = 1, dilation = 1, before = 0;
+
+  /// Rows from the first element of a window to its last.
+  constexpr std::int64_t span() const { return (size - 1) * dilation + 1; }
+};
+using WindowedDims = InlineVector<WindowedDim, 3>;
+
 /// The input of a HostRule, which computes a host scalar: values of earlier nodes, and what is known of the call.
 struct HostContext {
   GraphView graph;
@@ -4046,6 +4060,8 @@ using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
 using PartialRule = bool (*)(const GraphView&, int id);
 /// For an operation that moves rows of one dim: the row of the result to which row 0 of operand i moves.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
+/// For an operation that takes windows, or adds them: its windowed dims.
+using WindowsRule = WindowedDims (*)(const ShapeContext&);
 /// For an operation whose dims consist of factors: the extent of each factor.
 using FactorExtentsRule = Shape (*)(const ShapeContext&);
 /// For an operation whose result can be a view: the strides of the result over the operand's memory, from the operand's
@@ -4085,6 +4101,7 @@ struct OpRow {
   ViewRule view = nullptr;             ///< null: the result is no view, or a view that `factor_extents` describes
   UnderViewRule under_view = nullptr;  ///< null: the result itself is resharded, not its operand
   PermutationRule permutation = nullptr;
+  WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine
   Reduction reduction = Reduction::sum;
   NumberFunction number = nullptr;     ///< of elementwise operations
@@ -8769,242 +8786,6 @@ template <class Operation> struct Binary {
 
 #endif
 
-// ---- tessera/ops/elementwise/select.hpp
-
-#ifndef TESSERA_OPS_ELEMENTWISE_SELECT_HPP
-#define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
-
-namespace tessera::build {
-
-/// x cast to another element type; x itself if it has that type.
-constexpr Value cast(Value x, DType type) {
-  const Node& from = x.node();
-  if (from.dtype == type) return x;
-  if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
-  // x was widened by a cast, from bf16 to f32, say: casting back gives the original.
-  if (from.op == Op::cast && widens(type, from.dtype))
-    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
-}
-[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
-  const bool prints_whole = number > -9e18 && number < 9e18;
-  fail(errc::dtype_mismatch,
-       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
-       " is not a value of ", name_of(type), source);
-}
-[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
-  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
-}
-constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
-  if (keeps(rule, type, number)) return;
-  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
-  fail_number_is_no_value_of_the_element_type(number, type, source);
-}
-constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
-  const Node& from = x.node();
-  if (from.is_constant()) {
-    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
-      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
-                                         ? "[dropout] rate: the rate is not between 0 and 1"
-                                         : "[number] range: the number is not a value of the element type");
-    else
-      check_number(rule, type, from.value, x.source);
-    return x.number(from.value, type);
-  }
-  return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
-}
-/// A cast of a cotangent: leaves out a detour through a type of 16 or 8 bits, since a cotangent may be more precise
-/// than the value.
-constexpr Value uncast(Value x, DType type) {
-  if (const Node& from = x.node(); from.op == Op::cast && computed_as(from.dtype) != from.dtype)
-    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
-  return cast(x, type);
-}
-constexpr Value select(Value condition, Value yes, Value no) {
-  Node made{.op = Op::select, .dtype = yes.dtype()};
-  broadcast_type(made, yes.node(), no.node());
-  const Node branches = made;
-  broadcast_type(made, condition.node(), branches);
-  return yes.make(made, {condition.id, yes.id, no.id});
-}
-
-/// The earliest value in the graph that has the shape of x by construction. Shapes are read from it, so that x does not
-/// stay alive, or is recomputed, only for its shape.
-constexpr Value shape_source(Value x) {
-  const Graph& graph = x.module->graph(x.graph);
-  for (;;) {
-    const Node& node = graph[x.id];
-    if (has_operand(row_of(node).shape_only, 0) && same_static_shape(graph.operand_node(x.id, 0), node)) {
-      x.id = graph.operand(x.id, 0);
-      continue;
-    }
-    if (row_of(node).kind != OpKind::elementwise) return x;
-    int next = -1;
-    for (int i = 0; i < node.arity && next < 0; ++i)
-      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
-    if (next < 0) return x;
-    x.id = next;
-  }
-}
-
-constexpr Value broadcast(Value x, Value like) {
-  if (same_static_shape(x.node(), like.node())) return x;
-  like = shape_source(like);
-  return x.make(
-      {.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons},
-      {x.id, like.id});
-}
-
-}  // namespace tessera::build
-
-namespace tessera::ops {
-
-constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
-
-/// Operands: a condition, the value where it is true, the value where it is false.
-struct SelectOp : ElementwiseOperation<3> {
-  static constexpr std::string_view name = "select";
-  static constexpr Linearity linear = Linearity::choice;
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("the element type of the condition is bool");
-  };
-  static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
-    return select(condition, yes, no);
-  }
-  static constexpr HostNumber host(const HostContext& c) {
-    return c.operand(0).real() != 0 ? c.operand(1) : c.operand(2);
-  }
-  static constexpr void gradient(Gradient& r) {
-    const Value zero = r.x(1).number(0);
-    r.add(1, build::select(r.x(0), r.g(), zero));
-    r.add(2, build::select(r.x(0), zero, r.g()));
-  }
-};
-
-/// `value` is the identity: the code that computes with it converts between the element types.
-struct CastOp : ElementwiseOperation<1> {
-  static constexpr std::string_view name = "cast";
-  static constexpr CheckRule check = check_broadcast;
-  static constexpr bool of_integers = true, converts = true;
-  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
-  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    const Node& from = made[operands[0]];
-    if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
-    const HostNumber number = number_of(from);
-    Node constant{.dtype = node.dtype, .value = number.real()};
-    if (node.dtype == DType::bool_)
-      constant.value = number.real() != 0;
-    else if (!is_floating(node.dtype))
-      constant = integer_node(number.integer(), node.dtype);
-    constant.source = node.source;
-    return made.add(constant);
-  }
-  static constexpr HostNumber host(const HostContext& c) {
-    const Node& node = c.node();
-    const HostNumber from = c.operand(0);
-    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
-    if (node.dtype == DType::bool_) return from.real() != 0;
-    if (!is_floating(node.dtype)) return from.integer();
-    return node.dtype == DType::f64 ? from : rounded_to(node.dtype, from.real());
-  }
-  static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
-};
-
-/// Broadcasts the first operand to the shape of the second, of which only the shape is used.
-struct BroadcastOp {
-  static constexpr OpRow row{.name = "broadcast",
-                             .kind = OpKind::elementwise,
-                             .arity = 2,
-                             .linear = Linearity::first,
-                             .shape = broadcast_shape,
-                             .sharding = elementwise_sharding,
-                             .number = [](double x, double, double) { return x; },
-                             .host = [](const HostContext& c) { return c.operand(0); },
-                             .flops = 0,
-                             .shape_only = 1u << 1,
-                             .recomputed = true};
-  static constexpr bool by_part = false;
-  static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
-    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
-    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "the result has the shape of the second operand";
-  };
-  static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
-  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
-    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
-  }
-  static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
-};
-
-using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
-
-}  // namespace tessera::ops
-
-namespace tessera {
-
-namespace detail {
-
-struct SelectTag {
-  static constexpr auto leading_dims = ops::LeadingDims::aligned;
-  template <class C, class A, class B> struct result {
-    using Checks = decltype([] {
-      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
-    });
-    using type = typename Promote<A, B>::type;
-    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
-  };
-  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
-    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
-    no = convert_operand<B>(no, Promote<A, B>::dtype);
-  }
-  static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
-    return build::select(condition, yes.at(context.source), no);
-  }
-};
-
-template <class To> struct CastTag {
-  template <class A> using result = Typed<To, A::rank>;
-  static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
-};
-
-}  // namespace detail
-
-/// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
-/// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
-/// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
-template <TensorOperand C, Operand A, Operand B>
-  requires(TensorOperand<A> || TensorOperand<B>)
-constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
-  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
-}
-
-/// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
-/// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
-/// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
-template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
-  return call<detail::CastTag<To>>(Source::from(at), x);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/contraction/product_operand.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
-#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
-
-namespace tessera::build {
-
-/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
-constexpr Value product_operand(Value x) {
-  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
-}
-
-}  // namespace tessera::build
-
-#endif
-
 // ---- tessera/ops/elementwise/comparison.hpp
 
 #ifndef TESSERA_OPS_ELEMENTWISE_COMPARISON_HPP
@@ -9446,6 +9227,226 @@ template <TensorOperand X> constexpr auto log2(const X& x, Here at = Here::curre
 /// Logarithm to base 10; -infinity at 0, NaN below. Error: 1.0 ulp for f32, 0.7 ulp for f64. Gradient: 1 / (x log 10).
 template <TensorOperand X> constexpr auto log10(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::Log10Op>>(Source::from(at), x);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/elementwise/select.hpp
+
+#ifndef TESSERA_OPS_ELEMENTWISE_SELECT_HPP
+#define TESSERA_OPS_ELEMENTWISE_SELECT_HPP
+
+namespace tessera::build {
+
+/// x cast to another element type; x itself if it has that type.
+constexpr Value cast(Value x, DType type) {
+  const Node& from = x.node();
+  if (from.dtype == type) return x;
+  if (from.is_constant()) return x.make({.dtype = type, .labels = from.labels, .value = from.value}, {});
+  // x was widened by a cast, from bf16 to f32, say: casting back gives the original.
+  if (from.op == Op::cast && widens(type, from.dtype))
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
+}
+[[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
+  const bool prints_whole = number > -9e18 && number < 9e18;
+  fail(errc::dtype_mismatch,
+       "[number] range: ", prints_whole ? std::to_string(static_cast<long long>(number)) : std::to_string(number),
+       " is not a value of ", name_of(type), source);
+}
+[[noreturn]] inline void fail_rate_is_not_between_0_and_1(double rate, Source source) {
+  fail(errc::option, "[dropout] rate: ", rate, " is not between 0 and 1", source);
+}
+constexpr void check_number(NumberRule rule, DType type, double number, Source source) {
+  if (keeps(rule, type, number)) return;
+  if (rule == NumberRule::probability) fail_rate_is_not_between_0_and_1(number, source);
+  fail_number_is_no_value_of_the_element_type(number, type, source);
+}
+constexpr Value checked_cast(Value x, DType type, NumberRule rule) {
+  const Node& from = x.node();
+  if (from.is_constant()) {
+    if (std::is_constant_evaluated() && !keeps(rule, type, from.value))
+      x.refuse(errc::dtype_mismatch, rule == NumberRule::probability
+                                         ? "[dropout] rate: the rate is not between 0 and 1"
+                                         : "[number] range: the number is not a value of the element type");
+    else
+      check_number(rule, type, from.value, x.source);
+    return x.number(from.value, type);
+  }
+  return x.make({.op = Op::cast, .dtype = type, .labels = pack_rule(rule)}, &x.id, 1);
+}
+/// A cast of a cotangent: leaves out a detour through a type of 16 or 8 bits, since a cotangent may be more precise
+/// than the value.
+constexpr Value uncast(Value x, DType type) {
+  if (const Node& from = x.node(); from.op == Op::cast && computed_as(from.dtype) != from.dtype)
+    if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
+  return cast(x, type);
+}
+constexpr Value select(Value condition, Value yes, Value no) {
+  Node made{.op = Op::select, .dtype = yes.dtype()};
+  broadcast_type(made, yes.node(), no.node());
+  const Node branches = made;
+  broadcast_type(made, condition.node(), branches);
+  return yes.make(made, {condition.id, yes.id, no.id});
+}
+
+/// The earliest value in the graph that has the shape of x by construction. Shapes are read from it, so that x does not
+/// stay alive, or is recomputed, only for its shape.
+constexpr Value shape_source(Value x) {
+  const Graph& graph = x.module->graph(x.graph);
+  for (;;) {
+    const Node& node = graph[x.id];
+    if (has_operand(row_of(node).shape_only, 0) && same_static_shape(graph.operand_node(x.id, 0), node)) {
+      x.id = graph.operand(x.id, 0);
+      continue;
+    }
+    if (row_of(node).kind != OpKind::elementwise) return x;
+    int next = -1;
+    for (int i = 0; i < node.arity && next < 0; ++i)
+      if (same_static_shape(graph.operand_node(x.id, i), node)) next = graph.operand(x.id, i);
+    if (next < 0) return x;
+    x.id = next;
+  }
+}
+
+constexpr Value broadcast(Value x, Value like) {
+  if (same_static_shape(x.node(), like.node())) return x;
+  like = shape_source(like);
+  return x.make(
+      {.op = Op::broadcast, .dtype = x.dtype(), .rank = like.node().rank, .singletons = like.node().singletons},
+      {x.id, like.id});
+}
+
+}  // namespace tessera::build
+
+namespace tessera::ops {
+
+constexpr double select(double condition, double yes, double no) { return condition != 0 ? yes : no; }
+
+/// Operands: a condition, the value where it is true, the value where it is false.
+struct SelectOp : ElementwiseOperation<3> {
+  static constexpr std::string_view name = "select";
+  static constexpr Linearity linear = Linearity::choice;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    return c.x(0).dtype == DType::bool_ ? check_types(c, 1) : BrokenRule("the element type of the condition is bool");
+  };
+  static TESSERA_INLINE constexpr auto value(const auto& condition, const auto& yes, const auto& no) {
+    return select(condition, yes, no);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    return c.operand(0).real() != 0 ? c.operand(1) : c.operand(2);
+  }
+  static constexpr void gradient(Gradient& r) {
+    const Value zero = r.x(1).number(0);
+    r.add(1, build::select(r.x(0), r.g(), zero));
+    r.add(2, build::select(r.x(0), zero, r.g()));
+  }
+};
+
+/// `value` is the identity: the code that computes with it converts between the element types.
+struct CastOp : ElementwiseOperation<1> {
+  static constexpr std::string_view name = "cast";
+  static constexpr CheckRule check = check_broadcast;
+  static constexpr bool of_integers = true, converts = true;
+  static TESSERA_INLINE constexpr auto value(const auto& x) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    const Node& from = made[operands[0]];
+    if (!from.is_constant() || !keeps(number_rule(node), node.dtype, number_of(from).real())) return -1;
+    const HostNumber number = number_of(from);
+    Node constant{.dtype = node.dtype, .value = number.real()};
+    if (node.dtype == DType::bool_)
+      constant.value = number.real() != 0;
+    else if (!is_floating(node.dtype))
+      constant = integer_node(number.integer(), node.dtype);
+    constant.source = node.source;
+    return made.add(constant);
+  }
+  static constexpr HostNumber host(const HostContext& c) {
+    const Node& node = c.node();
+    const HostNumber from = c.operand(0);
+    build::check_number(number_rule(node), node.dtype, from.real(), node.source);
+    if (node.dtype == DType::bool_) return from.real() != 0;
+    if (!is_floating(node.dtype)) return from.integer();
+    return node.dtype == DType::f64 ? from : rounded_to(node.dtype, from.real());
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, build::uncast(r.g(), r.x(0).dtype())); }
+};
+
+/// Broadcasts the first operand to the shape of the second, of which only the shape is used.
+struct BroadcastOp {
+  static constexpr OpRow row{.name = "broadcast",
+                             .kind = OpKind::elementwise,
+                             .arity = 2,
+                             .linear = Linearity::first,
+                             .shape = broadcast_shape,
+                             .sharding = elementwise_sharding,
+                             .number = [](double x, double, double) { return x; },
+                             .host = [](const HostContext& c) { return c.operand(0); },
+                             .flops = 0,
+                             .shape_only = 1u << 1,
+                             .recomputed = true};
+  static constexpr bool by_part = false;
+  static constexpr CheckRule check = [](const NodeCheck& c) {
+    if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
+    if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
+    return same_static_shape(c.node(), c.x(1)) ? BrokenRule{} : "the result has the shape of the second operand";
+  };
+  static TESSERA_INLINE constexpr auto value(const auto& x, const auto&) { return x; }
+  static constexpr int simplify(Graph& made, const Node& node, const std::int32_t* operands) {
+    return same_static_shape(made[operands[0]], node) ? operands[0] : -1;
+  }
+  static constexpr void gradient(Gradient& r) { r.add(0, r.g()); }
+};
+
+using SelectOperations = OperationList<SelectOp, CastOp, BroadcastOp>;
+
+}  // namespace tessera::ops
+
+namespace tessera {
+
+namespace detail {
+
+struct SelectTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class C, class A, class B> struct result {
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename C::type, bool>, "tessera: the condition of select must be a bool tensor");
+    });
+    using type = typename Promote<A, B>::type;
+    static constexpr int rank = C::rank > Promote<A, B>::rank ? C::rank : Promote<A, B>::rank;
+  };
+  template <class C, class A, class B> static constexpr void convert(Value&, Value& yes, Value& no) {
+    yes = convert_operand<A>(yes, Promote<A, B>::dtype);
+    no = convert_operand<B>(no, Promote<A, B>::dtype);
+  }
+  static constexpr Value emit(Value context, Value condition, Value yes, Value no) {
+    return build::select(condition, yes.at(context.source), no);
+  }
+};
+
+template <class To> struct CastTag {
+  template <class A> using result = Typed<To, A::rank>;
+  static constexpr Value emit(Value context, Value x) { return build::cast(x.at(context.source), dtype_v<To>); }
+};
+
+}  // namespace detail
+
+/// `yes` where the condition is true, `no` elsewhere; all three are broadcast against each other, `yes` and `no`
+/// promoted. Elements that are not selected have no effect: NaN in them does not propagate, and their gradient is 0.
+/// Errors: shape_mismatch. Communication: a reshard where the operands' shardings differ.
+template <TensorOperand C, Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto select(const C& condition, const A& yes, const B& no, Here at = Here::current()) {
+  return call<detail::SelectTag>(Source::from(at), condition, yes, no);
+}
+
+/// x cast to element type `To`. Floating to integer truncates towards zero; NaN and values outside of the integer type
+/// give unspecified values. Integers wrap around. To bool: x != 0. To a narrower floating type: rounds to the
+/// nearest, ties to even; values beyond its range become infinite, of f8_e4m3 NaN.
+template <Element To, TensorOperand X> constexpr auto cast(const X& x, Here at = Here::current()) {
+  return call<detail::CastTag<To>>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -12111,7 +12112,8 @@ namespace tessera::ops {
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
   int windows = c.graph.operand(c.id, 0);
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
+  if (row_of(c.graph[windows]).windows != nullptr || c.graph[windows].op == Op::windows)
+    fail_shapes(c, "in-features differ", "conv");
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   bool matrices =
       rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
@@ -12668,6 +12670,57 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
                 {x.id, stride.id, dilation.id, extent.id});
 }
 
+/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
+struct PatchDim {
+  Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
+};
+/// `largest`: padding is -infinity instead of 0.
+constexpr Value patches(Value x, int first, int count, const PatchDim* dims, bool largest = false) {
+  Node made{.op = Op::patches,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(x.rank() + count),
+            .labels = pack_dim(first)};
+  made.labels[1] = static_cast<std::int8_t>(count);
+  made.labels[2] = largest ? 1 : 0;
+  std::int32_t ids[16]{x.id};
+  unsigned singletons = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    const int own = d - first, shift = own < 0 ? 0 : own < count ? own : count;
+    if ((own < 0 || own >= count) && x.is_singleton(d)) singletons |= 1u << (d + shift);
+    if (own < 0 || own >= count) continue;
+    const PatchDim& dim = dims[own];
+    if (dim.size.is_number(1)) singletons |= 2u << (d + shift);
+    const Value all[] = {dim.size, dim.stride, dim.dilation, dim.before, dim.after};
+    for (int k = 0; k < 5; ++k) ids[1 + 5 * own + k] = all[k].id;
+  }
+  made.singletons = static_cast<std::uint8_t>(singletons);
+  return x.make(made, ids, 1 + 5 * count);
+}
+/// The transpose of patches: adds windows into dims of these extents, which are statically 1 if `is_singleton`.
+struct FoldDim {
+  Value stride, dilation, before, extent;
+  bool is_singleton = false;
+};
+constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims) {
+  Node made{.op = Op::fold_patches,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(x.rank() - count),
+            .labels = pack_dim(first)};
+  made.labels[1] = static_cast<std::int8_t>(count);
+  std::int32_t ids[16]{x.id};
+  unsigned singletons = 0;
+  for (int d = 0; d < x.rank() - count; ++d) {
+    const int own = d - first;
+    const bool windowed = own >= 0 && own < count;
+    if (windowed ? dims[own].is_singleton : x.is_singleton(own < 0 ? d : d + count)) singletons |= 1u << d;
+    if (!windowed) continue;
+    const Value all[] = {dims[own].stride, dims[own].dilation, dims[own].before, dims[own].extent};
+    for (int k = 0; k < 4; ++k) ids[1 + 4 * own + k] = all[k].id;
+  }
+  made.singletons = static_cast<std::uint8_t>(singletons);
+  return x.make(made, ids, 1 + 4 * count);
+}
+
 }  // namespace tessera::build
 
 namespace tessera::ops {
@@ -12795,7 +12848,206 @@ struct FoldOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-using WindowOperations = OperationList<WindowsOp, FoldOp>;
+/// How many dims patches and fold_patches have windows of.
+constexpr int windowed_count(const Node& node) { return node.labels[1]; }
+
+constexpr WindowedDims patches_windows(const ShapeContext& c) {
+  WindowedDims dims;
+  const int first = dim_of(c.node());
+  for (int d = 0; d < windowed_count(c.node()); ++d) {
+    const int at = 1 + 5 * d;
+    WindowedDim own{first + d,
+                    first + 2 * d,
+                    c.operand(0)[static_cast<std::size_t>(first + d)],
+                    0,
+                    c.number(at),
+                    c.number(at + 1),
+                    c.number(at + 2),
+                    c.number(at + 3)};
+    if (own.size < 1 || own.stride < 1 || own.dilation < 1)
+      fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
+    if (own.before < 0) fail_shapes(c, "negative padding", "conv");
+    std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
+    if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
+    if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
+      fail_shapes(c, "the window is longer than the padded dim", "conv");
+    own.count = (padded - last - 1) / own.stride + 1;
+    dims.push_back(own);
+  }
+  return dims;
+}
+constexpr Shape patches_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  for (const WindowedDim& own : patches_windows(c)) {
+    shape[static_cast<std::size_t>(own.runs)] = own.count;
+    shape.insert(static_cast<std::size_t>(own.runs + 1), own.size);
+  }
+  return shape;
+}
+/// The extents of the rows that windows of these extents cover; the windowed dims get 0 rows where there is no window.
+constexpr Shape covered_rows(const WindowedDims& dims, const Shape& runs) {
+  Shape rows = runs;
+  for (std::size_t k = dims.size(); k-- > 0;) {
+    const auto at = static_cast<std::size_t>(dims[k].runs);
+    rows.erase(at + 1);
+    if (rows[at] > 0) rows[at] = (rows[at] - 1) * dims[k].stride + dims[k].span();
+  }
+  return rows;
+}
+/// Strides of windows over memory that has each covered row once, from the strides of the rows.
+constexpr Shape overlapping_strides(const WindowedDims& dims, const Shape& rows) {
+  const auto steps = [](std::int64_t from, std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;  // on overflow the extent is 1, so the stride is never used
+  };
+  Shape strides = rows;
+  for (const WindowedDim& own : dims) {
+    const auto at = static_cast<std::size_t>(own.runs);
+    strides.insert(at + 1, steps(strides[at], own.dilation));
+    strides[at] = steps(strides[at], own.stride);
+  }
+  return strides;
+}
+/// Whether windows can be a view of their operand on each device: no row is padding, and no windowed dim is split.
+constexpr bool in_place(const ShapeContext& c, const Sharding& operand) {
+  for (const WindowedDim& own : patches_windows(c))
+    if (own.before > 0 || (own.count - 1) * own.stride + own.span() > own.extent || !operand.dims[own.line].empty())
+      return false;
+  return true;
+}
+
+/// Sharding of patches and fold_patches: windows are split as the dim that they are of (an exchange of the rows that
+/// cross borders), the elements of a window are whole, and other dims are shared.
+constexpr void patches_factors(const Node& runs, const Node& line, int first, int count, DimFactors& of_runs,
+                               DimFactors& of_line, FactorRule& rule) {
+  const auto add = [&](FactorKind kind) { return static_cast<std::int8_t>(rule.add(kind)); };
+  for (int d = 0; d < line.rank; ++d) {
+    const int own = d - first, run = own < 0 ? d : own < count ? d + own : d + count;
+    const bool windowed = own >= 0 && own < count;
+    const bool both = !line.is_singleton(d) && !runs.is_singleton(run);
+    const FactorKind kind = !windowed ? FactorKind::pass : both ? FactorKind::permutation : FactorKind::replicate;
+    if (!line.is_singleton(d)) of_line.dims[d].push_back(add(kind));
+    if (both)
+      of_runs.dims[run] = of_line.dims[d];
+    else if (!runs.is_singleton(run))
+      of_runs.dims[run].push_back(add(kind));
+    if (windowed && !runs.is_singleton(run + 1)) of_runs.dims[run + 1].push_back(add(FactorKind::replicate));
+  }
+}
+constexpr BrokenRule check_patches(const NodeCheck& c, const Node& runs, const Node& line, int numbers) {
+  const int first = dim_of(c.node()), count = windowed_count(c.node());
+  if (count < 1 || count > 3 || first < 0 || first + count > line.rank || c.node().arity != 1 + numbers * count)
+    return "the windowed dims are dims of the node";
+  if (runs.rank != line.rank + count || runs.dtype != line.dtype) return "each windowed dim becomes two dims";
+  for (int d = 0; d < line.rank; ++d)
+    if ((d < first || d >= first + count) && line.is_singleton(d) != runs.is_singleton(d < first ? d : d + count))
+      return "only the windowed dims change";
+  for (int i = 1; i < c.node().arity; ++i)
+    if (!c.is_size(i)) return "sizes, strides, dilations and paddings are sizes";
+  return {};
+}
+
+// Operands after the first: size, stride, dilation, padding in front and behind, of each windowed dim.
+struct PatchesOp {
+  static constexpr OpRow row{
+      .name = "patches",
+      .unit = UnitKind::data_movement,
+      .arity = any_arity,
+      .linear = Linearity::first,
+      .shape = patches_shape,
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            rule.operands.resize(graph[id].arity);
+            patches_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), windowed_count(graph[id]),
+                            rule.result, rule.operands[0], rule);
+          },
+      .view = [](const ShapeContext& c,
+                 const Shape& strides) { return overlapping_strides(patches_windows(c), strides); },
+      .windows = patches_windows,
+      .flops = 0,
+      .recomputed = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+    const int first = dim_of(r.node()), count = windowed_count(r.node());
+    build::FoldDim dims[3]{};
+    for (int d = 0; d < count; ++d)
+      dims[d] = {r.x(2 + 5 * d), r.x(3 + 5 * d), r.x(4 + 5 * d), build::extent(x, first + d),
+                 x.is_singleton(first + d)};
+    r.add(0, build::cast(build::fold_patches(g, first, count, dims), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
+  WindowedDims dims;
+  const int first = dim_of(c.node());
+  for (int d = 0; d < windowed_count(c.node()); ++d) {
+    const int at = 1 + 4 * d, runs = first + 2 * d;
+    const WindowedDim own{first + d,
+                          runs,
+                          c.number(at + 3),
+                          c.operand(0)[static_cast<std::size_t>(runs)],
+                          c.operand(0)[static_cast<std::size_t>(runs + 1)],
+                          c.number(at),
+                          c.number(at + 1),
+                          c.number(at + 2)};
+    std::int64_t last = 0, reach = 0;  // the last window; the last row of windows
+    if (own.stride < 1 || own.dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
+    if (own.extent < 0 || own.before < 0)
+      fail_shapes(c, "the padding is negative, or longer than the windows", "conv_transpose");
+    if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
+        !add_fits(last, reach, reach))
+      fail_large(c);
+    // Padding behind the dim is at most that in front.
+    if (own.count > 0 && (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
+      fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
+    dims.push_back(own);
+  }
+  return dims;
+}
+constexpr Shape fold_patches_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const WindowedDims dims = fold_patches_windows(c);
+  for (std::size_t k = dims.size(); k-- > 0;) {
+    shape.erase(static_cast<std::size_t>(dims[k].runs + 1));
+    shape[static_cast<std::size_t>(dims[k].runs)] = dims[k].extent;
+  }
+  return shape;
+}
+
+// Operands after the first: stride, dilation, padding in front and extent, of each windowed dim.
+struct FoldPatchesOp {
+  static constexpr OpRow row{.name = "fold_patches",
+                             .unit = UnitKind::fold,
+                             .arity = any_arity,
+                             .linear = Linearity::first,
+                             .shape = fold_patches_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(graph[id].arity);
+                                   patches_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                                   windowed_count(graph[id]), rule.operands[0], rule.result, rule);
+                                 },
+                             .windows = fold_patches_windows};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value g = r.full_g(), x = r.x(0);
+    const int first = dim_of(r.node()), count = windowed_count(r.node());
+    build::PatchDim dims[3]{};
+    for (int d = 0; d < count; ++d) {
+      const int at = 1 + 4 * d;
+      const Value size = build::extent(x, first + 2 * d + 1), one = g.number(1, DType::i64);
+      // As many rows behind the dim as the last window needs; negative where windows end before the dim does.
+      const Value reach = (build::extent(x, first + 2 * d) - one) * r.x(at) + (size - one) * r.x(at + 1) + one;
+      dims[d] = {size, r.x(at), r.x(at + 1), r.x(at + 2), reach - r.x(at + 2) - r.x(at + 3)};
+    }
+    r.add(0, build::patches(g, first, count, dims));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.x(0), c.node(), 4); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using WindowOperations = OperationList<WindowsOp, FoldOp, PatchesOp, FoldPatchesOp>;
 
 }  // namespace tessera::ops
 
@@ -14124,6 +14376,22 @@ constexpr GradientRule gradient_of(Op op) { return ops::detail::gradient_table[o
 
 #ifndef TESSERA_OPS_ELEMENTWISE_HPP
 #define TESSERA_OPS_ELEMENTWISE_HPP
+
+#endif
+
+// ---- tessera/ops/contraction/product_operand.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_OPERAND_HPP
+
+namespace tessera::build {
+
+/// x as an operand of a product: an f32 value is rounded to the element type that ts::autocast sets.
+constexpr Value product_operand(Value x) {
+  return x.dtype() == DType::f32 ? build::cast(x, x.module->product_type) : x;
+}
+
+}  // namespace tessera::build
 
 #endif
 
@@ -16292,12 +16560,13 @@ namespace tessera {
 ///
 /// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
 /// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
-/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16 and integers are
-/// left alone. `autocast<float>` or `autocast_off` inside of f switches it off for a part of f; the innermost call
-/// counts, also of default_matmul_precision. Errors: unsupported outside of a traced function.
+/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16, f16 and integers
+/// are left alone. With ts::f16 all of this is done in f16: scale the loss, as f16 has a small range. `autocast<float>`
+/// or `autocast_off` inside of f switches it off for a part of f; the innermost call counts, also of
+/// default_matmul_precision. Errors: unsupported outside of a traced function.
 template <Element T, class F> constexpr auto autocast(const F& f) {
-  static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, float>,
-                "tessera: the element type of ts::autocast is ts::bf16, or float to switch it off");
+  static_assert(is_half_v<T> || std::is_same_v<T, float>,
+                "tessera: the element type of ts::autocast is ts::bf16 or ts::f16, or float to switch it off");
   return detail::with_products<Precision::full, dtype_v<T>>(
       f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
 }
@@ -16583,10 +16852,9 @@ template <int N> struct ConvTag {
     // Windows over three dims have all 8 dims that a tensor can have.
     if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
-    for (int d = 0; d < N; ++d)
-      if (!padding[d].is_number(0))
-        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
-    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
+    build::PatchDim dims[N];
+    for (int d = 0; d < N; ++d) dims[d] = {build::extent(w, d), strides[d], dilation[d], padding[d], padding[d]};
+    x = build::patches(x, 1, N, dims);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
     const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
@@ -16659,16 +16927,14 @@ template <int N> struct ConvTransposeTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::einsum(x, w, labels);
     if (grouped) y = merge_groups(y);
-    for (int d = N - 1; d >= 0; --d) {
-      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
-      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
-    }
+    build::FoldDim dims[N];
     for (int d = 0; d < N; ++d) {
-      const Value longer = extents[d] + output_padding[d];
-      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
-      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+      const bool is_singleton =
+          x.is_singleton(1 + d) && taps[d].is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
+      const Value extent = extents[d] + output_padding[d] - padding[d] - padding[d];
+      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
     }
-    return build::cast(y, type);
+    return build::cast(build::fold_patches(y, 1, N, dims), type);
   }
 };
 
@@ -16679,10 +16945,11 @@ template <int N> struct ConvTransposeTag {
 /// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
 /// strides + 1 windows.
 ///
-/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
+/// Windows overlap in memory, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
 /// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
 /// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial; a split spatial dim is gathered.
+/// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
+/// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
@@ -20941,26 +21208,18 @@ template <int N, class X> struct PoolResult : X {
   });
 };
 
-/// The windows of each spatial dim, with `padding` of them on both sides; `dims` gets the dims of their elements.
+/// The windows of each spatial dim, with padding on both sides, which is -infinity if `largest`; `dims` gets the dims
+/// of their elements.
 template <int N>
 constexpr Value pool_windows(Value x, int first, const Value* window, const Value* strides, const Value* padding,
-                             const Value* dilation, double filler, unsigned& dims) {
-  for (int d = first; d < first + N; ++d) {
-    const Value ahead = padding[d - first];
-    if (ahead.is_number(0)) continue;
-    const Value end = ahead + build::extent(x, d);
-    x = build::pad_to(x, d, ahead, end + ahead);
-    if (filler == 0) continue;
-    const Value row = build::iota(x, d, DType::i64), outside = x.number(filler);
-    x = build::select(build::binary(Op::less, row, ahead), outside,
-                      build::select(build::binary(Op::less, row, end), x, outside));
-  }
+                             const Value* dilation, bool largest, unsigned& dims) {
+  build::PatchDim windowed[N];
   dims = 0;
-  for (int d = N - 1; d >= 0; --d) {
-    x = build::windows(x, first + d, window[d], strides[d], dilation[d]);
+  for (int d = 0; d < N; ++d) {
+    windowed[d] = {window[d], strides[d], dilation[d], padding[d], padding[d]};
     dims |= 1u << (first + 2 * d + 1);
   }
-  return x;
+  return build::patches(x, first, N, windowed, largest);
 }
 
 /// The largest element along a bit set of dims, which are dropped; NaN where there is one. The first of equal elements
@@ -21011,8 +21270,8 @@ template <int N> struct MaxPoolTag {
     const DType type = x.dtype();
     unsigned dims = 0;
     const int first = x.shifted(1, N + 2), taps = count_taps<N>(all);
-    const Value windows = pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N,
-                                          -std::numeric_limits<double>::infinity(), dims);
+    const Value windows =
+        pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N, true, dims);
     if (taps == 0) return build::cast(first_largest(build::cast(windows, computed_as(type)), dims), type);
     const auto element = [&](int tap) {
       return build::cast(tap_of<N>(windows, first, all, tap, dims), computed_as(type));
@@ -21039,7 +21298,7 @@ template <int N> struct AvgPoolTag {
     Value ones[N];
     for (auto& one : ones) one = x.number(1, DType::i64);
     unsigned dims = 0;
-    const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, 0, dims);
+    const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, false, dims);
     const Value sum = build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false);
     Value count = x.number(1, DType::i64);
     for (int d = 0; d < N; ++d) {
@@ -21109,9 +21368,10 @@ constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) 
 /// the first gets the gradient, as in PyTorch. A window that has only padding gives -infinity; PyTorch refuses such
 /// padding.
 ///
-/// Windows are a view of the padded operand; those of max_pool3d and avg_pool3d have 8 dims, so that the block of a
+/// Windows overlap in memory; those of max_pool3d and avg_pool3d have 8 dims, so that the block of a
 /// ts::Stack can't have them. Errors: shape_mismatch for windows larger than the padded dim.
-/// Communication: none for split batch and features; a split spatial dim is gathered.
+/// Communication: none for split batch and features; along split spatial dims the rows that windows of other devices
+/// need.
 template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
 }
@@ -23580,6 +23840,8 @@ struct PlanValue {
   /// Of a fused value that is summed in the memory of a result: whether the result may be written over a donated
   /// argument that the next step reads too. A call that donates it makes the value in a block of the arena instead.
   bool spare = false;
+  /// Of windows that a step makes: whether a shard's memory has each row that its windows cover once.
+  bool rows_once = false;
 
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };
@@ -28556,11 +28818,56 @@ constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std:
 
 }  // namespace detail
 
+/// Bytes that a device sends when a node takes windows of dims, or adds windows into them, along dims that are split.
+/// Windows are split in equal chunks, and so are the rows of the dim; a device sends the rows of its chunk that windows
+/// of other devices need, or, where windows are added, the sums of its windows that are in the chunks of others.
+constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  const bool takes = row_of(c.node()).unit == UnitKind::data_movement;
+  Shape slab = local_extents(c.shapes[c.id], made, mesh);  // one row, on the device that holds most
+  // By windowed dim and device along it: the rows that it has for all devices, and for itself.
+  Growable<std::int64_t> all[3], own[3];
+  std::int64_t devices = 1;
+  const WindowedDims dims = row_of(c.node()).windows(c);
+  for (std::size_t k = 0; k < dims.size(); ++k) {
+    const WindowedDim& dim = dims[k];
+    const int at = takes ? dim.runs : dim.line;
+    slab[static_cast<std::size_t>(at)] = 1;
+    if (takes) slab[static_cast<std::size_t>(at + 1)] = 1;
+    const std::int64_t count = shard_count(made, mesh, at);
+    const HaloWindow window{dim.extent, -dim.before, dim.span() - dim.before, dim.stride};
+    const auto shared = [&](std::int64_t holder, std::int64_t windows) {
+      const IndexRange rows = chunk_of(dim.extent, count, holder);
+      return window.read_by(chunk_of(dim.count, count, windows)).within(rows).size();
+    };
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t sum = 0;
+      for (std::int64_t j = 0; j < count; ++j) sum += takes ? shared(i, j) : shared(j, i);
+      all[k].push_back(sum);
+      own[k].push_back(shared(i, i));
+    }
+    devices *= count;
+  }
+  std::int64_t most = 0;
+  for (std::int64_t device = 0; device < devices; ++device) {
+    std::int64_t rest = device, every = 1, kept = 1;
+    for (std::size_t k = 0; k < dims.size(); ++k) {
+      const auto count = static_cast<std::int64_t>(all[k].size());
+      every *= all[k][static_cast<std::size_t>(rest % count)];
+      kept *= own[k][static_cast<std::size_t>(rest % count)];
+      rest /= count;
+    }
+    most = every - kept > most ? every - kept : most;
+  }
+  return checked_product(most, volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)), "bytes of a halo",
+                         c.node().source);
+}
+
 /// Bytes that a device sends when a node moves rows along a dim along which its operands and its result, of sharding
 /// `made`, are split alike: those of the device that sends most.
 constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   const int dim = dim_of(c.node());
   const OpRow& row = row_of(c.node());
+  if (row.windows != nullptr) return window_halo_bytes(c, made, mesh);
   const Shape& result = c.shapes[c.id];
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
@@ -28580,6 +28887,17 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
 constexpr Growable<CollectiveInfo> halo_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();
+  if (row_of(node).windows != nullptr) {
+    const std::int64_t bytes = window_halo_bytes(c, made, mesh);
+    if (bytes == 0) return sent;
+    CollectiveInfo halo = detail::sent_along(node, made, bytes, "halo");
+    halo.axes = 0;
+    for (const WindowedDim& dim : row_of(node).windows(c))
+      for (std::uint8_t axis : made.dims[row_of(node).unit == UnitKind::data_movement ? dim.runs : dim.line])
+        halo.axes = static_cast<std::uint16_t>(halo.axes | 1u << axis);
+    sent.push_back(halo);
+    return sent;
+  }
   const bool moves = row_of(node).offset != nullptr;
   if ((row_of(node).permutation == nullptr && !moves) || made.dims[dim_of(node)].empty()) return sent;
   const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
@@ -28917,6 +29235,8 @@ class Flow {
     const Unit& unit = units_[u];
     bool any = unit.phase_reduces > 0;
     for (int o = 0; o < unit.output_count; ++o) any = any || units_.output(u, o).accumulates;
+    // Windows overlap in memory, and the order of a product's sums may depend on strides.
+    if (unit.kind != UnitKind::fused && row_of(graph_[unit.root]).windows != nullptr) return true;
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
                                               unit.kind == UnitKind::attention;
@@ -29467,6 +29787,7 @@ class GraphPlanner {
   /// is cheapest.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
+    if (const int v = remade_windows(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -29522,9 +29843,72 @@ class GraphPlanner {
     strides_[size(made)] = view_strides(node, from);
     return made;
   }
+  /// Windows of several dims overlap too, so they are taken once more, from their operand in the sharding that the
+  /// target needs. -1 where that is impossible, or where the windows exist in this sharding.
+  constexpr int remade_windows(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
+    const OpRow& row = row_of(graph_[node]);
+    if (row.windows == nullptr || row.view == nullptr || options_.deterministic || target.unreduced != 0 ||
+        flow_.produced[size(node)].unreduced != 0)
+      return -1;
+    for (std::int32_t v : versions_[size(node)])
+      if (lies_alike(value(v).sharding, target)) return -1;
+    int u = 0;
+    while (u < units_.count && units_[u].root != node) ++u;
+    if (u == units_.count) return -1;
+    const Links& links = solver_.links[size(g_)];
+    FactorAxes axes = flow_.factors[size(u)];
+    for (AxisList& list : axes) list.clear();
+    const LinkOperand& result = links.operand(link(u), units_[u].input_count);
+    for (int s = result.first_dim; s < result.first_dim + result.dim_count; ++s) {
+      const LinkDim& dim = links.dims[size(s)];
+      if (dim.count != 1) continue;
+      if (links.factor(link(u), dim.factors[0]).kind == FactorKind::replicate && !target.dims[dim.dim].empty())
+        return -1;
+      axes[size(dim.factors[0])] = target.dims[dim.dim];
+    }
+    const int operand = graph_.operand(node, 0);
+    const Sharding made = sharding_of(links, link(u), units_[u].input_count, axes, graph_[node].rank, mesh_);
+    if (!lies_alike(made, target)) return -1;
+    const int from =
+        version(operand, sharding_of(links, link(u), 0, axes, graph_[operand].rank, mesh_), source, why, requested);
+    Shape strides;
+    if (is_view(u, from, strides)) {
+      const int view = add_value(node, made, ValueRole::view, value(from).stacked, from);
+      strides_[size(view)] = strides;
+      return view;
+    }
+    PlanStep step;
+    step.unit = u;
+    step.source = source;
+    step.inputs = {in_one_block(from, source)};
+    step.outputs = {add_value(node, made, ValueRole::intermediate)};
+    store_rows_once(step.outputs[0]);
+    step.factors = std::move(axes);
+    step.collectives = halo_exchange(context_of(node), made, mesh_);
+    const int windows = step.outputs[0];
+    for (const std::int32_t v : step.inputs) add_moved(step, v);
+    add_moved(step, windows);
+    made_.steps.push_back(std::move(step));
+    return windows;
+  }
   constexpr Shape view_strides(int node, int source) const {
-    const ShapeContext context{graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
-    return row_of(graph_[node]).view(context, strides_[size(source)]);
+    return row_of(graph_[node]).view(context_of(node), strides_[size(source)]);
+  }
+  constexpr ShapeContext context_of(int node) const {
+    return {graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
+  }
+  /// Windows that a step makes overlap in memory: each shard is the rows that its windows cover, with the padding.
+  constexpr void store_rows_once(int v) {
+    PlanValue& made = value(v);
+    const WindowedDims dims = row_of(graph_[made.node]).windows(context_of(made.node));
+    const Shape rows = ops::covered_rows(dims, local_extents(made.shape, made.sharding, mesh_));
+    made.role = ValueRole::intermediate;  // a result is a copy
+    made.rows_once = true;
+    made.device_bytes = volume(rows) * static_cast<std::int64_t>(size_of(made.dtype));
+    made.stored_bytes =
+        checked_product(arena_bytes(made.device_bytes),
+                        devices_on(mesh_, made.sharding.used_axes() | made.sharding.unreduced), "bytes of windows");
+    strides_[size(v)] = ops::overlapping_strides(dims, row_major_strides(rows));
   }
 
   // ---- units
@@ -29580,6 +29964,7 @@ class GraphPlanner {
     const bool stacked = value(source).stacked;
     if (options_.deterministic) return false;  // kernels may choose their order of summation by strides
     const OpRow& row = row_of(node);
+    if (row.windows != nullptr && !ops::in_place(context_of(units_[u].root), value(source).sharding)) return false;
     if (row.view != nullptr) {
       strides = view_strides(units_[u].root, source);
       const bool is_whole = row.offset == nullptr || value(source).sharding.dims[dim_of(node)].empty();
@@ -29622,7 +30007,7 @@ class GraphPlanner {
         return finish_output(unit.root);
       }
     }
-    if (!walks_layers(unit.kind))
+    if (!walks_layers(unit.kind) || row_of(graph_[unit.root]).windows != nullptr)
       for (std::int32_t& v : step.inputs) v = in_one_block(v, step.source);
     bool stacked = false;
     for (int i = 0; i < unit.input_count && unit.kind == UnitKind::fused; ++i)
@@ -29636,7 +30021,9 @@ class GraphPlanner {
     step.factors = flow_.factors[size(u)];
     if (unit.kind == UnitKind::fused && unit.phase_reduces > 0 && unit.rank > 0)
       add_row_reductions(unit, shape(unit.space), graph_[unit.root].dtype, mesh_, step);
-    if (unit.kind == UnitKind::data_movement)
+    const bool windows = row_of(graph_[unit.root]).windows != nullptr;
+    if (windows && unit.kind == UnitKind::data_movement) store_rows_once(step.outputs[0]);
+    if (unit.kind == UnitKind::data_movement || windows)
       step.collectives = halo_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                        flow_.produced[size(unit.root)], mesh_);
     if (unit.kind == UnitKind::cumulative)
@@ -29777,7 +30164,7 @@ class GraphPlanner {
   constexpr int contiguous(int v, bool sliced, Source source) {
     const Sharding sharding = value(v).sharding;
     for (std::int32_t other : versions_[size(value(v).node)])
-      if (lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
+      if (!value(other).rows_once && lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
           (sliced || value(other).stacked == value(v).stacked))
         return other;
     PlanStep step;
@@ -29811,6 +30198,7 @@ class GraphPlanner {
       const bool given = requests_ != nullptr && requests_[k].given;
       int v = version(node, given ? requests_[k].sharding : final_sharding(node), graph_[node].source,
                       "requested result", true);
+      if (value(v).rows_once) v = contiguous(v, false, graph_[node].source);
       // Where contiguous() has made a copy in the output's role, the copy is the result.
       for (std::int32_t other : versions_[size(node)])
         if (value(other).role == ValueRole::output && lies_alike(value(other).sharding, value(v).sharding)) v = other;
@@ -30877,7 +31265,8 @@ class PlanVerifier {
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
               "the shardings of results follow from the step's factors");
-    if (unit.kind != UnitKind::data_movement) return;
+    const bool windows = row_of(program_.graphs[graph_][unit.root]).windows != nullptr;
+    if (unit.kind != UnitKind::data_movement && !windows) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
     require(tessera::wire_bytes(halo_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
                 tessera::wire_bytes(step.collectives),

@@ -5098,9 +5098,11 @@ enum class Op : std::uint32_t {
   permute = operation_id("ppermute"),  ///< slices of one dim permuted; zeros where no slice goes
   windows = operation_id("windows"),   ///< windows of one dim: the dim becomes two, which window and the index in it
   fold = operation_id("fold"),         ///< adds windows back into one dim: the gradient of windows
-  cumsum = operation_id("cumsum"),     ///< cumulative sum along one dim
-  argsort = operation_id("argsort"),   ///< the indices that sort one dim, or the first of them (top_k)
-  gather = operation_id("gather"),     ///< elements along one dim at integer indices of the same rank (torch.gather)
+  patches = operation_id("patches"),   ///< padded windows of several dims: convolutions and pools
+  fold_patches = operation_id("fold_patches"),  ///< adds padded windows back: the gradient of patches
+  cumsum = operation_id("cumsum"),              ///< cumulative sum along one dim
+  argsort = operation_id("argsort"),            ///< the indices that sort one dim, or the first of them (top_k)
+  gather = operation_id("gather"),  ///< elements along one dim at integer indices of the same rank (torch.gather)
   scatter_add = operation_id(
       /// adds elements along one dim at indices; shaped like the third operand: the gradient of gather
       "scatter_add"),
@@ -5729,6 +5731,18 @@ struct ShapeContext {
   constexpr bool has(int i) const { return graph.operand(id, i) >= 0; }
 };
 
+/// A dim of which an operation takes windows, or into which it adds them. Element k of window r is row
+/// r * stride + k * dilation - before of the dim; rows outside of [0, extent) are padding.
+struct WindowedDim {
+  std::int32_t line = 0, runs = 0;  ///< the dim itself; the dim of windows, behind which the dim of their elements is
+  std::int64_t extent = 0, count = 0, size = 1;  ///< of the dim; how many windows of how many elements
+  std::int64_t stride = 1, dilation = 1, before = 0;
+
+  /// Rows from the first element of a window to its last.
+  constexpr std::int64_t span() const { return (size - 1) * dilation + 1; }
+};
+using WindowedDims = InlineVector<WindowedDim, 3>;
+
 /// The input of a HostRule, which computes a host scalar: values of earlier nodes, and what is known of the call.
 struct HostContext {
   GraphView graph;
@@ -5753,6 +5767,8 @@ using ShardingRule = void (*)(const GraphView&, int id, FactorRule&);
 using PartialRule = bool (*)(const GraphView&, int id);
 /// For an operation that moves rows of one dim: the row of the result to which row 0 of operand i moves.
 using OffsetRule = std::int64_t (*)(const ShapeContext&, int i);
+/// For an operation that takes windows, or adds them: its windowed dims.
+using WindowsRule = WindowedDims (*)(const ShapeContext&);
 /// For an operation whose dims consist of factors: the extent of each factor.
 using FactorExtentsRule = Shape (*)(const ShapeContext&);
 /// For an operation whose result can be a view: the strides of the result over the operand's memory, from the operand's
@@ -5792,6 +5808,7 @@ struct OpRow {
   ViewRule view = nullptr;             ///< null: the result is no view, or a view that `factor_extents` describes
   UnderViewRule under_view = nullptr;  ///< null: the result itself is resharded, not its operand
   PermutationRule permutation = nullptr;
+  WindowsRule windows = nullptr;  ///< null: has no windowed dims
   /// of reductions and cumulative operations: what they compute; of others: how partial results combine
   Reduction reduction = Reduction::sum;
   NumberFunction number = nullptr;     ///< of elementwise operations
@@ -11190,7 +11207,8 @@ namespace tessera::ops {
 [[noreturn]] inline void fail_einsum(const ShapeContext& c, const EinsumLabels& labels, std::int8_t label) {
   int windows = c.graph.operand(c.id, 0);
   while (c.graph[windows].op == Op::rearrange) windows = c.graph.operand(windows, 0);
-  if (c.graph[windows].op == Op::windows) fail_shapes(c, "in-features differ", "conv");
+  if (row_of(c.graph[windows]).windows != nullptr || c.graph[windows].op == Op::windows)
+    fail_shapes(c, "in-features differ", "conv");
   const int rank_a = c.graph.operand_node(c.id, 0).rank, rank_b = c.graph.operand_node(c.id, 1).rank;
   bool matrices =
       rank_a > 0 && rank_b > 0 && labels.a[rank_a - 1] == label && labels.b[rank_b > 1 ? rank_b - 2 : 0] == label;
@@ -11747,6 +11765,57 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
                 {x.id, stride.id, dilation.id, extent.id});
 }
 
+/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
+struct PatchDim {
+  Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
+};
+/// `largest`: padding is -infinity instead of 0.
+constexpr Value patches(Value x, int first, int count, const PatchDim* dims, bool largest = false) {
+  Node made{.op = Op::patches,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(x.rank() + count),
+            .labels = pack_dim(first)};
+  made.labels[1] = static_cast<std::int8_t>(count);
+  made.labels[2] = largest ? 1 : 0;
+  std::int32_t ids[16]{x.id};
+  unsigned singletons = 0;
+  for (int d = 0; d < x.rank(); ++d) {
+    const int own = d - first, shift = own < 0 ? 0 : own < count ? own : count;
+    if ((own < 0 || own >= count) && x.is_singleton(d)) singletons |= 1u << (d + shift);
+    if (own < 0 || own >= count) continue;
+    const PatchDim& dim = dims[own];
+    if (dim.size.is_number(1)) singletons |= 2u << (d + shift);
+    const Value all[] = {dim.size, dim.stride, dim.dilation, dim.before, dim.after};
+    for (int k = 0; k < 5; ++k) ids[1 + 5 * own + k] = all[k].id;
+  }
+  made.singletons = static_cast<std::uint8_t>(singletons);
+  return x.make(made, ids, 1 + 5 * count);
+}
+/// The transpose of patches: adds windows into dims of these extents, which are statically 1 if `is_singleton`.
+struct FoldDim {
+  Value stride, dilation, before, extent;
+  bool is_singleton = false;
+};
+constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims) {
+  Node made{.op = Op::fold_patches,
+            .dtype = x.dtype(),
+            .rank = static_cast<std::uint8_t>(x.rank() - count),
+            .labels = pack_dim(first)};
+  made.labels[1] = static_cast<std::int8_t>(count);
+  std::int32_t ids[16]{x.id};
+  unsigned singletons = 0;
+  for (int d = 0; d < x.rank() - count; ++d) {
+    const int own = d - first;
+    const bool windowed = own >= 0 && own < count;
+    if (windowed ? dims[own].is_singleton : x.is_singleton(own < 0 ? d : d + count)) singletons |= 1u << d;
+    if (!windowed) continue;
+    const Value all[] = {dims[own].stride, dims[own].dilation, dims[own].before, dims[own].extent};
+    for (int k = 0; k < 4; ++k) ids[1 + 4 * own + k] = all[k].id;
+  }
+  made.singletons = static_cast<std::uint8_t>(singletons);
+  return x.make(made, ids, 1 + 4 * count);
+}
+
 }  // namespace tessera::build
 
 namespace tessera::ops {
@@ -11874,7 +11943,206 @@ struct FoldOp {
   static constexpr AttributeText attributes = tessera::detail::dim_text;
 };
 
-using WindowOperations = OperationList<WindowsOp, FoldOp>;
+/// How many dims patches and fold_patches have windows of.
+constexpr int windowed_count(const Node& node) { return node.labels[1]; }
+
+constexpr WindowedDims patches_windows(const ShapeContext& c) {
+  WindowedDims dims;
+  const int first = dim_of(c.node());
+  for (int d = 0; d < windowed_count(c.node()); ++d) {
+    const int at = 1 + 5 * d;
+    WindowedDim own{first + d,
+                    first + 2 * d,
+                    c.operand(0)[static_cast<std::size_t>(first + d)],
+                    0,
+                    c.number(at),
+                    c.number(at + 1),
+                    c.number(at + 2),
+                    c.number(at + 3)};
+    if (own.size < 1 || own.stride < 1 || own.dilation < 1)
+      fail_shapes(c, "a window size, stride or dilation is below 1", "conv");
+    if (own.before < 0) fail_shapes(c, "negative padding", "conv");
+    std::int64_t last = 0, padded = 0;  // the offset of a window's last element; the padded extent
+    if (!add_fits(own.extent, own.before, padded) || !add_fits(padded, c.number(at + 4), padded)) fail_large(c);
+    if (!multiply_fits(own.size - 1, own.dilation, last) || padded <= last)
+      fail_shapes(c, "the window is longer than the padded dim", "conv");
+    own.count = (padded - last - 1) / own.stride + 1;
+    dims.push_back(own);
+  }
+  return dims;
+}
+constexpr Shape patches_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  for (const WindowedDim& own : patches_windows(c)) {
+    shape[static_cast<std::size_t>(own.runs)] = own.count;
+    shape.insert(static_cast<std::size_t>(own.runs + 1), own.size);
+  }
+  return shape;
+}
+/// The extents of the rows that windows of these extents cover; the windowed dims get 0 rows where there is no window.
+constexpr Shape covered_rows(const WindowedDims& dims, const Shape& runs) {
+  Shape rows = runs;
+  for (std::size_t k = dims.size(); k-- > 0;) {
+    const auto at = static_cast<std::size_t>(dims[k].runs);
+    rows.erase(at + 1);
+    if (rows[at] > 0) rows[at] = (rows[at] - 1) * dims[k].stride + dims[k].span();
+  }
+  return rows;
+}
+/// Strides of windows over memory that has each covered row once, from the strides of the rows.
+constexpr Shape overlapping_strides(const WindowedDims& dims, const Shape& rows) {
+  const auto steps = [](std::int64_t from, std::int64_t by) {
+    std::int64_t stride = 0;
+    return multiply_fits(from, by, stride) ? stride : 0;  // on overflow the extent is 1, so the stride is never used
+  };
+  Shape strides = rows;
+  for (const WindowedDim& own : dims) {
+    const auto at = static_cast<std::size_t>(own.runs);
+    strides.insert(at + 1, steps(strides[at], own.dilation));
+    strides[at] = steps(strides[at], own.stride);
+  }
+  return strides;
+}
+/// Whether windows can be a view of their operand on each device: no row is padding, and no windowed dim is split.
+constexpr bool in_place(const ShapeContext& c, const Sharding& operand) {
+  for (const WindowedDim& own : patches_windows(c))
+    if (own.before > 0 || (own.count - 1) * own.stride + own.span() > own.extent || !operand.dims[own.line].empty())
+      return false;
+  return true;
+}
+
+/// Sharding of patches and fold_patches: windows are split as the dim that they are of (an exchange of the rows that
+/// cross borders), the elements of a window are whole, and other dims are shared.
+constexpr void patches_factors(const Node& runs, const Node& line, int first, int count, DimFactors& of_runs,
+                               DimFactors& of_line, FactorRule& rule) {
+  const auto add = [&](FactorKind kind) { return static_cast<std::int8_t>(rule.add(kind)); };
+  for (int d = 0; d < line.rank; ++d) {
+    const int own = d - first, run = own < 0 ? d : own < count ? d + own : d + count;
+    const bool windowed = own >= 0 && own < count;
+    const bool both = !line.is_singleton(d) && !runs.is_singleton(run);
+    const FactorKind kind = !windowed ? FactorKind::pass : both ? FactorKind::permutation : FactorKind::replicate;
+    if (!line.is_singleton(d)) of_line.dims[d].push_back(add(kind));
+    if (both)
+      of_runs.dims[run] = of_line.dims[d];
+    else if (!runs.is_singleton(run))
+      of_runs.dims[run].push_back(add(kind));
+    if (windowed && !runs.is_singleton(run + 1)) of_runs.dims[run + 1].push_back(add(FactorKind::replicate));
+  }
+}
+constexpr BrokenRule check_patches(const NodeCheck& c, const Node& runs, const Node& line, int numbers) {
+  const int first = dim_of(c.node()), count = windowed_count(c.node());
+  if (count < 1 || count > 3 || first < 0 || first + count > line.rank || c.node().arity != 1 + numbers * count)
+    return "the windowed dims are dims of the node";
+  if (runs.rank != line.rank + count || runs.dtype != line.dtype) return "each windowed dim becomes two dims";
+  for (int d = 0; d < line.rank; ++d)
+    if ((d < first || d >= first + count) && line.is_singleton(d) != runs.is_singleton(d < first ? d : d + count))
+      return "only the windowed dims change";
+  for (int i = 1; i < c.node().arity; ++i)
+    if (!c.is_size(i)) return "sizes, strides, dilations and paddings are sizes";
+  return {};
+}
+
+// Operands after the first: size, stride, dilation, padding in front and behind, of each windowed dim.
+struct PatchesOp {
+  static constexpr OpRow row{
+      .name = "patches",
+      .unit = UnitKind::data_movement,
+      .arity = any_arity,
+      .linear = Linearity::first,
+      .shape = patches_shape,
+      .sharding =
+          [](const GraphView& graph, int id, FactorRule& rule) {
+            rule.operands.resize(graph[id].arity);
+            patches_factors(graph[id], graph.operand_node(id, 0), dim_of(graph[id]), windowed_count(graph[id]),
+                            rule.result, rule.operands[0], rule);
+          },
+      .view = [](const ShapeContext& c,
+                 const Shape& strides) { return overlapping_strides(patches_windows(c), strides); },
+      .windows = patches_windows,
+      .flops = 0,
+      .recomputed = true};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value x = r.x(0), g = build::uncast(r.full_g(), computed_as(x.dtype()));
+    const int first = dim_of(r.node()), count = windowed_count(r.node());
+    build::FoldDim dims[3]{};
+    for (int d = 0; d < count; ++d)
+      dims[d] = {r.x(2 + 5 * d), r.x(3 + 5 * d), r.x(4 + 5 * d), build::extent(x, first + d),
+                 x.is_singleton(first + d)};
+    r.add(0, build::cast(build::fold_patches(g, first, count, dims), x.dtype()));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
+  WindowedDims dims;
+  const int first = dim_of(c.node());
+  for (int d = 0; d < windowed_count(c.node()); ++d) {
+    const int at = 1 + 4 * d, runs = first + 2 * d;
+    const WindowedDim own{first + d,
+                          runs,
+                          c.number(at + 3),
+                          c.operand(0)[static_cast<std::size_t>(runs)],
+                          c.operand(0)[static_cast<std::size_t>(runs + 1)],
+                          c.number(at),
+                          c.number(at + 1),
+                          c.number(at + 2)};
+    std::int64_t last = 0, reach = 0;  // the last window; the last row of windows
+    if (own.stride < 1 || own.dilation < 1) fail_shapes(c, "a stride or a dilation is below 1", "conv_transpose");
+    if (own.extent < 0 || own.before < 0)
+      fail_shapes(c, "the padding is negative, or longer than the windows", "conv_transpose");
+    if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
+        !add_fits(last, reach, reach))
+      fail_large(c);
+    // Padding behind the dim is at most that in front.
+    if (own.count > 0 && (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
+      fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
+    dims.push_back(own);
+  }
+  return dims;
+}
+constexpr Shape fold_patches_shape(const ShapeContext& c) {
+  Shape shape = c.operand(0);
+  const WindowedDims dims = fold_patches_windows(c);
+  for (std::size_t k = dims.size(); k-- > 0;) {
+    shape.erase(static_cast<std::size_t>(dims[k].runs + 1));
+    shape[static_cast<std::size_t>(dims[k].runs)] = dims[k].extent;
+  }
+  return shape;
+}
+
+// Operands after the first: stride, dilation, padding in front and extent, of each windowed dim.
+struct FoldPatchesOp {
+  static constexpr OpRow row{.name = "fold_patches",
+                             .unit = UnitKind::fold,
+                             .arity = any_arity,
+                             .linear = Linearity::first,
+                             .shape = fold_patches_shape,
+                             .sharding =
+                                 [](const GraphView& graph, int id, FactorRule& rule) {
+                                   rule.operands.resize(graph[id].arity);
+                                   patches_factors(graph.operand_node(id, 0), graph[id], dim_of(graph[id]),
+                                                   windowed_count(graph[id]), rule.operands[0], rule.result, rule);
+                                 },
+                             .windows = fold_patches_windows};
+  static constexpr GradientRule gradient = [](Gradient& r) {
+    const Value g = r.full_g(), x = r.x(0);
+    const int first = dim_of(r.node()), count = windowed_count(r.node());
+    build::PatchDim dims[3]{};
+    for (int d = 0; d < count; ++d) {
+      const int at = 1 + 4 * d;
+      const Value size = build::extent(x, first + 2 * d + 1), one = g.number(1, DType::i64);
+      // As many rows behind the dim as the last window needs; negative where windows end before the dim does.
+      const Value reach = (build::extent(x, first + 2 * d) - one) * r.x(at) + (size - one) * r.x(at + 1) + one;
+      dims[d] = {size, r.x(at), r.x(at + 1), r.x(at + 2), reach - r.x(at + 2) - r.x(at + 3)};
+    }
+    r.add(0, build::patches(g, first, count, dims));
+  };
+  static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.x(0), c.node(), 4); };
+  static constexpr AttributeText attributes = tessera::detail::dim_text;
+};
+
+using WindowOperations = OperationList<WindowsOp, FoldOp, PatchesOp, FoldPatchesOp>;
 
 }  // namespace tessera::ops
 
@@ -14614,6 +14882,8 @@ struct PlanValue {
   /// Of a fused value that is summed in the memory of a result: whether the result may be written over a donated
   /// argument that the next step reads too. A call that donates it makes the value in a block of the arena instead.
   bool spare = false;
+  /// Of windows that a step makes: whether a shard's memory has each row that its windows cover once.
+  bool rows_once = false;
 
   constexpr bool in_arena() const { return role == ValueRole::intermediate || spare; }
 };
@@ -19841,7 +20111,7 @@ template <class Map, class T> struct Recast {
   using type = T;
 };
 template <class Map, class T>
-  requires(std::is_arithmetic_v<T> || std::is_same_v<T, bf16>)
+  requires(std::is_arithmetic_v<T> || Element<T>)
 struct Recast<Map, T> {
   using type = typename Map::template of<T>;
 };
@@ -20287,10 +20557,9 @@ template <int N> struct ConvTag {
     // Windows over three dims have all 8 dims that a tensor can have.
     if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
-    for (int d = 0; d < N; ++d)
-      if (!padding[d].is_number(0))
-        x = build::pad_to(x, 1 + d, padding[d], padding[d] + build::extent(x, 1 + d) + padding[d]);
-    for (int d = N - 1; d >= 0; --d) x = build::windows(x, 1 + d, build::extent(w, d), strides[d], dilation[d]);
+    build::PatchDim dims[N];
+    for (int d = 0; d < N; ++d) dims[d] = {build::extent(w, d), strides[d], dilation[d], padding[d], padding[d]};
+    x = build::patches(x, 1, N, dims);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
     const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
@@ -20363,16 +20632,14 @@ template <int N> struct ConvTransposeTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::einsum(x, w, labels);
     if (grouped) y = merge_groups(y);
-    for (int d = N - 1; d >= 0; --d) {
-      const bool is_singleton = x.is_singleton(1 + d) && taps[d].is_number(1);
-      y = build::fold(y, 1 + 2 * d, strides[d], dilation[d], extents[d], is_singleton);
-    }
+    build::FoldDim dims[N];
     for (int d = 0; d < N; ++d) {
-      const Value longer = extents[d] + output_padding[d];
-      if (!output_padding[d].is_number(0)) y = build::pad_to(y, 1 + d, padding[d].number(0), longer);
-      if (!padding[d].is_number(0)) y = build::slice(y, 1 + d, padding[d], longer - padding[d] - padding[d]);
+      const bool is_singleton =
+          x.is_singleton(1 + d) && taps[d].is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
+      const Value extent = extents[d] + output_padding[d] - padding[d] - padding[d];
+      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
     }
-    return build::cast(y, type);
+    return build::cast(build::fold_patches(y, 1, N, dims), type);
   }
 };
 
@@ -20383,10 +20650,11 @@ template <int N> struct ConvTransposeTag {
 /// {.strides = {2, 2}, .padding = {1, 1}})`. A spatial dim of extent n has (n + 2 padding - dilation (taps - 1) - 1) /
 /// strides + 1 windows.
 ///
-/// Windows are a view of the padded operand, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
+/// Windows overlap in memory, so no im2col buffer exists, except in the gradient of x. bf16 and f16 as
 /// in einsum. Errors: shape_mismatch for windows larger than the padded dim, for in-features that don't match, and for
 /// groups that don't divide the features. Communication: none for split batch, out-features and groups; over split
-/// in-features the result is partial; a split spatial dim is gathered.
+/// in-features the result is partial. Along split spatial dims devices exchange the rows that windows of other
+/// devices need, for 3 x 3 windows one row with each neighbour; the gradient of w is then partial.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv1d(const X& x, const W& w, const Conv<1>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<1>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.padding[0]),
@@ -27684,12 +27952,13 @@ namespace tessera {
 ///
 /// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
 /// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
-/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16 and integers are
-/// left alone. `autocast<float>` or `autocast_off` inside of f switches it off for a part of f; the innermost call
-/// counts, also of default_matmul_precision. Errors: unsupported outside of a traced function.
+/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16, f16 and integers
+/// are left alone. With ts::f16 all of this is done in f16: scale the loss, as f16 has a small range. `autocast<float>`
+/// or `autocast_off` inside of f switches it off for a part of f; the innermost call counts, also of
+/// default_matmul_precision. Errors: unsupported outside of a traced function.
 template <Element T, class F> constexpr auto autocast(const F& f) {
-  static_assert(std::is_same_v<T, bf16> || std::is_same_v<T, float>,
-                "tessera: the element type of ts::autocast is ts::bf16, or float to switch it off");
+  static_assert(is_half_v<T> || std::is_same_v<T, float>,
+                "tessera: the element type of ts::autocast is ts::bf16 or ts::f16, or float to switch it off");
   return detail::with_products<Precision::full, dtype_v<T>>(
       f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
 }
@@ -30577,26 +30846,18 @@ template <int N, class X> struct PoolResult : X {
   });
 };
 
-/// The windows of each spatial dim, with `padding` of them on both sides; `dims` gets the dims of their elements.
+/// The windows of each spatial dim, with padding on both sides, which is -infinity if `largest`; `dims` gets the dims
+/// of their elements.
 template <int N>
 constexpr Value pool_windows(Value x, int first, const Value* window, const Value* strides, const Value* padding,
-                             const Value* dilation, double filler, unsigned& dims) {
-  for (int d = first; d < first + N; ++d) {
-    const Value ahead = padding[d - first];
-    if (ahead.is_number(0)) continue;
-    const Value end = ahead + build::extent(x, d);
-    x = build::pad_to(x, d, ahead, end + ahead);
-    if (filler == 0) continue;
-    const Value row = build::iota(x, d, DType::i64), outside = x.number(filler);
-    x = build::select(build::binary(Op::less, row, ahead), outside,
-                      build::select(build::binary(Op::less, row, end), x, outside));
-  }
+                             const Value* dilation, bool largest, unsigned& dims) {
+  build::PatchDim windowed[N];
   dims = 0;
-  for (int d = N - 1; d >= 0; --d) {
-    x = build::windows(x, first + d, window[d], strides[d], dilation[d]);
+  for (int d = 0; d < N; ++d) {
+    windowed[d] = {window[d], strides[d], dilation[d], padding[d], padding[d]};
     dims |= 1u << (first + 2 * d + 1);
   }
-  return x;
+  return build::patches(x, first, N, windowed, largest);
 }
 
 /// The largest element along a bit set of dims, which are dropped; NaN where there is one. The first of equal elements
@@ -30647,8 +30908,8 @@ template <int N> struct MaxPoolTag {
     const DType type = x.dtype();
     unsigned dims = 0;
     const int first = x.shifted(1, N + 2), taps = count_taps<N>(all);
-    const Value windows = pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N,
-                                          -std::numeric_limits<double>::infinity(), dims);
+    const Value windows =
+        pool_windows<N>(x.at(context.source), first, all, all + N, all + 2 * N, all + 3 * N, true, dims);
     if (taps == 0) return build::cast(first_largest(build::cast(windows, computed_as(type)), dims), type);
     const auto element = [&](int tap) {
       return build::cast(tap_of<N>(windows, first, all, tap, dims), computed_as(type));
@@ -30675,7 +30936,7 @@ template <int N> struct AvgPoolTag {
     Value ones[N];
     for (auto& one : ones) one = x.number(1, DType::i64);
     unsigned dims = 0;
-    const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, 0, dims);
+    const Value windows = pool_windows<N>(x, first, window, strides, padding, ones, false, dims);
     const Value sum = build::reduce(Op::sum, build::cast(windows, computed_as(type)), dims, false);
     Value count = x.number(1, DType::i64);
     for (int d = 0; d < N; ++d) {
@@ -30745,9 +31006,10 @@ constexpr auto pool(const X& x, const Options& o, Here at, const Last&... last) 
 /// the first gets the gradient, as in PyTorch. A window that has only padding gives -infinity; PyTorch refuses such
 /// padding.
 ///
-/// Windows are a view of the padded operand; those of max_pool3d and avg_pool3d have 8 dims, so that the block of a
+/// Windows overlap in memory; those of max_pool3d and avg_pool3d have 8 dims, so that the block of a
 /// ts::Stack can't have them. Errors: shape_mismatch for windows larger than the padded dim.
-/// Communication: none for split batch and features; a split spatial dim is gathered.
+/// Communication: none for split batch and features; along split spatial dims the rows that windows of other devices
+/// need.
 template <TensorOperand X> constexpr auto max_pool1d(const X& x, const MaxPool<1>& options, Here at = Here::current()) {
   return detail::pool<detail::MaxPoolTag<1>, 1>(x, options, at, options.dilation[0]);
 }
@@ -37218,11 +37480,56 @@ constexpr CollectiveInfo sent_along(const Node& node, const Sharding& made, std:
 
 }  // namespace detail
 
+/// Bytes that a device sends when a node takes windows of dims, or adds windows into them, along dims that are split.
+/// Windows are split in equal chunks, and so are the rows of the dim; a device sends the rows of its chunk that windows
+/// of other devices need, or, where windows are added, the sums of its windows that are in the chunks of others.
+constexpr std::int64_t window_halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
+  const bool takes = row_of(c.node()).unit == UnitKind::data_movement;
+  Shape slab = local_extents(c.shapes[c.id], made, mesh);  // one row, on the device that holds most
+  // By windowed dim and device along it: the rows that it has for all devices, and for itself.
+  Growable<std::int64_t> all[3], own[3];
+  std::int64_t devices = 1;
+  const WindowedDims dims = row_of(c.node()).windows(c);
+  for (std::size_t k = 0; k < dims.size(); ++k) {
+    const WindowedDim& dim = dims[k];
+    const int at = takes ? dim.runs : dim.line;
+    slab[static_cast<std::size_t>(at)] = 1;
+    if (takes) slab[static_cast<std::size_t>(at + 1)] = 1;
+    const std::int64_t count = shard_count(made, mesh, at);
+    const HaloWindow window{dim.extent, -dim.before, dim.span() - dim.before, dim.stride};
+    const auto shared = [&](std::int64_t holder, std::int64_t windows) {
+      const IndexRange rows = chunk_of(dim.extent, count, holder);
+      return window.read_by(chunk_of(dim.count, count, windows)).within(rows).size();
+    };
+    for (std::int64_t i = 0; i < count; ++i) {
+      std::int64_t sum = 0;
+      for (std::int64_t j = 0; j < count; ++j) sum += takes ? shared(i, j) : shared(j, i);
+      all[k].push_back(sum);
+      own[k].push_back(shared(i, i));
+    }
+    devices *= count;
+  }
+  std::int64_t most = 0;
+  for (std::int64_t device = 0; device < devices; ++device) {
+    std::int64_t rest = device, every = 1, kept = 1;
+    for (std::size_t k = 0; k < dims.size(); ++k) {
+      const auto count = static_cast<std::int64_t>(all[k].size());
+      every *= all[k][static_cast<std::size_t>(rest % count)];
+      kept *= own[k][static_cast<std::size_t>(rest % count)];
+      rest /= count;
+    }
+    most = every - kept > most ? every - kept : most;
+  }
+  return checked_product(most, volume(slab) * static_cast<std::int64_t>(size_of(c.node().dtype)), "bytes of a halo",
+                         c.node().source);
+}
+
 /// Bytes that a device sends when a node moves rows along a dim along which its operands and its result, of sharding
 /// `made`, are split alike: those of the device that sends most.
 constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   const int dim = dim_of(c.node());
   const OpRow& row = row_of(c.node());
+  if (row.windows != nullptr) return window_halo_bytes(c, made, mesh);
   const Shape& result = c.shapes[c.id];
   Halo halo(result[static_cast<std::size_t>(dim)], shard_count(made, mesh, dim));
   for (int i = 0; i < c.node().arity; ++i) {
@@ -37242,6 +37549,17 @@ constexpr std::int64_t halo_bytes(const ShapeContext& c, const Sharding& made, c
 constexpr Growable<CollectiveInfo> halo_exchange(const ShapeContext& c, const Sharding& made, const Mesh& mesh) {
   Growable<CollectiveInfo> sent;
   const Node& node = c.node();
+  if (row_of(node).windows != nullptr) {
+    const std::int64_t bytes = window_halo_bytes(c, made, mesh);
+    if (bytes == 0) return sent;
+    CollectiveInfo halo = detail::sent_along(node, made, bytes, "halo");
+    halo.axes = 0;
+    for (const WindowedDim& dim : row_of(node).windows(c))
+      for (std::uint8_t axis : made.dims[row_of(node).unit == UnitKind::data_movement ? dim.runs : dim.line])
+        halo.axes = static_cast<std::uint16_t>(halo.axes | 1u << axis);
+    sent.push_back(halo);
+    return sent;
+  }
   const bool moves = row_of(node).offset != nullptr;
   if ((row_of(node).permutation == nullptr && !moves) || made.dims[dim_of(node)].empty()) return sent;
   const std::int64_t bytes = moves ? halo_bytes(c, made, mesh) : local_bytes(c.shapes[c.id], made, mesh, node.dtype);
@@ -37579,6 +37897,8 @@ class Flow {
     const Unit& unit = units_[u];
     bool any = unit.phase_reduces > 0;
     for (int o = 0; o < unit.output_count; ++o) any = any || units_.output(u, o).accumulates;
+    // Windows overlap in memory, and the order of a product's sums may depend on strides.
+    if (unit.kind != UnitKind::fused && row_of(graph_[unit.root]).windows != nullptr) return true;
     return unit.kind == UnitKind::fused ? any
                                         : unit.kind == UnitKind::contraction || unit.kind == UnitKind::indexed ||
                                               unit.kind == UnitKind::attention;
@@ -38129,6 +38449,7 @@ class GraphPlanner {
   /// is cheapest.
   constexpr int version(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
     if (const int v = windows_version(node, target, source, why, requested); v >= 0) return v;
+    if (const int v = remade_windows(node, target, source, why, requested); v >= 0) return v;
     int best = -1;
     std::int64_t best_cost = 0;
     std::size_t best_count = 0;
@@ -38184,9 +38505,72 @@ class GraphPlanner {
     strides_[size(made)] = view_strides(node, from);
     return made;
   }
+  /// Windows of several dims overlap too, so they are taken once more, from their operand in the sharding that the
+  /// target needs. -1 where that is impossible, or where the windows exist in this sharding.
+  constexpr int remade_windows(int node, const Sharding& target, Source source, std::string_view why, bool requested) {
+    const OpRow& row = row_of(graph_[node]);
+    if (row.windows == nullptr || row.view == nullptr || options_.deterministic || target.unreduced != 0 ||
+        flow_.produced[size(node)].unreduced != 0)
+      return -1;
+    for (std::int32_t v : versions_[size(node)])
+      if (lies_alike(value(v).sharding, target)) return -1;
+    int u = 0;
+    while (u < units_.count && units_[u].root != node) ++u;
+    if (u == units_.count) return -1;
+    const Links& links = solver_.links[size(g_)];
+    FactorAxes axes = flow_.factors[size(u)];
+    for (AxisList& list : axes) list.clear();
+    const LinkOperand& result = links.operand(link(u), units_[u].input_count);
+    for (int s = result.first_dim; s < result.first_dim + result.dim_count; ++s) {
+      const LinkDim& dim = links.dims[size(s)];
+      if (dim.count != 1) continue;
+      if (links.factor(link(u), dim.factors[0]).kind == FactorKind::replicate && !target.dims[dim.dim].empty())
+        return -1;
+      axes[size(dim.factors[0])] = target.dims[dim.dim];
+    }
+    const int operand = graph_.operand(node, 0);
+    const Sharding made = sharding_of(links, link(u), units_[u].input_count, axes, graph_[node].rank, mesh_);
+    if (!lies_alike(made, target)) return -1;
+    const int from =
+        version(operand, sharding_of(links, link(u), 0, axes, graph_[operand].rank, mesh_), source, why, requested);
+    Shape strides;
+    if (is_view(u, from, strides)) {
+      const int view = add_value(node, made, ValueRole::view, value(from).stacked, from);
+      strides_[size(view)] = strides;
+      return view;
+    }
+    PlanStep step;
+    step.unit = u;
+    step.source = source;
+    step.inputs = {in_one_block(from, source)};
+    step.outputs = {add_value(node, made, ValueRole::intermediate)};
+    store_rows_once(step.outputs[0]);
+    step.factors = std::move(axes);
+    step.collectives = halo_exchange(context_of(node), made, mesh_);
+    const int windows = step.outputs[0];
+    for (const std::int32_t v : step.inputs) add_moved(step, v);
+    add_moved(step, windows);
+    made_.steps.push_back(std::move(step));
+    return windows;
+  }
   constexpr Shape view_strides(int node, int source) const {
-    const ShapeContext context{graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
-    return row_of(graph_[node]).view(context, strides_[size(source)]);
+    return row_of(graph_[node]).view(context_of(node), strides_[size(source)]);
+  }
+  constexpr ShapeContext context_of(int node) const {
+    return {graph_, node, found_.shapes.data(), found_.numbers.data(), nullptr};
+  }
+  /// Windows that a step makes overlap in memory: each shard is the rows that its windows cover, with the padding.
+  constexpr void store_rows_once(int v) {
+    PlanValue& made = value(v);
+    const WindowedDims dims = row_of(graph_[made.node]).windows(context_of(made.node));
+    const Shape rows = ops::covered_rows(dims, local_extents(made.shape, made.sharding, mesh_));
+    made.role = ValueRole::intermediate;  // a result is a copy
+    made.rows_once = true;
+    made.device_bytes = volume(rows) * static_cast<std::int64_t>(size_of(made.dtype));
+    made.stored_bytes =
+        checked_product(arena_bytes(made.device_bytes),
+                        devices_on(mesh_, made.sharding.used_axes() | made.sharding.unreduced), "bytes of windows");
+    strides_[size(v)] = ops::overlapping_strides(dims, row_major_strides(rows));
   }
 
   // ---- units
@@ -38242,6 +38626,7 @@ class GraphPlanner {
     const bool stacked = value(source).stacked;
     if (options_.deterministic) return false;  // kernels may choose their order of summation by strides
     const OpRow& row = row_of(node);
+    if (row.windows != nullptr && !ops::in_place(context_of(units_[u].root), value(source).sharding)) return false;
     if (row.view != nullptr) {
       strides = view_strides(units_[u].root, source);
       const bool is_whole = row.offset == nullptr || value(source).sharding.dims[dim_of(node)].empty();
@@ -38284,7 +38669,7 @@ class GraphPlanner {
         return finish_output(unit.root);
       }
     }
-    if (!walks_layers(unit.kind))
+    if (!walks_layers(unit.kind) || row_of(graph_[unit.root]).windows != nullptr)
       for (std::int32_t& v : step.inputs) v = in_one_block(v, step.source);
     bool stacked = false;
     for (int i = 0; i < unit.input_count && unit.kind == UnitKind::fused; ++i)
@@ -38298,7 +38683,9 @@ class GraphPlanner {
     step.factors = flow_.factors[size(u)];
     if (unit.kind == UnitKind::fused && unit.phase_reduces > 0 && unit.rank > 0)
       add_row_reductions(unit, shape(unit.space), graph_[unit.root].dtype, mesh_, step);
-    if (unit.kind == UnitKind::data_movement)
+    const bool windows = row_of(graph_[unit.root]).windows != nullptr;
+    if (windows && unit.kind == UnitKind::data_movement) store_rows_once(step.outputs[0]);
+    if (unit.kind == UnitKind::data_movement || windows)
       step.collectives = halo_exchange({graph_, unit.root, found_.shapes.data(), found_.numbers.data(), nullptr},
                                        flow_.produced[size(unit.root)], mesh_);
     if (unit.kind == UnitKind::cumulative)
@@ -38439,7 +38826,7 @@ class GraphPlanner {
   constexpr int contiguous(int v, bool sliced, Source source) {
     const Sharding sharding = value(v).sharding;
     for (std::int32_t other : versions_[size(value(v).node)])
-      if (lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
+      if (!value(other).rows_once && lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
           (sliced || value(other).stacked == value(v).stacked))
         return other;
     PlanStep step;
@@ -38473,6 +38860,7 @@ class GraphPlanner {
       const bool given = requests_ != nullptr && requests_[k].given;
       int v = version(node, given ? requests_[k].sharding : final_sharding(node), graph_[node].source,
                       "requested result", true);
+      if (value(v).rows_once) v = contiguous(v, false, graph_[node].source);
       // Where contiguous() has made a copy in the output's role, the copy is the result.
       for (std::int32_t other : versions_[size(node)])
         if (value(other).role == ValueRole::output && lies_alike(value(other).sharding, value(v).sharding)) v = other;
@@ -39539,7 +39927,8 @@ class PlanVerifier {
     for (std::size_t o = 0; o < step.outputs.size(); ++o)
       require(matches(plan.values[size(step.outputs[o])], rule.outputs[o]),
               "the shardings of results follow from the step's factors");
-    if (unit.kind != UnitKind::data_movement) return;
+    const bool windows = row_of(program_.graphs[graph_][unit.root]).windows != nullptr;
+    if (unit.kind != UnitKind::data_movement && !windows) return;
     const ShapeContext context{program_.graphs[graph_], unit.root, plan.shapes.data(), plan.numbers.data(), nullptr};
     require(tessera::wire_bytes(halo_exchange(context, plan.values[size(step.outputs[0])].sharding, plan_.mesh)) ==
                 tessera::wire_bytes(step.collectives),
@@ -44616,9 +45005,17 @@ class FrameLayout {
           add_view_shard(graph, value, layout, at, l);
           continue;
         }
-        layout.strides.push_back(kernels::contiguous_strides(extents(box)));
+        Shape stored = extents(box);
+        if (value.rows_once) {
+          const ShapeContext context{graph, value.node, plan_.shapes.data(), plan_.numbers.data(), nullptr};
+          const WindowedDims dims = row_of(graph[value.node]).windows(context);
+          stored = ops::covered_rows(dims, stored);
+          layout.strides.push_back(ops::overlapping_strides(dims, kernels::contiguous_strides(stored)));
+        } else {
+          layout.strides.push_back(kernels::contiguous_strides(stored));
+        }
         layout.offsets.push_back(bytes);
-        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(extents(box)) * layout.element : 0;
+        const std::int64_t own = value.parts.holds(mesh_, at) ? volume(stored) * layout.element : 0;
         bytes += (own + block_alignment - 1) / block_alignment * block_alignment;
       }
     if (value.in_arena() && bytes > value.stored_bytes)
@@ -49597,6 +49994,20 @@ struct FoldShape {
   std::int64_t from_run = 0, from_element = 0, to_step = 0, stride = 1, dilation = 1;
 };
 
+/// A fold of windows of up to three dims: element k of window r of a dim is added to row first + r * stride +
+/// k * dilation, if that is a row of the result. `rows`: extents of the result; `to`: its strides; `from`: strides of
+/// the operand along the result's dims, which for a windowed dim are those between windows.
+struct FoldWindowsShape {
+  struct Dim {
+    std::size_t dim = 0;
+    std::int64_t runs = 0, size = 1, stride = 1, dilation = 1, first = 0, from_run = 0, from_element = 0;
+  };
+  Shape rows;
+  Strides from, to;
+  Dim windows[3];
+  int count = 0;
+};
+
 }  // namespace tessera::kernels
 
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -49622,6 +50033,52 @@ template <class T> void fold_lines(const FoldShape& s, const T* from, T* to) {
           for (std::int64_t l = 0; l < inner.extent; ++l) monoids::Sum::join(sum[l * to_step], term[l * from_step]);
       }
   });
+}
+
+/// The sums of the elements of all windows at each row, in the order of the elements within their windows.
+template <class T> void fold_windows(const FoldWindowsShape& s, const T* from, T* to) {
+  if (detail::is_empty(s.rows)) return;
+  const auto each_line = [](const Shape& extent, const Strides& strides, const Strides& terms, auto&& line) {
+    const detail::Loops loops = detail::make_loops(extent, strides, terms);
+    const auto inner = loops.from_inside(0);
+    detail::for_each_outer(loops, 1, [&](const std::int64_t* at) {
+      line(detail::offset_of(loops, 1, at, strides), detail::offset_of(loops, 1, at, terms),
+           detail::stride_of(strides, inner), detail::stride_of(terms, inner), inner.extent);
+    });
+  };
+  each_line(s.rows, s.to, s.to, [&](std::int64_t own, std::int64_t, std::int64_t step, std::int64_t, std::int64_t n) {
+    for (std::int64_t l = 0; l < n; ++l) to[own + l * step] = T{};
+  });
+  std::int64_t taps = 1;
+  for (int k = 0; k < s.count; ++k) taps *= s.windows[k].size;
+  for (std::int64_t tap = 0; tap < taps; ++tap) {
+    Shape extent = s.rows;
+    Strides steps = s.to;
+    std::int64_t rest = tap, first_to = 0, first_from = 0;
+    for (int k = s.count; k-- > 0;) {
+      const FoldWindowsShape::Dim& dim = s.windows[k];
+      const std::int64_t element = rest % dim.size, row = dim.first + element * dim.dilation;
+      rest /= dim.size;
+      // Windows [begin, end) have this element at a row of the result.
+      const std::int64_t begin = row < 0 ? (-row + dim.stride - 1) / dim.stride : 0;
+      const std::int64_t past = s.rows[dim.dim] - row;
+      const std::int64_t end = std::min(dim.runs, past <= 0 ? std::int64_t{0} : (past - 1) / dim.stride + 1);
+      extent[dim.dim] = std::max<std::int64_t>(0, end - begin);
+      first_to += (row + begin * dim.stride) * s.to[dim.dim];
+      first_from += begin * dim.from_run + element * dim.from_element;
+      steps[dim.dim] = s.to[dim.dim] * dim.stride;
+    }
+    if (detail::is_empty(extent)) continue;
+    each_line(extent, steps, s.from,
+              [&](std::int64_t own, std::int64_t term, std::int64_t step, std::int64_t from_step, std::int64_t n) {
+                T* const sum = to + first_to + own;
+                const T* const added = from + first_from + term;
+                if (step == 1)
+                  detail::combine_block<monoids::Sum>(sum, added, from_step, n);
+                else
+                  for (std::int64_t l = 0; l < n; ++l) monoids::Sum::join(sum[l * step], added[l * from_step]);
+              });
+  }
 }
 
 }  // namespace tessera::kernels::inline TESSERA_ISA
@@ -49725,6 +50182,396 @@ template <DTypeSet Types> class FoldStep final : public PreparedStep {
                                                 static_cast<double>(whole));
       pieces_.push_back(part);
     }
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/steps/window_step.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_WINDOW_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_WINDOW_STEP_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// `at` with the coordinates along `axes` replaced by those of shard `shard` of the dim that they split.
+inline Coordinates place_of_shard(Coordinates at, const AxisList& axes, const Mesh& mesh, std::int64_t shard) {
+  for (std::size_t a = axes.size(); a-- > 0; shard /= mesh.axis_size(axes[a]))
+    at[axes[a]] = static_cast<int>(shard % mesh.axis_size(axes[a]));
+  return at;
+}
+
+/// The rows that the windows in a box cover, as a box of the dims that the windows are of. Rows may be padding.
+inline Box covered_box(const WindowedDims& dims, Box runs) {
+  for (std::size_t k = dims.size(); k-- > 0;) {
+    const auto at = static_cast<std::size_t>(dims[k].runs);
+    runs.begin.erase(at + 1);
+    runs.end.erase(at + 1);
+    const bool any = runs.end[at] > runs.begin[at];
+    runs.begin[at] = runs.begin[at] * dims[k].stride - dims[k].before;
+    runs.end[at] = any ? (runs.end[at] - 1) * dims[k].stride + dims[k].span() - dims[k].before : runs.begin[at];
+  }
+  return runs;
+}
+
+/// Bytes that leave each shard, counted from the copies, independently of the plan. A collective has the bytes of the
+/// shard that sends most.
+class SentBytes {
+ public:
+  void send(std::size_t shard, std::int64_t bytes) {
+    if (by_shard_.size() <= shard) by_shard_.resize(shard + 1);
+    by_shard_[shard] += bytes;
+    most_ = std::max(most_, by_shard_[shard]);
+  }
+  void report(const PlanStep& step, const Mesh& mesh) const {
+    CommunicationScope* const scope = CommunicationScope::innermost();
+    if (scope == nullptr || most_ == 0) return;
+    CollectiveInfo sent = step.collectives.empty() ? CollectiveInfo{} : step.collectives[0];
+    sent.payload_bytes = sent.wire_bytes = most_;
+    scope->add(mesh, sent);
+  }
+
+ private:
+  std::vector<std::int64_t> by_shard_;
+  std::int64_t most_ = 0;
+};
+
+/// Windows of dims that are padded or split. Each shard of the result is the rows that its windows cover, once: its own
+/// rows, those that other devices hold (a halo), and padding.
+class WindowStep final : public PreparedStep {
+ public:
+  explicit WindowStep(const StepContext& c)
+      : layout_(c.layout), step_(c.step), move_(layout_.value(step_.outputs[0]).dtype, filler(c)) {
+    const int node = c.units[c.step.unit].root;
+    const ShapeContext context{c.graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
+    windows_ = row_of(c.graph[node]).windows(context);
+    const WorkGrid work(layout_, step_);
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (work.stores(at, layout_.value(step_.outputs[0]).sharding) && layout_.holds(step_.outputs[0], at)) fill(at);
+    }
+  }
+
+  std::int64_t table_bytes() const override { return move_.table_bytes(); }
+  std::int64_t moved_bytes() const override { return move_.plan().moved_bytes(); }
+
+  void run(Frame& frame) const override {
+    sent_.report(step_, layout_.mesh());
+    move_.run(frame);
+  }
+
+ private:
+  const FrameLayout& layout_;
+  const PlanStep& step_;
+  StepMove move_;
+  WindowedDims windows_;
+  SentBytes sent_;
+
+  /// The reduction whose identity the padding is.
+  static Reduction filler(const StepContext& c) {
+    return c.graph[c.units[c.step.unit].root].labels[2] != 0 ? Reduction::max : Reduction::sum;
+  }
+
+  static std::int64_t offset(const Box& of, const Box& part, const kernels::Strides& strides) {
+    std::int64_t first = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d) first += (part.begin[d] - of.begin[d]) * strides[d];
+    return first;
+  }
+
+  void fill(const Coordinates& at) {
+    const ValueLayout &out = layout_[step_.outputs[0]], &in = layout_[step_.inputs[0]];
+    const PlanValue& value = layout_.value(step_.inputs[0]);
+    const auto to = static_cast<std::size_t>(out.index(at));
+    const Box all = covered_box(windows_, out.boxes[to]);
+    if (all.empty()) return;
+    const kernels::Strides strides = kernels::contiguous_strides(extents(all));
+    const auto destination = [&](const Box& part) {
+      return move_.add_destination(part, strides, layout_.holders(step_.outputs[0], static_cast<int>(to)),
+                                   {out.first + static_cast<int>(to), offset(all, part, strides) * out.element});
+    };
+    Box inside = all;
+    for (const WindowedDim& dim : windows_) {
+      const auto d = static_cast<std::size_t>(dim.line);
+      const std::int64_t low = std::clamp<std::int64_t>(0, all.begin[d], all.end[d]);
+      const std::int64_t high = std::clamp(dim.extent, low, all.end[d]);
+      Box before = inside, behind = inside;
+      before.end[d] = low;
+      behind.begin[d] = high;
+      inside.begin[d] = low;
+      inside.end[d] = high;
+      for (const Box& padding : {before, behind})
+        if (!padding.empty()) move_.plan().fill_identity(destination(padding));
+    }
+    if (inside.empty()) return;
+    // The shards of the operand that have these rows, in each windowed dim.
+    Shape first, count;
+    for (const WindowedDim& dim : windows_) {
+      const auto d = static_cast<std::size_t>(dim.line);
+      const std::int64_t rows =
+          std::max<std::int64_t>(1, rows_of_chunk(dim.extent, shard_count(value.sharding, layout_.mesh(), dim.line)));
+      first.push_back(inside.begin[d] / rows);
+      count.push_back((inside.end[d] - 1) / rows - inside.begin[d] / rows + 1);
+    }
+    const int own = in.index(at);
+    for (std::int64_t i = 0; i < volume(count); ++i) {
+      Coordinates place = at;
+      std::int64_t rest = i;
+      for (std::size_t k = 0; k < windows_.size(); rest /= count[k++])
+        place =
+            place_of_shard(place, value.sharding.dims[windows_[k].line], layout_.mesh(), first[k] + rest % count[k]);
+      const int from = in.index(place);
+      const auto shard = static_cast<std::size_t>(from);
+      const Box part = intersect(inside, in.boxes[shard]);
+      if (part.empty()) continue;
+      const int target = destination(part);
+      const int source =
+          move_.add_source(part, in.strides[shard], layout_.holders(step_.inputs[0], from),
+                           {in.first + from, offset(in.boxes[shard], part, in.strides[shard]) * in.element});
+      move_.plan().fill({&target, 1}, {&source, 1});
+      if (from != own) sent_.send(shard, volume(extents(part)) * in.element);
+    }
+  }
+};
+
+}  // namespace tessera::runtime::inline TESSERA_ISA
+
+#endif
+
+// ---- tessera/runtime/steps/fold_windows_step.hpp
+
+#ifndef TESSERA_RUNTIME_STEPS_FOLD_WINDOWS_STEP_HPP
+#define TESSERA_RUNTIME_STEPS_FOLD_WINDOWS_STEP_HPP
+
+namespace tessera::runtime::inline TESSERA_ISA {
+
+/// Adds windows of several dims back into the dims. Where the dims are split, each device first adds its own windows,
+/// in scratch memory; then each row is the sum of what the devices have of it, in their order, so that rows near
+/// borders are sent as in the halo of the windows.
+template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
+ public:
+  explicit FoldWindowsStep(const StepContext& c)
+      : layout_(c.layout), step_(c.step), dtype_(c.graph[c.units[c.step.unit].root].dtype),
+        move_(dtype_, Reduction::sum, &kernels::strided_reduce_as<sums>) {
+    const int node = c.units[c.step.unit].root;
+    const ShapeContext context{c.graph, node, layout_.plan().shapes.data(), layout_.plan().numbers.data(), nullptr};
+    windows_ = row_of(c.graph[node]).windows(context);
+    const PlanValue& result = layout_.value(step_.outputs[0]);
+    for (const WindowedDim& dim : windows_) split_ = split_ || !result.sharding.dims[dim.line].empty();
+    const WorkGrid work(layout_, step_);
+    places_.resize(static_cast<std::size_t>(work.count()));
+    for (int w = 0; w < work.count(); ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at)) add_place(w, at);
+    }
+    for (int w = 0; w < work.count() && split_; ++w) {
+      const Coordinates at = work.coordinates(w);
+      if (work.stores(at, result.sharding) && layout_.holds(step_.outputs[0], at)) combine(work, at);
+    }
+  }
+
+  std::int64_t scratch_bytes() const override { return scratch_; }
+  std::int64_t table_bytes() const override { return move_.table_bytes(); }
+  std::int64_t moved_bytes() const override { return move_.plan().moved_bytes(); }
+
+  void run(Frame& frame) const override {
+    dispatch<Types>(
+        dtype_,
+        [&]<class T>() {
+          parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
+            const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+            char* const to = piece.to < 0 ? frame.scratch : frame.pointers[static_cast<std::size_t>(piece.to)];
+            kernels::fold_windows<T>(
+                piece.shape,
+                reinterpret_cast<const T*>(frame.pointers[static_cast<std::size_t>(piece.from)]) + piece.from_offset,
+                reinterpret_cast<T*>(to + piece.to_bytes) + piece.to_offset);
+          });
+        },
+        [&] { fail(errc::dtype_mismatch, "[fold] dtype: ", name_of(dtype_), " is not supported"); });
+    if (!split_) return;
+    sent_.report(step_, layout_.mesh());
+    move_.run(frame);
+  }
+
+ private:
+  static constexpr ReducedTypes sums = [] {
+    ReducedTypes own;
+    own.add(Reduction::sum, Types);
+    return own;
+  }();
+  struct Piece {
+    kernels::FoldWindowsShape shape;
+    std::int32_t from = 0, to = -1;               // -1: scratch memory
+    std::int64_t from_offset = 0, to_offset = 0;  // in elements
+    std::int64_t to_bytes = 0;
+  };
+  /// What one device adds up: the rows of `box` that its windows cover, at an offset in scratch memory.
+  struct Place {
+    Box box;
+    std::int64_t at = 0;
+  };
+  const FrameLayout& layout_;
+  const PlanStep& step_;
+  DType dtype_;
+  StepMove move_;
+  WindowedDims windows_;
+  bool split_ = false;
+  std::vector<Piece> pieces_;
+  std::vector<Place> places_;
+  std::int64_t scratch_ = 0;
+  double piece_bytes_ = 1;
+  SentBytes sent_;
+
+  void add_place(int w, const Coordinates& at) {
+    const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
+    const auto from = static_cast<std::size_t>(in.index(at)), to = static_cast<std::size_t>(out.index(at));
+    Place& place = places_[static_cast<std::size_t>(w)];
+    place.box = out.boxes[to];
+    if (split_) {
+      place.box = covered_box(windows_, in.boxes[from]);
+      for (const WindowedDim& dim : windows_) {
+        const auto d = static_cast<std::size_t>(dim.line);
+        place.box.begin[d] = std::clamp<std::int64_t>(place.box.begin[d], 0, dim.extent);
+        place.box.end[d] = std::clamp(place.box.end[d], place.box.begin[d], dim.extent);
+      }
+      place.at = scratch_;
+      scratch_ += (volume(extents(place.box)) * in.element + block_alignment - 1) / block_alignment * block_alignment;
+    }
+    Piece piece;
+    piece.shape.rows = extents(place.box);
+    piece.shape.to = split_ ? kernels::contiguous_strides(piece.shape.rows) : out.strides[to];
+    piece.shape.from = in.strides[from];
+    for (std::size_t k = windows_.size(); k-- > 0;) {
+      const WindowedDim& dim = windows_[k];
+      const auto d = static_cast<std::size_t>(dim.line), r = static_cast<std::size_t>(dim.runs);
+      piece.shape.windows[k] = {d,
+                                in.boxes[from].end[r] - in.boxes[from].begin[r],
+                                dim.size,
+                                dim.stride,
+                                dim.dilation,
+                                in.boxes[from].begin[r] * dim.stride - dim.before - place.box.begin[d],
+                                in.strides[from][r],
+                                in.strides[from][r + 1]};
+      piece.shape.from.erase(r + 1);
+    }
+    piece.shape.count = static_cast<int>(windows_.size());
+    piece.from = in.first + static_cast<int>(from);
+    piece.to = split_ ? -1 : out.first + static_cast<int>(to);
+    piece.to_bytes = place.at;
+    add_pieces(piece);
+  }
+
+  /// Divides a fold along its longest dim without windows into tasks.
+  void add_pieces(const Piece& piece) {
+    if (volume(piece.shape.rows) == 0) return;
+    const auto is_windowed = [&](std::size_t d) {
+      for (int k = 0; k < piece.shape.count; ++k)
+        if (piece.shape.windows[k].dim == d) return true;
+      return false;
+    };
+    const Shape& rows = piece.shape.rows;
+    std::size_t longest = rows.size();
+    std::int64_t bytes = volume(rows) * static_cast<std::int64_t>(size_of(dtype_));
+    for (std::size_t d = 0; d < rows.size(); ++d)
+      if (!is_windowed(d) && (longest == rows.size() || rows[d] > rows[longest])) longest = d;
+    for (int k = 0; k < piece.shape.count; ++k) bytes *= 1 + piece.shape.windows[k].size;
+    const std::int64_t whole = longest == rows.size() ? 1 : rows[longest];
+    const std::int64_t step = std::max<std::int64_t>(1, whole * (1 << 18) / std::max<std::int64_t>(bytes, 1));
+    for (std::int64_t begin = 0; begin < whole; begin += step) {
+      Piece part = piece;
+      if (longest < rows.size()) {
+        part.shape.rows[longest] = std::min(step, whole - begin);
+        part.from_offset += begin * piece.shape.from[longest];
+        part.to_offset += begin * piece.shape.to[longest];
+      }
+      piece_bytes_ = std::max(piece_bytes_, static_cast<double>(bytes) * static_cast<double>(std::min(step, whole)) /
+                                                static_cast<double>(whole));
+      pieces_.push_back(part);
+    }
+  }
+
+  /// Along one dim: rows of a shard of the result to which the same devices add.
+  struct Run {
+    std::int64_t begin, end;
+    std::vector<std::int64_t> shards;
+  };
+  std::vector<Run> runs(const WindowedDim& dim, std::int64_t count, std::int64_t begin, std::int64_t end) const {
+    std::vector<IndexRange> read;
+    std::vector<std::int64_t> ends{begin, end};
+    for (std::int64_t s = 0; s < count; ++s) {
+      const IndexRange own = chunk_of(dim.count, count, s);
+      IndexRange rows{own.begin * dim.stride - dim.before, (own.end - 1) * dim.stride + dim.span() - dim.before};
+      if (own.size() == 0) rows = {};
+      read.push_back(rows.within({begin, end}));
+      if (read.back().size() == 0) continue;
+      ends.push_back(read.back().begin);
+      ends.push_back(read.back().end);
+    }
+    std::sort(ends.begin(), ends.end());
+    std::vector<Run> found;
+    for (std::size_t i = 0; i + 1 < ends.size(); ++i) {
+      if (ends[i] == ends[i + 1]) continue;
+      Run run{ends[i], ends[i + 1], {}};
+      for (std::int64_t s = 0; s < count; ++s)
+        if (read[static_cast<std::size_t>(s)].within({run.begin, run.end}).size() > 0) run.shards.push_back(s);
+      found.push_back(std::move(run));
+    }
+    return found;
+  }
+
+  void combine(const WorkGrid& work, const Coordinates& at) {
+    const ValueLayout &in = layout_[step_.inputs[0]], &out = layout_[step_.outputs[0]];
+    const Sharding& sharding = layout_.value(step_.outputs[0]).sharding;
+    const auto to = static_cast<std::size_t>(out.index(at));
+    const Box& box = out.boxes[to];
+    if (box.empty()) return;
+    std::vector<std::vector<Run>> along;
+    Shape counts;
+    for (const WindowedDim& dim : windows_) {
+      const auto d = static_cast<std::size_t>(dim.line);
+      along.push_back(runs(dim, shard_count(sharding, layout_.mesh(), dim.line), box.begin[d], box.end[d]));
+      counts.push_back(static_cast<std::int64_t>(along.back().size()));
+    }
+    for (std::int64_t i = 0; i < volume(counts); ++i) {
+      Box cell = box;
+      std::int64_t rest = i, added = 1;
+      std::vector<const Run*> own;
+      for (std::size_t k = 0; k < windows_.size(); rest /= counts[k++]) {
+        own.push_back(&along[k][static_cast<std::size_t>(rest % counts[k])]);
+        cell.begin[static_cast<std::size_t>(windows_[k].line)] = own.back()->begin;
+        cell.end[static_cast<std::size_t>(windows_[k].line)] = own.back()->end;
+        added *= static_cast<std::int64_t>(own.back()->shards.size());
+      }
+      const std::int64_t first = offset(box, cell, out.strides[to]);
+      const int destination =
+          move_.add_destination(cell, out.strides[to], layout_.holders(step_.outputs[0], static_cast<int>(to)),
+                                {out.first + static_cast<int>(to), first * out.element});
+      if (added == 0) {
+        move_.plan().fill_identity(destination);
+        continue;
+      }
+      std::vector<int> sources;
+      for (std::int64_t s = 0; s < added; ++s) {
+        Coordinates from = at;
+        std::int64_t left = s;
+        for (std::size_t k = 0; k < windows_.size(); left /= static_cast<std::int64_t>(own[k++]->shards.size()))
+          from = place_of_shard(from, sharding.dims[windows_[k].line], layout_.mesh(),
+                                own[k]->shards[static_cast<std::size_t>(left) % own[k]->shards.size()]);
+        const Place& place = places_[static_cast<std::size_t>(work.index_of(from))];
+        const kernels::Strides strides = kernels::contiguous_strides(extents(place.box));
+        sources.push_back(
+            move_.add_source(cell, strides, layout_.holders(step_.inputs[0], in.index(from)),
+                             {StepMove::scratch, place.at + offset(place.box, cell, strides) * out.element}));
+        if (from != at) sent_.send(static_cast<std::size_t>(in.index(from)), volume(extents(cell)) * out.element);
+      }
+      move_.plan().fill({&destination, 1}, sources, static_cast<int>(added));
+    }
+  }
+  static std::int64_t offset(const Box& of, const Box& part, const kernels::Strides& strides) {
+    std::int64_t first = 0;
+    for (std::size_t d = 0; d < strides.size(); ++d) first += (part.begin[d] - of.begin[d]) * strides[d];
+    return first;
   }
 };
 
@@ -50790,8 +51637,15 @@ inline std::unique_ptr<PreparedStep> make_repeat(const StepContext& context, con
   return std::make_unique<RepeatStep>(context, *graphs[static_cast<std::size_t>(context.step.body)]);
 }
 
+template <DTypeSet Types> std::unique_ptr<PreparedStep> make_fold(const StepContext& context, const Graphs& graphs) {
+  const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
+  return row.windows != nullptr ? make_step<FoldWindowsStep<Types>>(context, graphs)
+                                : make_step<FoldStep<Types>>(context, graphs);
+}
+
 inline std::unique_ptr<PreparedStep> make_data_movement(const StepContext& context, const Graphs& graphs) {
   const OpRow& row = row_of(context.graph[context.units[context.step.unit].root]);
+  if (row.windows != nullptr) return make_step<WindowStep>(context, graphs);
   return row.offset != nullptr || row.permutation != nullptr ? make_step<RowExchangeStep>(context, graphs)
                                                              : make_step<DataMovementStep>(context, graphs);
 }
@@ -50812,7 +51666,7 @@ template <StepNeeds Needs, UnitKind Kind> constexpr StepFactory step_factory() {
   else if constexpr (Kind == UnitKind::cumulative)
     return &make_step<CumulativeStep<Needs.cumulative>>;
   else if constexpr (Kind == UnitKind::fold)
-    return &make_step<FoldStep<Needs[Kind]>>;
+    return &make_fold<Needs[Kind]>;
   else if constexpr (Kind == UnitKind::sort)
     return &make_step<SortStep<Needs[Kind]>>;
   else if constexpr (Kind == UnitKind::along)
