@@ -1,6 +1,6 @@
 // expect first: a ts::Key can't be in a model or an argument of a traced function; pass a ts::Scalar
 #include <tessera/graph/trace/trace.hpp>
-#include <tessera/ops/random.hpp>
+#include <tessera/ops/random/random.hpp>
 #include <tessera/tensor/key.hpp>
 
 namespace ts = tessera;

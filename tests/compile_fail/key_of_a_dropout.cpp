@@ -1,6 +1,6 @@
 // expect first: the key of random numbers is a number or a ts::Scalar.*, not a ts::Key
 #include <tessera/graph/trace/trace.hpp>
-#include <tessera/ops/random.hpp>
+#include <tessera/ops/random/random.hpp>
 #include <tessera/tensor/key.hpp>
 
 namespace ts = tessera;

@@ -7,9 +7,9 @@
 #include <string_view>
 #include <type_traits>
 
-#include <tessera/base/bf16.hpp>
-#include <tessera/base/f16.hpp>
-#include <tessera/base/f8.hpp>
+#include <tessera/base/element/bf16.hpp>
+#include <tessera/base/element/f16.hpp>
+#include <tessera/base/element/f8.hpp>
 
 namespace tessera {
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include <tessera/graph/trace/sharded_tensor.hpp>
-#include <tessera/ops/random.hpp>
+#include <tessera/ops/random/random.hpp>
 
 namespace tessera::nn {
 

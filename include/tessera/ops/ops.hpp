@@ -27,7 +27,6 @@
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/gamma_draws.hpp>
 #include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>
@@ -41,12 +40,14 @@
 #include <tessera/ops/indexing/searchsorted.hpp>
 #include <tessera/ops/indexing/sort.hpp>
 #include <tessera/ops/indexing/unique.hpp>
-#include <tessera/ops/keys.hpp>
 #include <tessera/ops/losses/ctc_loss.hpp>
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/losses/margin_losses.hpp>
-#include <tessera/ops/random.hpp>
-#include <tessera/ops/random_draws.hpp>
+#include <tessera/ops/random/gamma_draws.hpp>
+#include <tessera/ops/random/keys.hpp>
+#include <tessera/ops/random/random.hpp>
+#include <tessera/ops/random/random_draws.hpp>
+#include <tessera/ops/random/stochastic_round.hpp>
 #include <tessera/ops/reduction/covariance.hpp>
 #include <tessera/ops/reduction/differences.hpp>
 #include <tessera/ops/reduction/distances.hpp>
@@ -61,7 +62,6 @@
 #include <tessera/ops/spatial/pad_modes.hpp>
 #include <tessera/ops/spatial/pixel_shuffle.hpp>
 #include <tessera/ops/spatial/unfold.hpp>
-#include <tessera/ops/stochastic_round.hpp>
 #include <tessera/ops/stop_gradient.hpp>
 #include <tessera/ops/unroll.hpp>
 #include <tessera/ops/vmap.hpp>

@@ -17,7 +17,7 @@
 #include <tessera/ops/indexing/indexed_rows.hpp>
 #include <tessera/ops/indexing/scatter_rows.hpp>
 #include <tessera/ops/indexing/sort_rows.hpp>
-#include <tessera/ops/key_rows.hpp>
+#include <tessera/ops/random/key_rows.hpp>
 #include <tessera/ops/reduction/reduction_rows.hpp>
 #include <tessera/ops/source_rows.hpp>
 

@@ -7,8 +7,8 @@
 #include <tessera/base/dtype.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
-#include <tessera/ops/keys.hpp>
-#include <tessera/ops/stochastic_round.hpp>
+#include <tessera/ops/random/keys.hpp>
+#include <tessera/ops/random/stochastic_round.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera::optim {

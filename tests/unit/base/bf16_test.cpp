@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include <tessera/base/bf16.hpp>
+#include <tessera/base/element/bf16.hpp>
 
 namespace {
 

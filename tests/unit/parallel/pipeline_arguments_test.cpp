@@ -13,7 +13,7 @@
 #include <tessera/ops/contraction/einsum.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
-#include <tessera/ops/random.hpp>
+#include <tessera/ops/random/random.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 #include <tessera/parallel/pipeline/pipeline_1f1b.hpp>
 #include <tessera/parallel/pipeline/pipeline_gpipe.hpp>

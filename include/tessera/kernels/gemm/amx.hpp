@@ -9,7 +9,7 @@
 #include <unistd.h>
 #endif
 
-#include <tessera/base/bf16.hpp>
+#include <tessera/base/element/bf16.hpp>
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/kernels/isa.hpp>
 

@@ -10,7 +10,7 @@
 #include <immintrin.h>
 #endif
 
-#include <tessera/base/bf16.hpp>
+#include <tessera/base/element/bf16.hpp>
 #include <tessera/kernels/gemm/bf16_block.hpp>
 #include <tessera/kernels/gemm/bf16_pack.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>

@@ -1,11 +1,11 @@
-#ifndef TESSERA_OPS_STOCHASTIC_ROUND_HPP
-#define TESSERA_OPS_STOCHASTIC_ROUND_HPP
+#ifndef TESSERA_OPS_RANDOM_STOCHASTIC_ROUND_HPP
+#define TESSERA_OPS_RANDOM_STOCHASTIC_ROUND_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <type_traits>
 
 #include <tessera/ops/gradient_rows.hpp>
-#include <tessera/ops/random_draws.hpp>
+#include <tessera/ops/random/random_draws.hpp>
 
 namespace tessera {
 

@@ -1,11 +1,11 @@
-#ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
-#define TESSERA_OPS_RANDOM_DRAWS_HPP
+#ifndef TESSERA_OPS_RANDOM_RANDOM_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_DRAWS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/elementwise/special.hpp>
 #include <tessera/ops/indexing/one_hot.hpp>
 #include <tessera/ops/indexing/sort.hpp>
-#include <tessera/ops/random.hpp>
+#include <tessera/ops/random/random.hpp>
 #include <tessera/ops/reduction/reduction.hpp>
 
 // Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.

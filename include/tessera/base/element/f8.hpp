@@ -1,5 +1,5 @@
-#ifndef TESSERA_BASE_F8_HPP
-#define TESSERA_BASE_F8_HPP
+#ifndef TESSERA_BASE_ELEMENT_F8_HPP
+#define TESSERA_BASE_ELEMENT_F8_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <concepts>
@@ -7,7 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <tessera/base/small_float.hpp>
+#include <tessera/base/element/small_float.hpp>
 
 namespace tessera {
 

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_KEYS_HPP
-#define TESSERA_OPS_KEYS_HPP
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/ops/key_rows.hpp>
+#include <tessera/ops/random/key_rows.hpp>
 
 namespace tessera {
 

@@ -1,13 +1,13 @@
-#ifndef TESSERA_OPS_GAMMA_DRAWS_HPP
-#define TESSERA_OPS_GAMMA_DRAWS_HPP
+#ifndef TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
 #include <limits>
 
 #include <tessera/ops/gradient_rows.hpp>
-#include <tessera/ops/key_rows.hpp>
-#include <tessera/ops/random_draws.hpp>
+#include <tessera/ops/random/key_rows.hpp>
+#include <tessera/ops/random/random_draws.hpp>
 
 // Draws of the gamma distribution, and of those that are made of it.
 

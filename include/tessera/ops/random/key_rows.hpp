@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_KEY_ROWS_HPP
-#define TESSERA_OPS_KEY_ROWS_HPP
+#ifndef TESSERA_OPS_RANDOM_KEY_ROWS_HPP
+#define TESSERA_OPS_RANDOM_KEY_ROWS_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_BASE_SMALL_FLOAT_HPP
-#define TESSERA_BASE_SMALL_FLOAT_HPP
+#ifndef TESSERA_BASE_ELEMENT_SMALL_FLOAT_HPP
+#define TESSERA_BASE_ELEMENT_SMALL_FLOAT_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <bit>

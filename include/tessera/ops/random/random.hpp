@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPS_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_HPP
+#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tessera/ops/elementwise.hpp>

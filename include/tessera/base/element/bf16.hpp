@@ -1,5 +1,5 @@
-#ifndef TESSERA_BASE_BF16_HPP
-#define TESSERA_BASE_BF16_HPP
+#ifndef TESSERA_BASE_ELEMENT_BF16_HPP
+#define TESSERA_BASE_ELEMENT_BF16_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <bit>
@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include <tessera/base/small_float.hpp>
+#include <tessera/base/element/small_float.hpp>
 
 namespace tessera {
 
