@@ -12,6 +12,17 @@
 
 namespace tessera {
 
+namespace build {
+
+/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
+constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
+  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
+  how.write(made);
+  return of.make(made, {of.id, other.id});
+}
+
+}  // namespace build
+
 namespace detail {
 
 /// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
@@ -120,11 +131,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
   if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const auto alike = [&](const Value& of, const Value& other) {
-    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons},
-                   {of.id, other.id});
-  };
-  const Value first = alike(a, b), second = alike(b, first);
+  const Value first = build::alike(a, b), second = build::alike(b, first);
   return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
 }
 

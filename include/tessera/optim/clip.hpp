@@ -19,12 +19,22 @@ namespace tessera {
 
 namespace optim::detail {
 
+/// The element type of a sum over all tensors.
+constexpr DType summed_as(const Growable<Value>& values) {
+  for (const Value& v : values)
+    if (v.dtype() == DType::f64) return DType::f64;
+  return DType::f32;
+}
+/// A rank-0 value whose parts on the devices are summed.
+constexpr Value reduced(const Value& total) {
+  return total.dtype() == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
+                                     : with_sharding(Sym<float, 0>(total), {}).value;
+}
+
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating-point tensor");
-  DType wide = DType::f32;
-  for (const Value& v : values)
-    if (v.dtype() == DType::f64) wide = DType::f64;
+  const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
     const Value v = value.at(source);
@@ -32,8 +42,7 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
     total = total.module == nullptr ? squares : total + squares;
   }
   // One sum over all tensors, so that the partial sums of the devices need one all_reduce instead of one per tensor.
-  return wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
-                            : with_sharding(Sym<float, 0>(total), {}).value;
+  return reduced(total);
 }
 
 /// The p-norm of all elements of all tensors together, for a p that is above 0 and may be infinite.
@@ -42,9 +51,7 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
   if (!(p > 0)) fail(errc::option, "[clip_grad_norm] norm_type: ", p, " is not above 0", source);
   const bool largest = p > std::numeric_limits<double>::max();
   if (values.empty()) fail(errc::structure, "[clip_grad_norm] gradients: the model has no floating-point tensor");
-  DType wide = DType::f32;
-  for (const Value& v : values)
-    if (v.dtype() == DType::f64) wide = DType::f64;
+  const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
     const Value v = value.at(source), size = build::apply<ops::AbsOp>(v);
@@ -55,9 +62,14 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
         wide);
     total = total.module == nullptr ? own : largest ? build::apply<ops::MaximumOp>(total, own) : total + own;
   }
-  total = wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
-                             : with_sharding(Sym<float, 0>(total), {}).value;
+  total = reduced(total);
   return largest || p == 1 ? total : build::apply<ops::PowOp>(total, total.number(1 / p, wide));
+}
+
+/// Gradients times a number.
+template <class Model> constexpr Model scaled(const Model& gradients, const Value& scale, Source source) {
+  return tree_map([&](auto g) { return decltype(g)(g.value.at(source) * build::cast(scale, g.value.dtype())); },
+                  gradients);
 }
 
 }  // namespace optim::detail
@@ -81,13 +93,7 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
   // If the norm is below the limit, the scale is limit / limit, exactly 1.
   const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
-  auto clipped = optim::tree_map(
-      [&](auto g) {
-        using S = decltype(g);
-        return S(g.value.at(source) * build::cast(scale, g.value.dtype()));
-      },
-      gradients);
-  return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
+  return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
 }
 
 /// Inside a traced function: scales gradients by min(max_norm / (norm + 1e-6), 1), where `norm` is the norm of all
@@ -107,13 +113,7 @@ constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, dou
   const Value norm = optim::detail::norm_of(optim::detail::parameters_of(gradients), norm_type, source);
   const Value scale = build::apply<ops::MinimumOp>(
       build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
-  auto clipped = optim::tree_map(
-      [&](auto g) {
-        using S = decltype(g);
-        return S(g.value.at(source) * build::cast(scale, g.value.dtype()));
-      },
-      gradients);
-  return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
+  return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
 }
 
 /// Inside a traced function: each element of the gradients, clipped to [-limit, limit], as

@@ -124,11 +124,11 @@ constexpr auto muon(const Model& model, const Model& gradients, const optim::Muo
           const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
           const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
           const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
-          return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), v);
+          return std::tuple(S(build::alike(next, x.parameter, {.exactly = true})), S(next_m), v);
         } else {
           const optim::detail::AdamWStep s = step.as(x.parameter.dtype());
           const auto [next_m, next_v] = s.next_means(g.value, m.value, v.value);
-          return std::tuple(S(optim::detail::sharded_as(s.moved(x, next_m, next_v), x.parameter)), S(next_m),
+          return std::tuple(S(build::alike(s.moved(x, next_m, next_v), x.parameter, {.exactly = true})), S(next_m),
                             S(next_v));
         }
       },

@@ -10,6 +10,7 @@
 #include <tessera/graph/ir/node.hpp>
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
+#include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/optim/tree_map.hpp>
 
@@ -27,13 +28,6 @@ struct Updated {
   constexpr Value operator()(const Value& of) const { return build::cast(of, parameter.dtype()); }
   constexpr Value operator()(const Scalar& of) const { return (*this)(wide(of)); }
 };
-
-/// The next value of a parameter, in the sharding of the parameter.
-constexpr Value sharded_as(const Value& next, const Value& parameter) {
-  Node made{.op = Op::alike, .dtype = next.dtype(), .rank = next.node().rank, .singletons = next.node().singletons};
-  Alike{.exactly = true}.write(made);
-  return next.make(made, {next.id, parameter.id});
-}
 
 /// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.
 /// Returns a tuple of models.
@@ -59,7 +53,9 @@ constexpr auto update_parameters(Here at, const F& update, const Model& model, c
       at,
       [&](const Updated& x, const Value& p, const auto&... rest) {
         return std::apply(
-            [&](const Value& next, const auto&... state) { return std::tuple(sharded_as(next, p), state...); },
+            [&](const Value& next, const auto&... state) {
+              return std::tuple(build::alike(next, p, {.exactly = true}), state...);
+            },
             update(x, p, rest...));
       },
       model, gradients, states...);

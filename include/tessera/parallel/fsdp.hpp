@@ -137,9 +137,7 @@ template <FsdpPolicy policy> constexpr Value reduced_as_stored(const Value& grad
                            .labels = pack_cast_of_parts()},
                           {gradient.id});
   const Value sum = summed_over(parts, policy.axis.view());
-  Node alike{.op = Op::alike, .dtype = sum.dtype(), .rank = sum.node().rank, .singletons = sum.node().singletons};
-  Alike{.exactly = true}.write(alike);
-  return build::cast(sum.make(alike, {sum.id, stored.id}), stored.dtype());
+  return build::cast(build::alike(sum, stored, {.exactly = true}), stored.dtype());
 }
 /// Makes the gradient of a parameter one that is reduced in the element type of the policy.
 template <FsdpPolicy policy> struct ReduceGradient {
