@@ -117,6 +117,26 @@ TEST(ConvTranspose, OneDim) {
   expect_close(got, want);
 }
 
+TEST(ConvTranspose, ThreeDims) {
+  const Array volume = random_array({2, 2, 3, 2, 3}, 4), taps = random_array({2, 3, 2, 3, 2}, 5);
+  const auto f = [](const auto& a, const auto& b) {
+    return ts::conv_transpose3d(a, b, {.strides = {1, 2, 3}, .padding = {1, 0, 0}, .output_padding = {0, 1, 0}});
+  };
+  // Extents: (2 - 1) 1 + 2 - 2, (3 - 1) 2 + 3 + 1, (2 - 1) 3 + 2.
+  Array want({2, 1, 8, 5, 2});
+  for_each_index(volume.shape, [&](const Shape& i) {
+    for_each_index({2, 3, 2, 2}, [&](const Shape& k) {
+      const std::int64_t depth = i[1] + k[0] - 1, row = 2 * i[2] + k[1], column = 3 * i[3] + k[2];
+      if (depth == 0) want.at({i[0], 0, row, column, k[3]}) += volume.at(i) * taps.at({k[0], k[1], k[2], i[4], k[3]});
+    });
+  });
+  expect_close(run(trace<decltype(f), Float<5>, Float<5>>().view(), {volume, taps}).at(0), want);
+  check_gradient<Float<5>, Float<5>>(f, {random_array({1, 2, 2, 2, 1}, 6), random_array({2, 2, 1, 1, 2}, 7)},
+                                     first_order);
+  const auto grouped = [](const auto& a, const auto& b) { return ts::conv_transpose3d(a, b, {.groups = 3}); };
+  EXPECT_THROW((trace<decltype(grouped), Float<5>, Float<5>>()), tessera::error);
+}
+
 TEST(ConvTranspose, Gradients) {
   const Array small = random_array({1, 3, 2, 2}, 6), taps = random_array({2, 2, 2, 3}, 7);
   check_gradient<Float<4>, Float<4>>([](const auto& a, const auto& b) { return ts::conv_transpose2d(a, b); },

@@ -141,6 +141,9 @@ template <int N> struct ConvTransposeTag {
       fail(
           errc::unsupported,
           "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+    // The windows of three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1))
+      fail(errc::unsupported, "[conv_transpose] groups: conv_transpose3d takes no groups");
     const DType type = x.dtype();
     Value taps[N], extents[N];
     for (int d = 0; d < N; ++d) {
@@ -148,7 +151,7 @@ template <int N> struct ConvTransposeTag {
       extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
     }
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
+    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 2, groups);
@@ -231,6 +234,16 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.padding[0]), Dim(options.padding[1]),
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
+                                Here at = Here::current()) {
+  const auto& [strides, padding, output_padding, dilation, groups] = options;
+  return call<detail::ConvTransposeTag<3>>(Source::from(at), x, w, Dim(strides[0]), Dim(strides[1]), Dim(strides[2]),
+                                           Dim(padding[0]), Dim(padding[1]), Dim(padding[2]), Dim(output_padding[0]),
+                                           Dim(output_padding[1]), Dim(output_padding[2]), Dim(dilation[0]),
+                                           Dim(dilation[1]), Dim(dilation[2]), Dim(groups));
 }
 
 }  // namespace tessera
