@@ -21,6 +21,7 @@
 #include <tessera/nn/normalization/group_norm.hpp>
 #include <tessera/nn/normalization/layer_norm.hpp>
 #include <tessera/nn/normalization/rms_norm.hpp>
+#include <tessera/nn/orthogonal.hpp>
 #include <tessera/nn/parameters.hpp>
 #include <tessera/nn/recurrent/recurrent.hpp>
 #include <tessera/nn/recurrent/recurrent_cells.hpp>
