@@ -309,10 +309,10 @@ struct Name {
 
 #endif
 
-// ---- tessera/base/small_float.hpp
+// ---- tessera/base/element/small_float.hpp
 
-#ifndef TESSERA_BASE_SMALL_FLOAT_HPP
-#define TESSERA_BASE_SMALL_FLOAT_HPP
+#ifndef TESSERA_BASE_ELEMENT_SMALL_FLOAT_HPP
+#define TESSERA_BASE_ELEMENT_SMALL_FLOAT_HPP
 
 namespace tessera::detail {
 
@@ -375,10 +375,10 @@ constexpr float to_odd(double value) {
 
 #endif
 
-// ---- tessera/base/bf16.hpp
+// ---- tessera/base/element/bf16.hpp
 
-#ifndef TESSERA_BASE_BF16_HPP
-#define TESSERA_BASE_BF16_HPP
+#ifndef TESSERA_BASE_ELEMENT_BF16_HPP
+#define TESSERA_BASE_ELEMENT_BF16_HPP
 
 namespace tessera {
 
@@ -427,10 +427,10 @@ template <> struct std::numeric_limits<tessera::bf16> {
 
 #endif
 
-// ---- tessera/base/f16.hpp
+// ---- tessera/base/element/f16.hpp
 
-#ifndef TESSERA_BASE_F16_HPP
-#define TESSERA_BASE_F16_HPP
+#ifndef TESSERA_BASE_ELEMENT_F16_HPP
+#define TESSERA_BASE_ELEMENT_F16_HPP
 
 namespace tessera {
 
@@ -476,10 +476,10 @@ template <> struct std::numeric_limits<tessera::f16> {
 
 #endif
 
-// ---- tessera/base/f8.hpp
+// ---- tessera/base/element/f8.hpp
 
-#ifndef TESSERA_BASE_F8_HPP
-#define TESSERA_BASE_F8_HPP
+#ifndef TESSERA_BASE_ELEMENT_F8_HPP
+#define TESSERA_BASE_ELEMENT_F8_HPP
 
 namespace tessera {
 
@@ -12670,7 +12670,8 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
                 {x.id, stride.id, dilation.id, extent.id});
 }
 
-/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
+/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size]. Padding behind a dim must not
+/// exceed that in front, which the gradient relies on.
 struct PatchDim {
   Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
 };
@@ -13945,7 +13946,7 @@ struct IndexAddOp {
               {g.id, r.x(1).id}));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    if (!same_static_shape(c.node(), c.x(2))) return BrokenRule("the result has the dims of the table");
     return check_rows(c, c.node(), c.x(0));
   };
 };
@@ -14115,10 +14116,10 @@ inline constexpr std::uint64_t split_stream = 0x73706c6974ull;
 
 #endif
 
-// ---- tessera/ops/key_rows.hpp
+// ---- tessera/ops/random/key_rows.hpp
 
-#ifndef TESSERA_OPS_KEY_ROWS_HPP
-#define TESSERA_OPS_KEY_ROWS_HPP
+#ifndef TESSERA_OPS_RANDOM_KEY_ROWS_HPP
+#define TESSERA_OPS_RANDOM_KEY_ROWS_HPP
 
 namespace tessera {
 
@@ -16397,6 +16398,17 @@ constexpr auto while_loop(const Condition& condition, const Body& body, const In
 
 namespace tessera {
 
+namespace build {
+
+/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
+constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
+  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
+  how.write(made);
+  return of.make(made, {of.id, other.id});
+}
+
+}  // namespace build
+
 namespace detail {
 
 /// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
@@ -16505,11 +16517,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
   if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const auto alike = [&](const Value& of, const Value& other) {
-    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons},
-                   {of.id, other.id});
-  };
-  const Value first = alike(a, b), second = alike(b, first);
+  const Value first = build::alike(a, b), second = build::alike(b, first);
   return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
 }
 
@@ -16902,6 +16910,9 @@ template <int N> struct ConvTransposeTag {
       fail(
           errc::unsupported,
           "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+    // The windows of three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1))
+      fail(errc::unsupported, "[conv_transpose] groups: conv_transpose3d takes no groups");
     const DType type = x.dtype();
     Value taps[N], extents[N];
     for (int d = 0; d < N; ++d) {
@@ -16909,7 +16920,7 @@ template <int N> struct ConvTransposeTag {
       extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
     }
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
+    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 2, groups);
@@ -16992,6 +17003,16 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.padding[0]), Dim(options.padding[1]),
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
+                                Here at = Here::current()) {
+  const auto& [strides, padding, output_padding, dilation, groups] = options;
+  return call<detail::ConvTransposeTag<3>>(Source::from(at), x, w, Dim(strides[0]), Dim(strides[1]), Dim(strides[2]),
+                                           Dim(padding[0]), Dim(padding[1]), Dim(padding[2]), Dim(output_padding[0]),
+                                           Dim(output_padding[1]), Dim(output_padding[2]), Dim(dilation[0]),
+                                           Dim(dilation[1]), Dim(dilation[2]), Dim(groups));
 }
 
 }  // namespace tessera
@@ -18343,555 +18364,6 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 
 #endif
 
-// ---- tessera/ops/indexing/gather.hpp
-
-#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
-#define TESSERA_OPS_INDEXING_GATHER_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D> struct GatherTag {
-  static constexpr auto leading_dims = ops::LeadingDims::extended;
-  template <class A, class Indices> struct result : A {
-    using Checks = decltype([] {
-      static_assert(
-          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
-          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
-      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value indices) {
-    const int dim = x.shifted(D, Rank);
-    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
-      context.refuse(errc::shape_mismatch,
-                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
-                     "ts::broadcast_like first");
-    return build::gather(x.at(context.source), dim, indices);
-  }
-};
-
-}  // namespace detail
-
-/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
-/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
-/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
-/// differs. Communication: as sort.
-template <int D, TensorOperand X, TensorOperand Indices>
-constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
-  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/indexing/sort.hpp
-
-#ifndef TESSERA_OPS_INDEXING_SORT_HPP
-#define TESSERA_OPS_INDEXING_SORT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-template <int Rank, int D, Order O, class Index> struct ArgsortTag {
-  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
-                "tessera: the type of indices must be std::int32_t or std::int64_t");
-  static constexpr int size_operand = 1;
-  template <class A, class... Count> struct result : Typed<Index, Rank> {
-    static_assert(require_arithmetic<typename A::type>());
-  };
-  static constexpr Value emit(Value context, Value x) {
-    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
-  }
-  static constexpr Value emit(Value context, Value x, Value count) {
-    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>, as_size(count));
-  }
-};
-
-template <int Rank, int D, Order O> struct SortTag {
-  template <class A> struct result : A {
-    static_assert(require_arithmetic<typename A::type>());
-  };
-  static constexpr Value emit(Value context, Value x) {
-    x = x.at(context.source);
-    const int dim = x.shifted(D, Rank);
-    return build::gather(x, dim, build::argsort(x, dim, O, DType::i32));
-  }
-};
-
-}  // namespace detail
-
-/// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
-/// comes last in both orders. The result has the shape of x. Communication: as sort.
-template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
-constexpr auto argsort(const X& x, Here at = Here::current()) {
-  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
-}
-
-/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN comes last in both orders. The
-/// gradient goes back to where each element came from. Communication: a split D is made whole, by an all_to_all onto
-/// another unsplit dim that its axes divide, otherwise by an all_gather; the result keeps that sharding. None for other
-/// split dims.
-template <int D, Order O = Order::ascending, TensorOperand X>
-constexpr auto sort(const X& x, Here at = Here::current()) {
-  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
-}
-
-/// The largest elements along a dim, and their indices.
-template <class Values, class Indices> struct TopK {
-  Values values;
-  Indices indices;
-};
-
-/// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
-/// 5)`. Of equal elements the first comes first; NaN comes last. Errors: shape_mismatch for k above the extent.
-/// Communication: as sort.
-template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
-constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
-  const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
-  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random.hpp
-
-#ifndef TESSERA_OPS_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
-/// RandomDraw.
-constexpr Value random(Value like, Value key, RandomDraw draw) {
-  const Value shape = shape_source(like);
-  return like.make({.op = Op::random,
-                    .dtype = computed_as(like.dtype()),
-                    .rank = like.node().rank,
-                    .singletons = like.node().singletons,
-                    .labels = draw.pack(),
-                    .value = static_cast<double>(draw.stream)},
-                   {shape.id, cast(key, DType::f64).id});
-}
-
-/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
-constexpr Value dropout_scale(Value rate) {
-  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
-  const Value kept = 1.0 - rate, zero = rate.number(0);
-  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
-
-template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = decltype([] {
-      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
-      static_assert(is_number_v<typename Key::type>,
-                    "tessera: the key of random numbers must be a number or a ts::Scalar");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
-  }
-};
-
-/// Reports a key of the wrong type and replaces it, so that no further errors follow.
-template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
-  constexpr bool is_operand = Operand<Key>;
-  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
-                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
-                            "compiled function is a ts::Scalar inside");
-  if constexpr (is_operand)
-    return (key);
-  else
-    return 0;
-}
-
-template <std::uint32_t Stream> struct DropoutTag {
-  template <class X, class Rate, class Key> struct result : X {
-    using Checks = decltype([] {
-      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
-      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
-    x = x.at(context.source);
-    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
-    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
-    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
-    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
-    const Value scaled = x * scale;
-    return build::select(kept, scaled, x.number(0));
-  }
-};
-
-}  // namespace detail
-
-/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
-/// normal. A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh
-/// and in every equal call. Calls with one key that should give different values need different streams; inside a
-/// ts::Stack each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-
-/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
-/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
-template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
-constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
-  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/random_draws.hpp
-
-#ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
-#define TESSERA_OPS_RANDOM_DRAWS_HPP
-
-// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
-
-namespace tessera {
-
-namespace build {
-constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
-  return random(like, key, {Distribution::uniform, stream});
-}
-}  // namespace build
-
-namespace detail {
-
-template <class X, class Key> struct CheckDraw {
-  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
-  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
-};
-
-template <std::uint32_t Stream> struct BernoulliTag {
-  template <class P, class Key> struct result : Typed<bool, P::rank> {
-    using Checks = CheckDraw<P, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value p, Value key) {
-    p = p.at(context.source);
-    return build::less(build::uniform(p, key, Stream), build::cast(p, computed_as(p.dtype())));
-  }
-};
-
-template <std::uint32_t Stream> struct ExponentialTag {
-  template <class Like, class Key> struct result : Like {
-    using Checks = CheckDraw<Like, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value like, Value key) {
-    const Value draw = build::uniform(like.at(context.source), key, Stream);
-    return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
-  }
-};
-
-template <class T, std::uint32_t Stream> struct RandintTag {
-  static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
-  template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
-    using Checks = decltype([] {
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
-    });
-  };
-  static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
-    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
-    low = build::cast(low.at(context.source), DType::i64);
-    const Value count = build::cast(high.at(context.source), DType::i64) - low;
-    const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
-    const Value below = build::binary(Op::minimum, offset, count - count.number(1));  // the product may round up
-    return build::cast(build::binary(Op::maximum, below, below.number(0)) + low, dtype_v<T>);
-  }
-};
-
-/// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
-template <class D, std::uint32_t Stream> struct InverseTag {
-  template <class Like, class Key, class...> struct result : Like {
-    using Checks = CheckDraw<Like, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
-    const Value uniform = build::uniform(like.at(context.source), key, Stream);
-    return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
-  }
-};
-/// A draw that is never 0, where the inverse would be infinite: f32 draws are multiples of 2^-24.
-constexpr Value above_zero_draw(Value uniform) {
-  return build::binary(Op::maximum, uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
-}
-struct Gumbel {
-  static constexpr Value draw(Value uniform) {
-    return -build::unary(Op::log, -build::unary(Op::log, above_zero_draw(uniform)));
-  }
-};
-struct Laplace {
-  static constexpr Value draw(Value uniform) {
-    const Value centred = above_zero_draw(uniform) * 2.0 - 1.0;
-    return -(build::unary(Op::sign, centred) * build::apply<ops::Log1pOp>(-build::unary(Op::abs, centred)));
-  }
-};
-struct Cauchy {
-  static constexpr Value draw(Value uniform) {
-    return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
-  }
-};
-struct TruncatedNormal {
-  static constexpr Value draw(Value uniform, Value lower, Value upper) {
-    const double root = 1.41421356237309504880;
-    const Value from = build::apply<ops::ErfOp>(lower * (1 / root)), to = build::apply<ops::ErfOp>(upper * (1 / root));
-    const Value normal = build::apply<ops::ErfinvOp>(from + (to - from) * uniform) * root;
-    return build::binary(Op::minimum, build::binary(Op::maximum, normal, lower), upper);
-  }
-};
-
-/// The logarithms of weights, repeated along a new dim of samples in front of the last if there are several.
-template <int Rank, bool Repeated> struct LogWeightsTag {
-  template <class P, class Count> struct result {
-    using type = element_t<computed_as(dtype_v<typename P::type>)>;
-    static constexpr int rank = Repeated ? Rank + 1 : Rank;
-    using Checks = decltype([] {
-      static_assert(is_floating_v<typename P::type>, "tessera: the weights of multinomial are a floating tensor");
-    });
-  };
-  static constexpr Value emit(Value context, Value weights, Value count) {
-    weights = weights.at(context.source);
-    const Value logs = build::unary(Op::log, build::cast(weights, computed_as(weights.dtype())));
-    if (!Repeated) return logs;
-    const int rank = logs.rank() + 1;
-    const Value samples = logs.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
-    const Value zeros = build::cast(build::insert_singletons(samples, 0b10u, 2) * 0.0, logs.dtype());
-    return build::insert_singletons(logs, 1u << (rank - 2), rank) + zeros;
-  }
-};
-
-/// Logits plus Gumbel noise: the index of the largest sum is distributed as softmax(logits).
-template <std::uint32_t Stream> struct PerturbedTag {
-  template <class Logits, class Key> struct result {
-    using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
-    static constexpr int rank = Logits::rank;
-    using Checks = CheckDraw<Logits, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value logits, Value key) {
-    logits = logits.at(context.source);
-    const Value draw = build::uniform(logits, key, Stream);
-    const Value gumbel = Gumbel::draw(draw);
-    return build::cast(logits, gumbel.dtype()) + gumbel;
-  }
-};
-
-template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
-  template <class X, class Key> using result = Typed<std::int32_t, 1>;
-  static constexpr Value emit(Value context, Value x, Value key) {
-    x = x.at(context.source);
-    const Value size = build::extent(x, x.shifted(D, Rank));
-    const Value shape = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
-    return build::argsort(build::uniform(build::cast(shape, DType::f64), key, Stream), 0, Order::ascending, DType::i32);
-  }
-};
-
-}  // namespace detail
-
-/// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
-/// communication of all draws of this header: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorOperand P, class Key>
-constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
-  return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
-}
-
-/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX.
-/// Ranges have at most 2^53 values.
-///
-///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
-template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
-constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
-                            Here at = Here::current()) {
-  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
-}
-
-/// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-
-/// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
-/// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
-constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
-}
-/// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
-/// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
-/// one side, where erf is 1.
-template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
-constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
-                                     Here at = Here::current()) {
-  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
-                                                                   lower, upper);
-}
-
-/// Whether multinomial may draw an index several times.
-enum class Replacement : std::uint8_t { no, yes };
-/// `count` indices along the last dim, drawn with probabilities proportional to weights of at least 0: [..., n] gives
-/// [..., count] i32. Without replacement, as is the default of PyTorch, the indices differ and are in the order of the
-/// draws; there have to be `count` weights above 0, otherwise indices of weight 0 follow. No gradient. Errors:
-/// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
-///
-///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
-template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
-constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
-  const auto noisy = call<detail::PerturbedTag<Stream>>(
-      Source::from(at),
-      call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
-      detail::drawn_from(key));
-  if constexpr (R == Replacement::yes)
-    return argmax<-1>(noisy, at);
-  else
-    return topk<-1>(noisy, count, at).indices;
-}
-
-/// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
-/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
-/// as argmax.
-template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
-constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
-  return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
-}
-
-/// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
-/// back to where each element came from. Communication: as index_select.
-template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
-constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
-  constexpr int dim = detail::checked_dim<D, X::rank>();
-  return index_select<D>(
-      x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/gamma_draws.hpp
-
-#ifndef TESSERA_OPS_GAMMA_DRAWS_HPP
-#define TESSERA_OPS_GAMMA_DRAWS_HPP
-
-// Draws of the gamma distribution, and of those that are made of it.
-
-namespace tessera {
-
-namespace build {
-
-/// Standard gamma draws by the method of Marsaglia and Tsang. A proposal is rejected with a probability below .05, so
-/// all of six are with one below 2e-8; the draw is the mode then.
-constexpr Value gamma(Value concentration, Value key) {
-  constexpr int proposals = 6;
-  const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
-  const auto draw = [&](Distribution kind, int n) {
-    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
-  };
-  const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
-  const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
-  Value made = d;
-  for (int n = proposals - 1; n >= 0; --n) {
-    const Value x = draw(Distribution::normal, 2 * n + 1), u = draw(Distribution::uniform, 2 * n + 2);
-    const Value root = spread * x + 1.0, v = root * root * root;
-    // Where v is not above 0 its logarithm is NaN or -infinity, and the proposal is rejected.
-    const Value bound = x * x * 0.5 + d - d * v + d * unary(Op::log, v);
-    made = select(less(unary(Op::log, u), bound), d * v, made);
-  }
-  // gamma(a) is gamma(a + 1) times u^(1 / a).
-  const Value u = detail::above_zero_draw(draw(Distribution::uniform, 0));
-  const Value drawn = select(is_small, made * apply<ops::PowOp>(u, one / a), made);
-  return select(less(a, a.number(0)), a.number(std::numeric_limits<double>::quiet_NaN()), drawn);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <std::uint32_t Stream> struct GammaTag {
-  template <class A, class Key> struct result : A {
-    using Checks = CheckDraw<A, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value a, Value key) {
-    a = a.at(context.source);
-    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
-    return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
-  }
-};
-
-}  // namespace detail
-
-/// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
-/// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
-/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
-/// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
-constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
-  return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
-}
-
-/// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
-/// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
-template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
-constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
-  const auto x = gamma<2 * Stream>(a, key, at);
-  const auto y = gamma<2 * Stream + 1>(b, key, at);
-  return x / (x + y);
-}
-
-/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
-/// Communication: an all-reduce of the sums if the last dim is split.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
-constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
-  const auto x = gamma<Stream>(concentration, key, at);
-  return x / unsqueeze<-1>(sum<-1>(x, at), at);
-}
-
-/// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
-constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
-  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/indexing/cumulative.hpp
 
 #ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
@@ -19452,6 +18924,50 @@ constexpr auto embedding_bag(const Table& table, const Indices& indices, const O
 
 #endif
 
+// ---- tessera/ops/indexing/gather.hpp
+
+#ifndef TESSERA_OPS_INDEXING_GATHER_HPP
+#define TESSERA_OPS_INDEXING_GATHER_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D> struct GatherTag {
+  static constexpr auto leading_dims = ops::LeadingDims::extended;
+  template <class A, class Indices> struct result : A {
+    using Checks = decltype([] {
+      static_assert(
+          std::is_same_v<typename Indices::type, std::int32_t> || std::is_same_v<typename Indices::type, std::int64_t>,
+          "tessera: the indices of gather must be std::int32_t or std::int64_t; use ts::cast<std::int32_t>(indices)");
+      static_assert(Indices::rank == A::rank, "tessera: the indices of gather must have the rank of the first operand");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value indices) {
+    const int dim = x.shifted(D, Rank);
+    if (((x.node().singletons ^ indices.node().singletons) & ~(1u << dim)) != 0)
+      context.refuse(errc::shape_mismatch,
+                     "[gather] dims: a dim has static extent 1 in only one of operand and indices; use "
+                     "ts::broadcast_like first");
+    return build::gather(x.at(context.source), dim, indices);
+  }
+};
+
+}  // namespace detail
+
+/// Elements along dim D at integer indices (torch.gather): y[.., k, ..] = x[.., indices[.., k, ..], ..]. The result has
+/// the shape of the indices, which have the rank of x and its extents along the other dims. The gradient adds the
+/// cotangent at the indices. Errors: dim_range for an index outside of the dim, shape_mismatch where another dim
+/// differs. Communication: as sort.
+template <int D, TensorOperand X, TensorOperand Indices>
+constexpr auto gather(const X& x, const Indices& indices, Here at = Here::current()) {
+  return call<detail::GatherTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x, indices);
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/logcumsumexp.hpp
 
 #ifndef TESSERA_OPS_INDEXING_LOGCUMSUMEXP_HPP
@@ -19623,6 +19139,80 @@ constexpr auto searchsorted(const Sorted& sorted, const X& x, Here at = Here::cu
 
 #endif
 
+// ---- tessera/ops/indexing/sort.hpp
+
+#ifndef TESSERA_OPS_INDEXING_SORT_HPP
+#define TESSERA_OPS_INDEXING_SORT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+template <int Rank, int D, Order O, class Index> struct ArgsortTag {
+  static_assert(std::is_same_v<Index, std::int32_t> || std::is_same_v<Index, std::int64_t>,
+                "tessera: the type of indices must be std::int32_t or std::int64_t");
+  static constexpr int size_operand = 1;
+  template <class A, class... Count> struct result : Typed<Index, Rank> {
+    static_assert(require_arithmetic<typename A::type>());
+  };
+  static constexpr Value emit(Value context, Value x) {
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>);
+  }
+  static constexpr Value emit(Value context, Value x, Value count) {
+    return build::argsort(x.at(context.source), x.shifted(D, Rank), O, dtype_v<Index>, as_size(count));
+  }
+};
+
+template <int Rank, int D, Order O> struct SortTag {
+  template <class A> struct result : A {
+    static_assert(require_arithmetic<typename A::type>());
+  };
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const int dim = x.shifted(D, Rank);
+    return build::gather(x, dim, build::argsort(x, dim, O, DType::i32));
+  }
+};
+
+}  // namespace detail
+
+/// The indices that sort dim D: `argsort<-1>(x)`, `argsort<0, ts::Order::descending, std::int64_t>(x)`. Stable; NaN
+/// comes last in both orders. The result has the shape of x. Communication: as sort.
+template <int D, Order O = Order::ascending, Element Index = std::int32_t, TensorOperand X>
+constexpr auto argsort(const X& x, Here at = Here::current()) {
+  return call<detail::ArgsortTag<X::rank, detail::checked_dim<D, X::rank>(), O, Index>>(Source::from(at), x);
+}
+
+/// x sorted along dim D: `sort<-1>(x)`, `sort<0, ts::Order::descending>(x)`. Stable; NaN comes last in both orders. The
+/// gradient goes back to where each element came from. Communication: a split D is made whole, by an all_to_all onto
+/// another unsplit dim that its axes divide, otherwise by an all_gather; the result keeps that sharding. None for other
+/// split dims.
+template <int D, Order O = Order::ascending, TensorOperand X>
+constexpr auto sort(const X& x, Here at = Here::current()) {
+  return call<detail::SortTag<X::rank, detail::checked_dim<D, X::rank>(), O>>(Source::from(at), x);
+}
+
+/// The largest elements along a dim, and their indices.
+template <class Values, class Indices> struct TopK {
+  Values values;
+  Indices indices;
+};
+
+/// The k largest elements along dim D in descending order, and their indices: `auto [values, indices] = topk<-1>(x,
+/// 5)`. Of equal elements the first comes first; NaN comes last. Errors: shape_mismatch for k above the extent.
+/// Communication: as sort.
+template <int D, Element Index = std::int32_t, TensorOperand X, SizeOperand K>
+constexpr auto topk(const X& x, const K& k, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  const auto indices = call<detail::ArgsortTag<X::rank, dim, Order::descending, Index>>(Source::from(at), x, Dim(k));
+  const auto values = call<detail::GatherTag<X::rank, dim>>(Source::from(at), x, indices);
+  return TopK<std::remove_const_t<decltype(values)>, std::remove_const_t<decltype(indices)>>{values, indices};
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/unique.hpp
 
 #ifndef TESSERA_OPS_INDEXING_UNIQUE_HPP
@@ -19722,40 +19312,6 @@ constexpr auto unique(const X& x, const Size& size, Here at = Here::current()) {
 template <TensorOperand X, SizeOperand Size>
 constexpr auto unique_consecutive(const X& x, const Size& size, Here at = Here::current()) {
   return detail::unique_of<false>(x, size, at);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/keys.hpp
-
-#ifndef TESSERA_OPS_KEYS_HPP
-#define TESSERA_OPS_KEYS_HPP
-
-namespace tessera {
-
-/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
-/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
-template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
-  Value context = trace_of(key);
-  if (context.module == nullptr) context = trace_of(n);
-  if (context.module == nullptr) {
-    if constexpr (std::is_arithmetic_v<N>)
-      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
-    else
-      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
-  }
-  context.source = Source::from(at);
-  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
-                                            build::cast(lower(context, n), DType::f64)));
-}
-/// Inside a traced function: the keys that ts::split gives for this key outside.
-template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
-  std::array<Scalar, N> keys;
-  const Scalar stream = fold_in(key, kernels::split_stream, at);
-  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
-  return keys;
 }
 
 }  // namespace tessera
@@ -20523,6 +20079,527 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
   const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
   const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
   return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/random.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
+/// RandomDraw.
+constexpr Value random(Value like, Value key, RandomDraw draw) {
+  const Value shape = shape_source(like);
+  return like.make({.op = Op::random,
+                    .dtype = computed_as(like.dtype()),
+                    .rank = like.node().rank,
+                    .singletons = like.node().singletons,
+                    .labels = draw.pack(),
+                    .value = static_cast<double>(draw.stream)},
+                   {shape.id, cast(key, DType::f64).id});
+}
+
+/// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
+constexpr Value dropout_scale(Value rate) {
+  if (rate.node().is_constant()) return rate.number(rate.node().value < 1 ? 1 / (1 - rate.node().value) : 0);
+  const Value kept = 1.0 - rate, zero = rate.number(0);
+  return select(binary(Op::greater, kept, zero), 1.0 / kept, zero);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
+
+template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = decltype([] {
+      static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
+      static_assert(is_number_v<typename Key::type>,
+                    "tessera: the key of random numbers must be a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
+  }
+};
+
+/// Reports a key of the wrong type and replaces it, so that no further errors follow.
+template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
+  constexpr bool is_operand = Operand<Key>;
+  static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
+                            "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
+                            "compiled function is a ts::Scalar inside");
+  if constexpr (is_operand)
+    return (key);
+  else
+    return 0;
+}
+
+template <std::uint32_t Stream> struct DropoutTag {
+  template <class X, class Rate, class Key> struct result : X {
+    using Checks = decltype([] {
+      static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
+      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
+                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value rate, Value key) {
+    x = x.at(context.source);
+    rate = build::checked_cast(rate.at(context.source), DType::f64, NumberRule::probability);
+    const Value draw = build::random(x, key, {Distribution::uniform, Stream});
+    const Value scale = build::cast(build::dropout_scale(rate), x.dtype());
+    const Value kept = build::binary(Op::greater_equal, draw, build::cast(rate, draw.dtype()));
+    const Value scaled = x * scale;
+    return build::select(kept, scaled, x.number(0));
+  }
+};
+
+}  // namespace detail
+
+/// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
+/// normal. A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh
+/// and in every equal call. Calls with one key that should give different values need different streams; inside a
+/// ts::Stack each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
+/// with one key need two streams. Errors: option for a rate outside of [0, 1]. No communication.
+template <std::uint32_t Stream = 0, TensorOperand X, NumberOperand Rate, class Key>
+constexpr auto dropout(const X& x, const Rate& rate, const Key& key, Here at = Here::current()) {
+  return call<detail::DropoutTag<Stream>>(Source::from(at), x, rate, detail::drawn_from(key));
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/random_draws.hpp
+
+#ifndef TESSERA_OPS_RANDOM_RANDOM_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_DRAWS_HPP
+
+// Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
+
+namespace tessera {
+
+namespace build {
+constexpr Value uniform(Value like, Value key, std::uint32_t stream) {
+  return random(like, key, {Distribution::uniform, stream});
+}
+}  // namespace build
+
+namespace detail {
+
+template <class X, class Key> struct CheckDraw {
+  static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
+  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+};
+
+template <std::uint32_t Stream> struct BernoulliTag {
+  template <class P, class Key> struct result : Typed<bool, P::rank> {
+    using Checks = CheckDraw<P, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value p, Value key) {
+    p = p.at(context.source);
+    return build::less(build::uniform(p, key, Stream), build::cast(p, computed_as(p.dtype())));
+  }
+};
+
+template <std::uint32_t Stream> struct ExponentialTag {
+  template <class Like, class Key> struct result : Like {
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value like, Value key) {
+    const Value draw = build::uniform(like.at(context.source), key, Stream);
+    return build::cast(-build::apply<ops::Log1pOp>(-draw), like.dtype());
+  }
+};
+
+template <class T, std::uint32_t Stream> struct RandintTag {
+  static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
+  template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
+    using Checks = decltype([] {
+      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {
+    const Value shape = build::cast(like.at(context.source), DType::f64), draw = build::uniform(shape, key, Stream);
+    low = build::cast(low.at(context.source), DType::i64);
+    const Value count = build::cast(high.at(context.source), DType::i64) - low;
+    const Value offset = build::cast(draw * build::cast(count, DType::f64), DType::i64);
+    const Value below = build::binary(Op::minimum, offset, count - count.number(1));  // the product may round up
+    return build::cast(build::binary(Op::maximum, below, below.number(0)) + low, dtype_v<T>);
+  }
+};
+
+/// Draws of a distribution by its inverse, from uniform ones. Each D has `draw`, and takes parameters as operands.
+template <class D, std::uint32_t Stream> struct InverseTag {
+  template <class Like, class Key, class...> struct result : Like {
+    using Checks = CheckDraw<Like, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value like, Value key, std::same_as<Value> auto... parameters) {
+    const Value uniform = build::uniform(like.at(context.source), key, Stream);
+    return build::cast(D::draw(uniform, build::cast(parameters, uniform.dtype())...), like.dtype());
+  }
+};
+/// A draw that is never 0, where the inverse would be infinite: f32 draws are multiples of 2^-24.
+constexpr Value above_zero_draw(Value uniform) {
+  return build::binary(Op::maximum, uniform, uniform.number(uniform.dtype() == DType::f64 ? 0x1p-54 : 0x1p-25));
+}
+struct Gumbel {
+  static constexpr Value draw(Value uniform) {
+    return -build::unary(Op::log, -build::unary(Op::log, above_zero_draw(uniform)));
+  }
+};
+struct Laplace {
+  static constexpr Value draw(Value uniform) {
+    const Value centred = above_zero_draw(uniform) * 2.0 - 1.0;
+    return -(build::unary(Op::sign, centred) * build::apply<ops::Log1pOp>(-build::unary(Op::abs, centred)));
+  }
+};
+struct Cauchy {
+  static constexpr Value draw(Value uniform) {
+    return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
+  }
+};
+struct TruncatedNormal {
+  static constexpr Value draw(Value uniform, Value lower, Value upper) {
+    const double root = 1.41421356237309504880;
+    const Value from = build::apply<ops::ErfOp>(lower * (1 / root)), to = build::apply<ops::ErfOp>(upper * (1 / root));
+    const Value normal = build::apply<ops::ErfinvOp>(from + (to - from) * uniform) * root;
+    return build::binary(Op::minimum, build::binary(Op::maximum, normal, lower), upper);
+  }
+};
+
+/// The logarithms of weights, repeated along a new dim of samples in front of the last if there are several.
+template <int Rank, bool Repeated> struct LogWeightsTag {
+  template <class P, class Count> struct result {
+    using type = element_t<computed_as(dtype_v<typename P::type>)>;
+    static constexpr int rank = Repeated ? Rank + 1 : Rank;
+    using Checks = decltype([] {
+      static_assert(is_floating_v<typename P::type>, "tessera: the weights of multinomial are a floating tensor");
+    });
+  };
+  static constexpr Value emit(Value context, Value weights, Value count) {
+    weights = weights.at(context.source);
+    const Value logs = build::unary(Op::log, build::cast(weights, computed_as(weights.dtype())));
+    if (!Repeated) return logs;
+    const int rank = logs.rank() + 1;
+    const Value samples = logs.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {as_size(count).id});
+    const Value zeros = build::cast(build::insert_singletons(samples, 0b10u, 2) * 0.0, logs.dtype());
+    return build::insert_singletons(logs, 1u << (rank - 2), rank) + zeros;
+  }
+};
+
+/// Logits plus Gumbel noise: the index of the largest sum is distributed as softmax(logits).
+template <std::uint32_t Stream> struct PerturbedTag {
+  template <class Logits, class Key> struct result {
+    using type = element_t<computed_as(dtype_v<typename Logits::type>)>;
+    static constexpr int rank = Logits::rank;
+    using Checks = CheckDraw<Logits, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value logits, Value key) {
+    logits = logits.at(context.source);
+    const Value draw = build::uniform(logits, key, Stream);
+    const Value gumbel = Gumbel::draw(draw);
+    return build::cast(logits, gumbel.dtype()) + gumbel;
+  }
+};
+
+template <int Rank, int D, std::uint32_t Stream> struct PermutationTag {
+  template <class X, class Key> using result = Typed<std::int32_t, 1>;
+  static constexpr Value emit(Value context, Value x, Value key) {
+    x = x.at(context.source);
+    const Value size = build::extent(x, x.shifted(D, Rank));
+    const Value shape = x.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id});
+    return build::argsort(build::uniform(build::cast(shape, DType::f64), key, Stream), 0, Order::ascending, DType::i32);
+  }
+};
+
+}  // namespace detail
+
+/// Bools that are true with the given probabilities (torch.bernoulli, jax.random.bernoulli). Key, stream and
+/// communication of all draws of this header: as of uniform_like.
+template <std::uint32_t Stream = 0, TensorOperand P, class Key>
+constexpr auto bernoulli(const P& probabilities, const Key& key, Here at = Here::current()) {
+  return call<detail::BernoulliTag<Stream>>(Source::from(at), probabilities, detail::drawn_from(key));
+}
+
+/// Integers of type T, uniform in [low, high), in the shape of `like`; `low` where the range is empty, as in JAX.
+/// Ranges have at most 2^53 values.
+///
+///     const auto die = ts::randint_like<std::int32_t>(x, 1, 7, key);
+template <Element T, std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Low, NumberOperand High, class Key>
+constexpr auto randint_like(const Like& like, const Low& low, const High& high, const Key& key,
+                            Here at = Here::current()) {
+  return call<detail::RandintTag<T, Stream>>(Source::from(at), like, low, high, detail::drawn_from(key));
+}
+
+/// Exponential draws of rate 1, in [0, 17) for f32: -log(1 - u). Divide by another rate.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto exponential_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::ExponentialTag<Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+
+/// Draws of the standard Gumbel distribution, -log(-log(u)); of the standard Laplace distribution, of variance 2; of
+/// the standard Cauchy distribution, tan(pi (u - 1/2)). Multiply by a scale, and add a location.
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto gumbel_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Gumbel, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Laplace, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+/// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
+/// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
+/// one side, where erf is 1.
+template <std::uint32_t Stream = 0, TensorOperand Like, NumberOperand Lower, NumberOperand Upper, class Key>
+constexpr auto truncated_normal_like(const Like& like, const Lower& lower, const Upper& upper, const Key& key,
+                                     Here at = Here::current()) {
+  return call<detail::InverseTag<detail::TruncatedNormal, Stream>>(Source::from(at), like, detail::drawn_from(key),
+                                                                   lower, upper);
+}
+
+/// Whether multinomial may draw an index several times.
+enum class Replacement : std::uint8_t { no, yes };
+/// `count` indices along the last dim, drawn with probabilities proportional to weights of at least 0: [..., n] gives
+/// [..., count] i32. Without replacement, as is the default of PyTorch, the indices differ and are in the order of the
+/// draws; there have to be `count` weights above 0, otherwise indices of weight 0 follow. No gradient. Errors:
+/// shape_mismatch for a count above n without replacement. Communication: as topk; with replacement as argmax.
+///
+///     const auto some = ts::multinomial<ts::Replacement::yes>(weights, 16, key);
+template <Replacement R = Replacement::no, std::uint32_t Stream = 0, TensorOperand P, SizeOperand Count, class Key>
+constexpr auto multinomial(const P& weights, const Count& count, const Key& key, Here at = Here::current()) {
+  const auto noisy = call<detail::PerturbedTag<Stream>>(
+      Source::from(at),
+      call<detail::LogWeightsTag<P::rank, R == Replacement::yes>>(Source::from(at), weights, Dim(count)),
+      detail::drawn_from(key));
+  if constexpr (R == Replacement::yes)
+    return argmax<-1>(noisy, at);
+  else
+    return topk<-1>(noisy, count, at).indices;
+}
+
+/// Indices along dim D, drawn with the probabilities softmax<D>(logits): the argmax of logits plus Gumbel noise
+/// (jax.random.categorical). The result lacks dim D; a logit of -infinity is never drawn. No gradient. Communication:
+/// as argmax.
+template <int D = -1, std::uint32_t Stream = 0, TensorOperand Logits, class Key>
+constexpr auto categorical(const Logits& logits, const Key& key, Here at = Here::current()) {
+  return argmax<D>(call<detail::PerturbedTag<Stream>>(Source::from(at), logits, detail::drawn_from(key)), at);
+}
+
+/// x with the indices of dim D in random order, the same for all other dims (jax.random.permutation). Its gradient goes
+/// back to where each element came from. Communication: as index_select.
+template <int D, std::uint32_t Stream = 0, TensorOperand X, class Key>
+constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()) {
+  constexpr int dim = detail::checked_dim<D, X::rank>();
+  return index_select<D>(
+      x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/gamma_draws.hpp
+
+#ifndef TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
+
+// Draws of the gamma distribution, and of those that are made of it.
+
+namespace tessera {
+
+namespace build {
+
+/// Standard gamma draws by the method of Marsaglia and Tsang. A proposal is rejected with a probability below .05, so
+/// all of six are with one below 2e-8; the draw is the mode then.
+constexpr Value gamma(Value concentration, Value key) {
+  constexpr int proposals = 6;
+  const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
+  const auto draw = [&](Distribution kind, int n) {
+    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
+  };
+  const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
+  const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
+  Value made = d;
+  for (int n = proposals - 1; n >= 0; --n) {
+    const Value x = draw(Distribution::normal, 2 * n + 1), u = draw(Distribution::uniform, 2 * n + 2);
+    const Value root = spread * x + 1.0, v = root * root * root;
+    // Where v is not above 0 its logarithm is NaN or -infinity, and the proposal is rejected.
+    const Value bound = x * x * 0.5 + d - d * v + d * unary(Op::log, v);
+    made = select(less(unary(Op::log, u), bound), d * v, made);
+  }
+  // gamma(a) is gamma(a + 1) times u^(1 / a).
+  const Value u = detail::above_zero_draw(draw(Distribution::uniform, 0));
+  const Value drawn = select(is_small, made * apply<ops::PowOp>(u, one / a), made);
+  return select(less(a, a.number(0)), a.number(std::numeric_limits<double>::quiet_NaN()), drawn);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <std::uint32_t Stream> struct GammaTag {
+  template <class A, class Key> struct result : A {
+    using Checks = CheckDraw<A, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value a, Value key) {
+    a = a.at(context.source);
+    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
+    return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
+  }
+};
+
+}  // namespace detail
+
+/// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
+/// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
+/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
+/// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
+  return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
+}
+
+/// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
+/// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
+template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
+constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
+  const auto x = gamma<2 * Stream>(a, key, at);
+  const auto y = gamma<2 * Stream + 1>(b, key, at);
+  return x / (x + y);
+}
+
+/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
+/// Communication: an all-reduce of the sums if the last dim is split.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
+  const auto x = gamma<Stream>(concentration, key, at);
+  return x / unsqueeze<-1>(sum<-1>(x, at), at);
+}
+
+/// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
+  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/keys.hpp
+
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
+
+namespace tessera {
+
+/// Inside a traced function, where a ts::Key is a ts::Scalar: the key that ts::fold_in gives for this key outside. n is
+/// an integer, a Dim or a Scalar, such as the number of a layer or of a step.
+template <NumberOperand N> constexpr Scalar fold_in(const Scalar& key, const N& n, Here at = Here::current()) {
+  Value context = trace_of(key);
+  if (context.module == nullptr) context = trace_of(n);
+  if (context.module == nullptr) {
+    if constexpr (std::is_arithmetic_v<N>)
+      return Scalar(ops::FoldInOp::folded(key.number(), HostNumber(n)));
+    else
+      return Scalar(ops::FoldInOp::folded(key.number(), n.number()));
+  }
+  context.source = Source::from(at);
+  return Scalar(build::apply<ops::FoldInOp>(build::cast(lower(context, key), DType::f64),
+                                            build::cast(lower(context, n), DType::f64)));
+}
+/// Inside a traced function: the keys that ts::split gives for this key outside.
+template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key, Here at = Here::current()) {
+  std::array<Scalar, N> keys;
+  const Scalar stream = fold_in(key, kernels::split_stream, at);
+  for (std::size_t i = 0; i < N; ++i) keys[i] = fold_in(stream, i, at);
+  return keys;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/stochastic_round.hpp
+
+#ifndef TESSERA_OPS_RANDOM_STOCHASTIC_ROUND_HPP
+#define TESSERA_OPS_RANDOM_STOCHASTIC_ROUND_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// f32 values that bf16 has: of the two next to x, the nearer or the farther, with the probabilities that make their
+/// mean x.
+constexpr Value stochastically_rounded(Value x, Value key, std::uint32_t stream) {
+  const auto on_grid = [](Value v) { return cast(cast(v, DType::bf16), DType::f32); };
+  const Value nearest = on_grid(x), error = x - nearest;
+  // A step of bf16 is |x| 2^-8 to |x| 2^-7: `reach` is more than half of it and less than one and a half.
+  const Value reach = unary(Op::abs, nearest) * (0x1p-8 + 0x1p-15);
+  const Value step = on_grid(nearest + unary(Op::sign, error) * reach) - nearest;
+  const Value draw = uniform(x, key, stream);
+  const Value farther = less(draw * unary(Op::abs, step), unary(Op::abs, error));
+  // Where x is infinite the step is NaN, and not selected. The gradient is that of a cast.
+  return select(farther, nearest + unary(ops::op_v<ops::StopGradientOp>, step), nearest);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <std::uint32_t Stream> struct StochasticRoundTag {
+  template <class X, class Key> struct result : Typed<bf16, X::rank> {
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename X::type, float>, "tessera: stochastic_round takes f32 tensors");
+      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+    });
+  };
+  static constexpr Value emit(Value context, Value x, Value key) {
+    return build::cast(build::stochastically_rounded(x.at(context.source), key, Stream), DType::bf16);
+  }
+};
+
+}  // namespace detail
+
+/// An f32 tensor as bf16: each element becomes one of the two bf16 numbers next to it, the nearer with the greater
+/// probability, so that the result is x on average. Small updates of bf16 parameters are thus not lost, as they are
+/// when rounded to nearest: 256 + 0.25 is 256 in seven of eight draws, and 258 in the eighth.
+///
+/// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
+/// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
+template <std::uint32_t Stream = 0, TensorOperand X, class Key>
+constexpr auto stochastic_round(const X& x, const Key& key, Here at = Here::current()) {
+  return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));
 }
 
 }  // namespace tessera
@@ -21847,62 +21924,6 @@ template <TensorOperand X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/stochastic_round.hpp
-
-#ifndef TESSERA_OPS_STOCHASTIC_ROUND_HPP
-#define TESSERA_OPS_STOCHASTIC_ROUND_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// f32 values that bf16 has: of the two next to x, the nearer or the farther, with the probabilities that make their
-/// mean x.
-constexpr Value stochastically_rounded(Value x, Value key, std::uint32_t stream) {
-  const auto on_grid = [](Value v) { return cast(cast(v, DType::bf16), DType::f32); };
-  const Value nearest = on_grid(x), error = x - nearest;
-  // A step of bf16 is |x| 2^-8 to |x| 2^-7: `reach` is more than half of it and less than one and a half.
-  const Value reach = unary(Op::abs, nearest) * (0x1p-8 + 0x1p-15);
-  const Value step = on_grid(nearest + unary(Op::sign, error) * reach) - nearest;
-  const Value draw = uniform(x, key, stream);
-  const Value farther = less(draw * unary(Op::abs, step), unary(Op::abs, error));
-  // Where x is infinite the step is NaN, and not selected. The gradient is that of a cast.
-  return select(farther, nearest + unary(ops::op_v<ops::StopGradientOp>, step), nearest);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <std::uint32_t Stream> struct StochasticRoundTag {
-  template <class X, class Key> struct result : Typed<bf16, X::rank> {
-    using Checks = decltype([] {
-      static_assert(std::is_same_v<typename X::type, float>, "tessera: stochastic_round takes f32 tensors");
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
-    });
-  };
-  static constexpr Value emit(Value context, Value x, Value key) {
-    return build::cast(build::stochastically_rounded(x.at(context.source), key, Stream), DType::bf16);
-  }
-};
-
-}  // namespace detail
-
-/// An f32 tensor as bf16: each element becomes one of the two bf16 numbers next to it, the nearer with the greater
-/// probability, so that the result is x on average. Small updates of bf16 parameters are thus not lost, as they are
-/// when rounded to nearest: 256 + 0.25 is 256 in seven of eight draws, and 258 in the eighth.
-///
-/// Numbers that bf16 has, infinities and NaN stay as they are; a number beyond the largest of bf16 is rounded to
-/// nearest, as are denormal numbers. The gradient is that of a cast. Key, stream and communication: as of uniform_like.
-template <std::uint32_t Stream = 0, TensorOperand X, class Key>
-constexpr auto stochastic_round(const X& x, const Key& key, Here at = Here::current()) {
-  return call<detail::StochasticRoundTag<Stream>>(Source::from(at), x, detail::drawn_from(key));
 }
 
 }  // namespace tessera
@@ -28190,306 +28211,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/partition/plan/schedule.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_SCHEDULE_HPP
-#define TESSERA_PARTITION_PLAN_SCHEDULE_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// Decides how the steps of one graph run, and writes that into the plan: which step is fused with the next one
-/// (PlanStep::fusion), which values are not stored (ValueRole::fused), and which argument each result may be written
-/// over (GraphPlan::donated). Only shapes and shardings decide, so plans are the same on every processor.
-///
-/// Fusions that leave a value unstored are chosen before the arena has offsets. An epilogue only changes when a result
-/// is written, so it is chosen afterwards: where the arena gives the result the memory of an operand that is still
-/// read, the two steps run separately.
-class Scheduler {
- public:
-  constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
-      : graph_(graph), units_(units), mesh_(mesh), plan_(plan), main_(main) {
-    const std::size_t count = plan.values.size();
-    reads_.assign(count, 0);
-    last_reader_.assign(count, -1);
-    viewed_.assign(count, 0);
-    for (const PlanValue& value : plan.values)
-      if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
-    for (std::size_t s = 0; s < plan.steps.size(); ++s)
-      for (const std::int32_t v : plan.steps[s].inputs) {
-        if (v < 0) continue;
-        ++reads_[size(v)];
-        last_reader_[size(v)] = static_cast<std::int32_t>(s);
-      }
-  }
-
-  /// Finds the argument that each result may be written over. The step that makes the result must be the last reader of
-  /// the argument, and read from it only the element that it writes.
-  constexpr void donate() {
-    plan_.donated.assign(plan_.outputs.size(), -1);
-    if (!main_) return;
-    struct Maker {
-      std::int32_t step = -1, output = 0;
-    };
-    Growable<Maker> makers(plan_.values.size(), Maker{});
-    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
-      for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
-        if (const std::int32_t v = plan_.steps[s].outputs[o]; v >= 0)
-          makers[size(v)] = {static_cast<std::int32_t>(s), static_cast<std::int32_t>(o)};
-    Growable<std::uint8_t> taken(plan_.values.size(), 0);
-    for (const std::int32_t v : plan_.outputs)
-      if (v >= 0 && value(v).role == ValueRole::argument) taken[size(v)] = 1;
-    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
-      const int v = plan_.outputs[k];
-      if (v >= 0 && value(v).role == ValueRole::output && makers[size(v)].step >= 0)
-        plan_.donated[k] = donor(makers[size(v)].step, makers[size(v)].output, taken);
-    }
-  }
-
-  /// Fuses pairs of steps so that the value passed between them is not stored.
-  constexpr void fuse_unstored() {
-    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
-      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
-      if (step.kind != StepKind::compute || step.outputs.size() != 1) continue;
-      const UnitKind kind = units_[step.unit].kind;
-      if (kind != UnitKind::contraction && kind != UnitKind::indexed) continue;
-      const int made = step.outputs[0];
-      if (value(made).role != ValueRole::intermediate || value(made).stacked || !read_by_next_alone(made, s)) continue;
-      if (next.kind == StepKind::reshard) {
-        if (sums_in_place(step, next)) step.fusion = Fusion::sum;
-      } else if (kind == UnitKind::contraction && follows_on_boxes(step, next)) {
-        if (rounds(step, next))
-          step.fusion = Fusion::rounding;
-        else if (makes_result_of(step, next))
-          step.fusion = Fusion::into_result;
-      }
-      if (step.fusion == Fusion::apart) continue;
-      PlanValue& passed = value(made);
-      passed.role = ValueRole::fused;
-      step.bytes -= moved_bytes(passed, mesh_);
-      next.bytes -= moved_bytes(passed, mesh_) * count_of(next.inputs, made);
-      if (step.fusion == Fusion::into_result) passed.spare = keep_donation(step, next);
-      ++s;
-    }
-  }
-
-  /// Fuses products with the step that reads their result box by box, once values have offsets in the arena.
-  constexpr void fuse_epilogues() {
-    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
-      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
-      if (step.fusion != Fusion::apart || step.kind != StepKind::compute) continue;
-      if (units_[step.unit].kind != UnitKind::contraction || !follows_on_boxes(step, next)) continue;
-      bool apart = true;
-      for (const std::int32_t out : next.outputs) {
-        // the result may be written over a donated argument
-        apart = apart && !(main_ && value(out).role == ValueRole::output);
-        for (const std::int32_t in : step.inputs) apart = apart && !share_memory(plan_, out, in);
-      }
-      if (!apart) continue;
-      step.fusion = Fusion::epilogue;
-      for (const std::int32_t out : next.outputs) value(out).first_step = static_cast<int>(s);
-      ++s;
-    }
-  }
-
- private:
-  GraphView graph_;
-  UnitsView units_;
-  const Mesh& mesh_;
-  GraphPlan& plan_;
-  bool main_;
-  // By value: how many inputs of steps it is, the last step that reads it, and whether a view of it exists.
-  Growable<std::int32_t> reads_, last_reader_;
-  Growable<std::uint8_t> viewed_;
-
-  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
-  constexpr PlanValue& value(int v) const { return plan_.values[size(v)]; }
-
-  static constexpr std::int32_t count_of(const Growable<std::int32_t>& list, int v) {
-    std::int32_t n = 0;
-    for (const std::int32_t in : list) n += in == v ? 1 : 0;
-    return n;
-  }
-  constexpr bool read_by_next_alone(int v, std::size_t s) const {
-    return !viewed_[size(v)] && reads_[size(v)] > 0 && count_of(plan_.steps[s + 1].inputs, v) == reads_[size(v)];
-  }
-
-  // ---- donated arguments
-
-  constexpr std::int32_t donor(int s, int output, Growable<std::uint8_t>& taken) const {
-    const PlanStep& step = plan_.steps[size(s)];
-    if (step.kind != StepKind::compute) return -1;
-    const Unit& unit = units_[step.unit];
-    const UnitOperand& made = units_.output(step.unit, output);
-    if (unit.kind != UnitKind::fused || unit.phases > 1 || made.accumulates) return -1;
-    const PlanValue& to = value(step.outputs[size(output)]);
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int v = step.inputs[size(i)];
-      const PlanValue& from = value(v);
-      if (from.role != ValueRole::argument || taken[size(v)] || viewed_[size(v)] || last_reader_[size(v)] != s ||
-          count_of(step.inputs, v) != 1 || !stored_alike(from, to))
-        continue;
-      bool aligned = true;
-      for (int d = 0; d < unit.rank; ++d) aligned = aligned && units_.input(step.unit, i).dim_at[d] == made.dim_at[d];
-      if (!aligned) continue;
-      taken[size(v)] = 1;
-      return graph_[from.node].index();
-    }
-    return -1;
-  }
-  /// For a product that is summed in the memory of a result: whether the result may still be written over a donated
-  /// argument. An argument that the product itself reads may not be overwritten.
-  constexpr bool keep_donation(const PlanStep& step, const PlanStep& next) {
-    bool kept = false;
-    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
-      std::int32_t& argument = plan_.donated[k];
-      if (plan_.outputs[k] != next.outputs[0] || argument < 0) continue;
-      if (count_of(step.inputs, plan_.arguments[size(argument)]) > 0)
-        argument = -1;
-      else
-        kept = true;
-    }
-    return kept;
-  }
-
-  // ---- fusions
-
-  /// Whether a reshard only sums the parts of a partial value, without changing how its dims are split.
-  constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
-    const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
-    if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
-      return false;
-    if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;
-    for (const UsedParts& used : parts.parts.entries)
-      if (used.used < 1) return false;
-    for (int d = 0; d < parts.sharding.rank; ++d)
-      if (!(parts.sharding.dims[d] == sum.sharding.dims[d])) return false;
-    const Unit& unit = units_[step.unit];
-    if (unit.kind == UnitKind::contraction) return unit.addend < 0;
-    // A scatter adds rows in the order of their indices, so there can only be one table: it is replicated.
-    return row_of(graph_[unit.root]).scatters && sum.sharding.is_replicated();
-  }
-
-  /// Whether the next step can run on each box of a product: it is elementwise on the product, split along the same
-  /// axes, and each of its results has the product's shape.
-  constexpr bool follows_on_boxes(const PlanStep& step, const PlanStep& next) const {
-    if (next.kind != StepKind::compute || units_[next.unit].kind != UnitKind::fused) return false;
-    const Unit& unit = units_[next.unit];
-    const int made = step.outputs[0];
-    const PlanValue& product = value(made);
-    if (unit.rank == 0 || unit.phases > 1 || product.stacked || product.shape.size() != unit.rank) return false;
-    bool reads = false;
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int v = next.inputs[size(i)];
-      if (v >= 0 && value(v).stacked) return false;
-      if (v != made) continue;
-      reads = true;
-      for (int d = 0; d < unit.rank; ++d)
-        if (units_.input(next.unit, i).dim_at[d] != d) return false;
-    }
-    if (!reads) return false;
-    const unsigned axes = work_axes(plan_, next);
-    const auto stored_everywhere = [&](const PlanValue& v) { return (axes & ~unsigned{v.sharding.used_axes()}) == 0; };
-    if (work_axes(plan_, step) != axes || !stored_everywhere(product)) return false;
-    const Node& space = graph_[unit.space];
-    for (int o = 0; o < unit.output_count; ++o) {
-      const PlanValue& result = value(next.outputs[size(o)]);
-      const Node& node = graph_[units_.output(next.unit, o).node];
-      if (units_.output(next.unit, o).accumulates || node.rank != space.rank || node.singletons != space.singletons)
-        return false;
-      if (result.stacked || !stored_everywhere(result) || !(result.parts == product.parts)) return false;
-    }
-    for (int d = 0; d < unit.rank; ++d)
-      if (!(next.factors[size(d)] == product.sharding.dims[d])) return false;
-    return true;
-  }
-
-  /// Whether the next step only rounds a product of bf16 or f16 to the type of its operands, after adding a row where
-  /// it reads two values.
-  constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
-    const Unit &product = units_[step.unit], &unit = units_[next.unit];
-    const Node& root = graph_[unit.root];
-    if (graph_.operand_node(product.space, 0).dtype != root.dtype || product.addend >= 0) return false;
-    if (!row_of(root).converts || !is_half(root.dtype) || unit.output_count != 1) return false;
-    if (unit.member_count == 1) return true;
-    if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
-        !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)
-      return false;
-    const UnitOperand& row = units_.input(next.unit, next.inputs[0] == step.outputs[0] ? 1 : 0);
-    return graph_[row.node].rank == 1 && graph_[row.node].dtype == DType::f32 && row.dim_at[unit.rank - 1] == 0;
-  }
-
-  /// Whether the next step only makes one result of the program, in whose memory a product can be summed.
-  constexpr bool makes_result_of(const PlanStep& step, const PlanStep& next) const {
-    if (!main_ || next.outputs.size() != 1) return false;
-    const int result = next.outputs[0];
-    return value(result).role == ValueRole::output && value(result).dtype == value(step.outputs[0]).dtype &&
-           !viewed_[size(result)] && reads_[size(result)] == 0;
-  }
-};
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/partition/plan/unit_flops.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
-#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-/// Floating point operations of a unit on whole values: for each element what the operation's row says, 2 for each
-/// multiply-add of a contraction.
-constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
-                                  const GraphShapes& found) {
-  const Unit& unit = units[u];
-  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
-  if (unit.kind == UnitKind::fused) {
-    std::int64_t total = 0;
-    for (int m = 0; m < unit.member_count; ++m) {
-      const int id = units.members[unit.first_member + m];
-      const OpRow& row = row_of(graph[id]);
-      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
-    }
-    return total;
-  }
-  if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    std::int64_t total = 2;
-    for (int f = 0; f < link.factor_count; ++f)
-      if (links.factor(link, f).extent == 0) total = 0;
-    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
-    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
-  }
-  if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
-    using namespace ops::attention_factor;
-    const std::int64_t scores =
-        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
-    const AttentionForm form = AttentionForm::of_node(graph[unit.root]);
-    const std::int64_t each =
-        form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return saturating_product(scores, each) / (form.causal ? 2 : 1);
-  }
-  // A scatter's work is proportional to the rows that it reads, not to the table that it writes.
-  const OpRow& row = row_of(graph[unit.root]);
-  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
-  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/partition/propagation/assign.hpp
 
 #ifndef TESSERA_PARTITION_PROPAGATION_ASSIGN_HPP
@@ -29446,77 +29167,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/partition/reshard/assign_memory.hpp
-
-#ifndef TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
-#define TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// Marks a value, and the values of which it is a view, as needed at a step.
-constexpr void need_value(GraphPlan& plan, int v, int step) {
-  while (v >= 0) {
-    PlanValue& value = plan.values[static_cast<std::size_t>(v)];
-    if (value.first_step < 0) value.first_step = step;
-    if (value.last_step < step) value.last_step = step;
-    v = value.role == ValueRole::view ? value.view_of : -1;
-  }
-}
-
-}  // namespace detail
-
-/// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
-/// the plans of the bodies must be complete.
-constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) {
-  const int count = static_cast<int>(plan.steps.size());
-  for (int s = 0; s < count; ++s) {
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
-    for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
-    // A step fused with the next one reads its operands while the next one's results are written: both need all values.
-    if (step.fusion == Fusion::apart) continue;
-    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].outputs) detail::need_value(plan, v, s);
-    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].inputs) detail::need_value(plan, v, s);
-  }
-  for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
-
-  Growable<Lifetime> blocks;
-  Growable<std::size_t> owners;
-  for (std::size_t v = 0; v < plan.values.size(); ++v) {
-    const PlanValue& value = plan.values[v];
-    if (!value.in_arena() || value.first_step < 0) continue;
-    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
-    owners.push_back(v);
-  }
-  plan.arena_bytes = assign_offsets(blocks);
-  for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
-
-  // The scratch memory of a body comes after all blocks that are needed while any body runs.
-  std::int64_t largest = 0;
-  for (int s = 0; s < count; ++s) {
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    if (step.kind != StepKind::repeat) continue;
-    const std::int64_t bytes = plans[static_cast<std::size_t>(step.body)].arena_bytes;
-    largest = bytes > largest ? bytes : largest;
-    for (const Lifetime& block : blocks) {
-      const std::int64_t end = block.offset + detail::arena_bytes(block.bytes);
-      if (block.first <= s && s <= block.last && end > plan.body_offset) plan.body_offset = end;
-    }
-  }
-  const std::int64_t end = checked_sum(plan.body_offset, largest, "bytes of intermediates");
-  if (end > plan.arena_bytes) plan.arena_bytes = end;
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/partition/reshard/step_collectives.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
@@ -29625,10 +29275,10 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/partition/plan/graph_planner.hpp
+// ---- tessera/partition/plan/planned_values.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
-#define TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLANNED_VALUES_HPP
+#define TESSERA_PARTITION_PLAN_PLANNED_VALUES_HPP
 
 TESSERA_PLANNING_BEGIN
 
@@ -29636,60 +29286,23 @@ namespace tessera {
 
 namespace detail {
 
-/// Makes the plan of one graph: its values, steps and reshards.
-class GraphPlanner {
- public:
-  constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                         const Growable<GraphShapes>& found, const ShardingSolver& solver, Growable<PartialSums>& sums,
-                         const PlanOptions& options, int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
-      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), sums_(sums),
-        options_(options), requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]),
-        found_(found[size(g)]), values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], solver.readers[size(g)], found[size(g)], mesh,
-              solver.values[size(g)], sums, g, options.deterministic),
+/// The values of a graph while its plan is made: each node in the shardings and the storage in which steps read it, and
+/// the steps that reshard or copy a value into another one.
+class PlannedValues {
+ protected:
+  constexpr PlannedValues(const GraphView& graph, const UnitsView& units, const Mesh& mesh, const GraphShapes& found,
+                          const ShardingSolver& solver, Growable<PartialSums>& sums, const PlanOptions& options, int g,
+                          const OutputRequest* requests)
+      : mesh_(mesh), solver_(solver), options_(options), requests_(requests), graph_(graph), units_(units),
+        found_(found), values_(solver.values[size(g)]), host_(host_scalars(graph)),
+        flow_(graph, units, solver.links[size(g)], solver.readers[size(g)], found, mesh, solver.values[size(g)], sums,
+              g, options.deterministic),
         g_(g) {}
 
-  constexpr GraphPlan plan() {
-    flow_.reduce_unread_results();
-    versions_.assign(size(graph_.size), {});
-    made_.values.reserve(size(graph_.size));
-    made_.steps.reserve(size(2 * units_.count));
-    strides_.reserve(size(graph_.size));
-    required_.assign(size(graph_.size), -1);
-    for (int k = 0; k < graph_.output_count; ++k) {
-      const int node = graph_.outputs[k];
-      if (!host_[size(node)] && required_[size(node)] < 0) required_[size(node)] = k;
-    }
-    add_arguments();
-    for (int u = 0; u < units_.count; ++u) {
-      if (units_[u].kind == UnitKind::repeat)
-        add_repeat(u);
-      else if (units_[u].kind == UnitKind::constraint)
-        add_constraint(u);
-      else
-        add_unit(u);
-    }
-    add_outputs();
-    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
-    scheduler.donate();
-    if (options_.fuse_steps) scheduler.fuse_unstored();
-    assign_memory(made_, plans_);
-    if (options_.fuse_steps) scheduler.fuse_epilogues();
-    made_.numbers = found_.numbers;
-    made_.shapes = found_.shapes;
-    return std::move(made_);
-  }
-
- private:
-  ProgramView program_;
-  const UnitsView* all_units_;
   const Mesh& mesh_;
-  const Growable<GraphShapes>& all_found_;
   const ShardingSolver& solver_;
-  Growable<PartialSums>& sums_;
   const PlanOptions& options_;
   const OutputRequest* requests_;
-  Growable<GraphPlan>& plans_;
   GraphView graph_;
   UnitsView units_;
   const GraphShapes& found_;
@@ -29701,6 +29314,19 @@ class GraphPlanner {
   Growable<Growable<std::int32_t>> versions_;  // by node: its values, one for each sharding
   Growable<std::int32_t> required_;            // by node: the first output of the graph that this node is, or -1
   Growable<Shape> strides_;                    // by value: strides of its first shard, in elements
+
+  constexpr void start() {
+    flow_.reduce_unread_results();
+    versions_.assign(size(graph_.size), {});
+    made_.values.reserve(size(graph_.size));
+    made_.steps.reserve(size(2 * units_.count));
+    strides_.reserve(size(graph_.size));
+    required_.assign(size(graph_.size), -1);
+    for (int k = 0; k < graph_.output_count; ++k) {
+      const int node = graph_.outputs[k];
+      if (!host_[size(node)] && required_[size(node)] < 0) required_[size(node)] = k;
+    }
+  }
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
@@ -29770,15 +29396,6 @@ class GraphPlanner {
   /// Whether a unit makes a value with other explicit axes than the rules of explicit axes give it.
   constexpr bool steered(int node) const {
     return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
-  }
-
-  constexpr void add_arguments() {
-    for (int id = 0; id < graph_.size; ++id) {
-      if (host_[size(id)] || !graph_[id].is_argument()) continue;
-      while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
-      made_.arguments[size(graph_[id].index())] =
-          add_value(id, flow_.produced[size(id)], ValueRole::argument, is_in_layers(graph_[id]));
-    }
   }
 
   // ---- reshards
@@ -29911,21 +29528,8 @@ class GraphPlanner {
     strides_[size(v)] = ops::overlapping_strides(dims, row_major_strides(rows));
   }
 
-  // ---- units
+  // ---- storage
 
-  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
-
-  constexpr int input_value(int u, int i) {
-    const int node = units_.input(u, i).node;
-    const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
-    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
-  }
-
-  /// Whether the step of a unit walks over the layers of stacked operands.
-  static constexpr bool walks_layers(UnitKind kind) {
-    return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::data_movement && kind != UnitKind::custom;
-  }
   /// A value with all layers of a Stack in one block: itself, or a copy.
   constexpr int in_one_block(int v, Source source) { return v < 0 ? v : stored(v, Storage::block, source); }
   /// A value in one block or in layers: itself, or a copy.
@@ -29947,16 +29551,36 @@ class GraphPlanner {
     return made;
   }
 
-  constexpr void add_constraint(int u) {
-    const int node = units_[u].root, from = units_.input(u, 0).node;
-    Sharding target = values_.of[size(node)];
-    leave_partial(target, flow_.deferred[size(from)]);
-    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
-    const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
-    const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
-    strides_[size(made)] = strides_[size(v)];
-    finish_output(node);
+  constexpr void add_moved(PlanStep& step, int v) {
+    step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
   }
+
+  /// A body takes its operands, or slices of them, as they are in memory, so a view that is not row-major is copied.
+  constexpr int contiguous(int v, bool sliced, Source source) {
+    const Sharding sharding = value(v).sharding;
+    for (std::int32_t other : versions_[size(value(v).node)])
+      if (!value(other).rows_once && lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
+          (sliced || value(other).stacked == value(v).stacked))
+        return other;
+    PlanStep step;
+    step.kind = StepKind::reshard;
+    step.source = source;
+    const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
+    step.inputs = {v};
+    step.outputs = {result};
+    for (int i = 0; i < 2; ++i) add_moved(step, v);
+    made_.steps.push_back(std::move(step));
+    return result;
+  }
+  constexpr bool is_row_major(int v, bool sliced) {
+    const Shape extents = local_extents(value(v).shape, value(v).sharding, mesh_);
+    const Shape strides = row_major_strides(extents);
+    for (std::size_t d = value(v).stacked || sliced ? 1 : 0; d < extents.size(); ++d)
+      if (extents[d] > 1 && strides[d] != strides_[size(v)][d]) return false;
+    return true;
+  }
+
+  // ---- views
 
   /// Whether a data movement unit's result can be a view: the operand's memory under other strides, which it returns.
   constexpr bool is_view(int u, int source, Shape& strides) {
@@ -29987,6 +29611,470 @@ class GraphPlanner {
         return false;
     }
     return rearranged_strides(factors, local, strides_[size(source)], node.rank, strides);
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/plan/schedule.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_SCHEDULE_HPP
+#define TESSERA_PARTITION_PLAN_SCHEDULE_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// Decides how the steps of one graph run, and writes that into the plan: which step is fused with the next one
+/// (PlanStep::fusion), which values are not stored (ValueRole::fused), and which argument each result may be written
+/// over (GraphPlan::donated). Only shapes and shardings decide, so plans are the same on every processor.
+///
+/// Fusions that leave a value unstored are chosen before the arena has offsets. An epilogue only changes when a result
+/// is written, so it is chosen afterwards: where the arena gives the result the memory of an operand that is still
+/// read, the two steps run separately.
+class Scheduler {
+ public:
+  constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
+      : graph_(graph), units_(units), mesh_(mesh), plan_(plan), main_(main) {
+    const std::size_t count = plan.values.size();
+    reads_.assign(count, 0);
+    last_reader_.assign(count, -1);
+    viewed_.assign(count, 0);
+    for (const PlanValue& value : plan.values)
+      if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
+    for (std::size_t s = 0; s < plan.steps.size(); ++s)
+      for (const std::int32_t v : plan.steps[s].inputs) {
+        if (v < 0) continue;
+        ++reads_[size(v)];
+        last_reader_[size(v)] = static_cast<std::int32_t>(s);
+      }
+  }
+
+  /// Finds the argument that each result may be written over. The step that makes the result must be the last reader of
+  /// the argument, and read from it only the element that it writes.
+  constexpr void donate() {
+    plan_.donated.assign(plan_.outputs.size(), -1);
+    if (!main_) return;
+    struct Maker {
+      std::int32_t step = -1, output = 0;
+    };
+    Growable<Maker> makers(plan_.values.size(), Maker{});
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+      for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
+        if (const std::int32_t v = plan_.steps[s].outputs[o]; v >= 0)
+          makers[size(v)] = {static_cast<std::int32_t>(s), static_cast<std::int32_t>(o)};
+    Growable<std::uint8_t> taken(plan_.values.size(), 0);
+    for (const std::int32_t v : plan_.outputs)
+      if (v >= 0 && value(v).role == ValueRole::argument) taken[size(v)] = 1;
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      const int v = plan_.outputs[k];
+      if (v >= 0 && value(v).role == ValueRole::output && makers[size(v)].step >= 0)
+        plan_.donated[k] = donor(makers[size(v)].step, makers[size(v)].output, taken);
+    }
+  }
+
+  /// Fuses pairs of steps so that the value passed between them is not stored.
+  constexpr void fuse_unstored() {
+    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
+      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
+      if (step.kind != StepKind::compute || step.outputs.size() != 1) continue;
+      const UnitKind kind = units_[step.unit].kind;
+      if (kind != UnitKind::contraction && kind != UnitKind::indexed) continue;
+      const int made = step.outputs[0];
+      if (value(made).role != ValueRole::intermediate || value(made).stacked || !read_by_next_alone(made, s)) continue;
+      if (next.kind == StepKind::reshard) {
+        if (sums_in_place(step, next)) step.fusion = Fusion::sum;
+      } else if (kind == UnitKind::contraction && follows_on_boxes(step, next)) {
+        if (rounds(step, next))
+          step.fusion = Fusion::rounding;
+        else if (makes_result_of(step, next))
+          step.fusion = Fusion::into_result;
+      }
+      if (step.fusion == Fusion::apart) continue;
+      PlanValue& passed = value(made);
+      passed.role = ValueRole::fused;
+      step.bytes -= moved_bytes(passed, mesh_);
+      next.bytes -= moved_bytes(passed, mesh_) * count_of(next.inputs, made);
+      if (step.fusion == Fusion::into_result) passed.spare = keep_donation(step, next);
+      ++s;
+    }
+  }
+
+  /// Fuses products with the step that reads their result box by box, once values have offsets in the arena.
+  constexpr void fuse_epilogues() {
+    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
+      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
+      if (step.fusion != Fusion::apart || step.kind != StepKind::compute) continue;
+      if (units_[step.unit].kind != UnitKind::contraction || !follows_on_boxes(step, next)) continue;
+      bool apart = true;
+      for (const std::int32_t out : next.outputs) {
+        // the result may be written over a donated argument
+        apart = apart && !(main_ && value(out).role == ValueRole::output);
+        for (const std::int32_t in : step.inputs) apart = apart && !share_memory(plan_, out, in);
+      }
+      if (!apart) continue;
+      step.fusion = Fusion::epilogue;
+      for (const std::int32_t out : next.outputs) value(out).first_step = static_cast<int>(s);
+      ++s;
+    }
+  }
+
+ private:
+  GraphView graph_;
+  UnitsView units_;
+  const Mesh& mesh_;
+  GraphPlan& plan_;
+  bool main_;
+  // By value: how many inputs of steps it is, the last step that reads it, and whether a view of it exists.
+  Growable<std::int32_t> reads_, last_reader_;
+  Growable<std::uint8_t> viewed_;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr PlanValue& value(int v) const { return plan_.values[size(v)]; }
+
+  static constexpr std::int32_t count_of(const Growable<std::int32_t>& list, int v) {
+    std::int32_t n = 0;
+    for (const std::int32_t in : list) n += in == v ? 1 : 0;
+    return n;
+  }
+  constexpr bool read_by_next_alone(int v, std::size_t s) const {
+    return !viewed_[size(v)] && reads_[size(v)] > 0 && count_of(plan_.steps[s + 1].inputs, v) == reads_[size(v)];
+  }
+
+  // ---- donated arguments
+
+  constexpr std::int32_t donor(int s, int output, Growable<std::uint8_t>& taken) const {
+    const PlanStep& step = plan_.steps[size(s)];
+    if (step.kind != StepKind::compute) return -1;
+    const Unit& unit = units_[step.unit];
+    const UnitOperand& made = units_.output(step.unit, output);
+    if (unit.kind != UnitKind::fused || unit.phases > 1 || made.accumulates) return -1;
+    const PlanValue& to = value(step.outputs[size(output)]);
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = step.inputs[size(i)];
+      const PlanValue& from = value(v);
+      if (from.role != ValueRole::argument || taken[size(v)] || viewed_[size(v)] || last_reader_[size(v)] != s ||
+          count_of(step.inputs, v) != 1 || !stored_alike(from, to))
+        continue;
+      bool aligned = true;
+      for (int d = 0; d < unit.rank; ++d) aligned = aligned && units_.input(step.unit, i).dim_at[d] == made.dim_at[d];
+      if (!aligned) continue;
+      taken[size(v)] = 1;
+      return graph_[from.node].index();
+    }
+    return -1;
+  }
+  /// For a product that is summed in the memory of a result: whether the result may still be written over a donated
+  /// argument. An argument that the product itself reads may not be overwritten.
+  constexpr bool keep_donation(const PlanStep& step, const PlanStep& next) {
+    bool kept = false;
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      std::int32_t& argument = plan_.donated[k];
+      if (plan_.outputs[k] != next.outputs[0] || argument < 0) continue;
+      if (count_of(step.inputs, plan_.arguments[size(argument)]) > 0)
+        argument = -1;
+      else
+        kept = true;
+    }
+    return kept;
+  }
+
+  // ---- fusions
+
+  /// Whether a reshard only sums the parts of a partial value, without changing how its dims are split.
+  constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
+    const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
+    if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
+      return false;
+    if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;
+    for (const UsedParts& used : parts.parts.entries)
+      if (used.used < 1) return false;
+    for (int d = 0; d < parts.sharding.rank; ++d)
+      if (!(parts.sharding.dims[d] == sum.sharding.dims[d])) return false;
+    const Unit& unit = units_[step.unit];
+    if (unit.kind == UnitKind::contraction) return unit.addend < 0;
+    // A scatter adds rows in the order of their indices, so there can only be one table: it is replicated.
+    return row_of(graph_[unit.root]).scatters && sum.sharding.is_replicated();
+  }
+
+  /// Whether the next step can run on each box of a product: it is elementwise on the product, split along the same
+  /// axes, and each of its results has the product's shape.
+  constexpr bool follows_on_boxes(const PlanStep& step, const PlanStep& next) const {
+    if (next.kind != StepKind::compute || units_[next.unit].kind != UnitKind::fused) return false;
+    const Unit& unit = units_[next.unit];
+    const int made = step.outputs[0];
+    const PlanValue& product = value(made);
+    if (unit.rank == 0 || unit.phases > 1 || product.stacked || product.shape.size() != unit.rank) return false;
+    bool reads = false;
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = next.inputs[size(i)];
+      if (v >= 0 && value(v).stacked) return false;
+      if (v != made) continue;
+      reads = true;
+      for (int d = 0; d < unit.rank; ++d)
+        if (units_.input(next.unit, i).dim_at[d] != d) return false;
+    }
+    if (!reads) return false;
+    const unsigned axes = work_axes(plan_, next);
+    const auto stored_everywhere = [&](const PlanValue& v) { return (axes & ~unsigned{v.sharding.used_axes()}) == 0; };
+    if (work_axes(plan_, step) != axes || !stored_everywhere(product)) return false;
+    const Node& space = graph_[unit.space];
+    for (int o = 0; o < unit.output_count; ++o) {
+      const PlanValue& result = value(next.outputs[size(o)]);
+      const Node& node = graph_[units_.output(next.unit, o).node];
+      if (units_.output(next.unit, o).accumulates || node.rank != space.rank || node.singletons != space.singletons)
+        return false;
+      if (result.stacked || !stored_everywhere(result) || !(result.parts == product.parts)) return false;
+    }
+    for (int d = 0; d < unit.rank; ++d)
+      if (!(next.factors[size(d)] == product.sharding.dims[d])) return false;
+    return true;
+  }
+
+  /// Whether the next step only rounds a product of bf16 or f16 to the type of its operands, after adding a row where
+  /// it reads two values.
+  constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
+    const Unit &product = units_[step.unit], &unit = units_[next.unit];
+    const Node& root = graph_[unit.root];
+    if (graph_.operand_node(product.space, 0).dtype != root.dtype || product.addend >= 0) return false;
+    if (!row_of(root).converts || !is_half(root.dtype) || unit.output_count != 1) return false;
+    if (unit.member_count == 1) return true;
+    if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
+        !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)
+      return false;
+    const UnitOperand& row = units_.input(next.unit, next.inputs[0] == step.outputs[0] ? 1 : 0);
+    return graph_[row.node].rank == 1 && graph_[row.node].dtype == DType::f32 && row.dim_at[unit.rank - 1] == 0;
+  }
+
+  /// Whether the next step only makes one result of the program, in whose memory a product can be summed.
+  constexpr bool makes_result_of(const PlanStep& step, const PlanStep& next) const {
+    if (!main_ || next.outputs.size() != 1) return false;
+    const int result = next.outputs[0];
+    return value(result).role == ValueRole::output && value(result).dtype == value(step.outputs[0]).dtype &&
+           !viewed_[size(result)] && reads_[size(result)] == 0;
+  }
+};
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/plan/unit_flops.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// Floating point operations of a unit on whole values: for each element what the operation's row says, 2 for each
+/// multiply-add of a contraction.
+constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
+                                  const GraphShapes& found) {
+  const Unit& unit = units[u];
+  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
+  if (unit.kind == UnitKind::fused) {
+    std::int64_t total = 0;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const int id = units.members[unit.first_member + m];
+      const OpRow& row = row_of(graph[id]);
+      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
+    }
+    return total;
+  }
+  if (unit.kind == UnitKind::contraction) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    std::int64_t total = 2;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
+  }
+  if (unit.kind == UnitKind::attention) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
+    using namespace ops::attention_factor;
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
+    const AttentionForm form = AttentionForm::of_node(graph[unit.root]);
+    const std::int64_t each =
+        form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    return saturating_product(scores, each) / (form.causal ? 2 : 1);
+  }
+  // A scatter's work is proportional to the rows that it reads, not to the table that it writes.
+  const OpRow& row = row_of(graph[unit.root]);
+  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
+  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/reshard/assign_memory.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
+#define TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Marks a value, and the values of which it is a view, as needed at a step.
+constexpr void need_value(GraphPlan& plan, int v, int step) {
+  while (v >= 0) {
+    PlanValue& value = plan.values[static_cast<std::size_t>(v)];
+    if (value.first_step < 0) value.first_step = step;
+    if (value.last_step < step) value.last_step = step;
+    v = value.role == ValueRole::view ? value.view_of : -1;
+  }
+}
+
+}  // namespace detail
+
+/// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
+/// the plans of the bodies must be complete.
+constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) {
+  const int count = static_cast<int>(plan.steps.size());
+  for (int s = 0; s < count; ++s) {
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
+    for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
+    // A step fused with the next one reads its operands while the next one's results are written: both need all values.
+    if (step.fusion == Fusion::apart) continue;
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].outputs) detail::need_value(plan, v, s);
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].inputs) detail::need_value(plan, v, s);
+  }
+  for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
+
+  Growable<Lifetime> blocks;
+  Growable<std::size_t> owners;
+  for (std::size_t v = 0; v < plan.values.size(); ++v) {
+    const PlanValue& value = plan.values[v];
+    if (!value.in_arena() || value.first_step < 0) continue;
+    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
+    owners.push_back(v);
+  }
+  plan.arena_bytes = assign_offsets(blocks);
+  for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
+
+  // The scratch memory of a body comes after all blocks that are needed while any body runs.
+  std::int64_t largest = 0;
+  for (int s = 0; s < count; ++s) {
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    if (step.kind != StepKind::repeat) continue;
+    const std::int64_t bytes = plans[static_cast<std::size_t>(step.body)].arena_bytes;
+    largest = bytes > largest ? bytes : largest;
+    for (const Lifetime& block : blocks) {
+      const std::int64_t end = block.offset + detail::arena_bytes(block.bytes);
+      if (block.first <= s && s <= block.last && end > plan.body_offset) plan.body_offset = end;
+    }
+  }
+  const std::int64_t end = checked_sum(plan.body_offset, largest, "bytes of intermediates");
+  if (end > plan.arena_bytes) plan.arena_bytes = end;
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/plan/graph_planner.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+#define TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Makes the plan of one graph: its units, in order, with the reshards between them.
+class GraphPlanner : PlannedValues {
+ public:
+  constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
+                         const Growable<GraphShapes>& found, const ShardingSolver& solver, Growable<PartialSums>& sums,
+                         const PlanOptions& options, int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
+      : PlannedValues(program.graphs[g], units[g], mesh, found[size(g)], solver, sums, options, g, requests),
+        program_(program), all_units_(units), all_found_(found), sums_(sums), plans_(plans) {}
+
+  constexpr GraphPlan plan() {
+    start();
+    add_arguments();
+    for (int u = 0; u < units_.count; ++u) {
+      if (units_[u].kind == UnitKind::repeat)
+        add_repeat(u);
+      else if (units_[u].kind == UnitKind::constraint)
+        add_constraint(u);
+      else
+        add_unit(u);
+    }
+    add_outputs();
+    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
+    scheduler.donate();
+    if (options_.fuse_steps) scheduler.fuse_unstored();
+    assign_memory(made_, plans_);
+    if (options_.fuse_steps) scheduler.fuse_epilogues();
+    made_.numbers = found_.numbers;
+    made_.shapes = found_.shapes;
+    return std::move(made_);
+  }
+
+ private:
+  ProgramView program_;
+  const UnitsView* all_units_;
+  const Growable<GraphShapes>& all_found_;
+  Growable<PartialSums>& sums_;
+  Growable<GraphPlan>& plans_;
+
+  constexpr void add_arguments() {
+    for (int id = 0; id < graph_.size; ++id) {
+      if (host_[size(id)] || !graph_[id].is_argument()) continue;
+      while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
+      made_.arguments[size(graph_[id].index())] =
+          add_value(id, flow_.produced[size(id)], ValueRole::argument, is_in_layers(graph_[id]));
+    }
+  }
+
+  // ---- units
+
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
+
+  constexpr int input_value(int u, int i) {
+    const int node = units_.input(u, i).node;
+    const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
+    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
+  }
+
+  /// Whether the step of a unit walks over the layers of stacked operands.
+  static constexpr bool walks_layers(UnitKind kind) {
+    return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
+           kind != UnitKind::data_movement && kind != UnitKind::custom;
+  }
+  constexpr void add_constraint(int u) {
+    const int node = units_[u].root, from = units_.input(u, 0).node;
+    Sharding target = values_.of[size(node)];
+    leave_partial(target, flow_.deferred[size(from)]);
+    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
+    const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
+    const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
+    strides_[size(made)] = strides_[size(v)];
+    finish_output(node);
   }
 
   constexpr void add_unit(int u) {
@@ -30154,35 +30242,6 @@ class GraphPlanner {
     const int inside = solver_.argument_node(body, k);
     if (inside >= 0) return storage_of(program_.graphs[body][inside]);
     return outside >= 0 ? storage_of(graph_[outside]) : Storage::block;
-  }
-
-  constexpr void add_moved(PlanStep& step, int v) {
-    step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
-  }
-
-  /// A body takes its operands, or slices of them, as they are in memory, so a view that is not row-major is copied.
-  constexpr int contiguous(int v, bool sliced, Source source) {
-    const Sharding sharding = value(v).sharding;
-    for (std::int32_t other : versions_[size(value(v).node)])
-      if (!value(other).rows_once && lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
-          (sliced || value(other).stacked == value(v).stacked))
-        return other;
-    PlanStep step;
-    step.kind = StepKind::reshard;
-    step.source = source;
-    const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
-    step.inputs = {v};
-    step.outputs = {result};
-    for (int i = 0; i < 2; ++i) add_moved(step, v);
-    made_.steps.push_back(std::move(step));
-    return result;
-  }
-  constexpr bool is_row_major(int v, bool sliced) {
-    const Shape extents = local_extents(value(v).shape, value(v).sharding, mesh_);
-    const Shape strides = row_major_strides(extents);
-    for (std::size_t d = value(v).stacked || sliced ? 1 : 0; d < extents.size(); ++d)
-      if (extents[d] > 1 && strides[d] != strides_[size(v)][d]) return false;
-    return true;
   }
 
   // ---- results

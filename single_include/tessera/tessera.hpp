@@ -2039,10 +2039,10 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/base/small_float.hpp
+// ---- tessera/base/element/small_float.hpp
 
-#ifndef TESSERA_BASE_SMALL_FLOAT_HPP
-#define TESSERA_BASE_SMALL_FLOAT_HPP
+#ifndef TESSERA_BASE_ELEMENT_SMALL_FLOAT_HPP
+#define TESSERA_BASE_ELEMENT_SMALL_FLOAT_HPP
 
 namespace tessera::detail {
 
@@ -2105,10 +2105,10 @@ constexpr float to_odd(double value) {
 
 #endif
 
-// ---- tessera/base/bf16.hpp
+// ---- tessera/base/element/bf16.hpp
 
-#ifndef TESSERA_BASE_BF16_HPP
-#define TESSERA_BASE_BF16_HPP
+#ifndef TESSERA_BASE_ELEMENT_BF16_HPP
+#define TESSERA_BASE_ELEMENT_BF16_HPP
 
 namespace tessera {
 
@@ -2157,10 +2157,10 @@ template <> struct std::numeric_limits<tessera::bf16> {
 
 #endif
 
-// ---- tessera/base/f16.hpp
+// ---- tessera/base/element/f16.hpp
 
-#ifndef TESSERA_BASE_F16_HPP
-#define TESSERA_BASE_F16_HPP
+#ifndef TESSERA_BASE_ELEMENT_F16_HPP
+#define TESSERA_BASE_ELEMENT_F16_HPP
 
 namespace tessera {
 
@@ -2206,10 +2206,10 @@ template <> struct std::numeric_limits<tessera::f16> {
 
 #endif
 
-// ---- tessera/base/f8.hpp
+// ---- tessera/base/element/f8.hpp
 
-#ifndef TESSERA_BASE_F8_HPP
-#define TESSERA_BASE_F8_HPP
+#ifndef TESSERA_BASE_ELEMENT_F8_HPP
+#define TESSERA_BASE_ELEMENT_F8_HPP
 
 namespace tessera {
 
@@ -11765,7 +11765,8 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
                 {x.id, stride.id, dilation.id, extent.id});
 }
 
-/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
+/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size]. Padding behind a dim must not
+/// exceed that in front, which the gradient relies on.
 struct PatchDim {
   Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
 };
@@ -13317,7 +13318,7 @@ struct IndexAddOp {
               {g.id, r.x(1).id}));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    if (!same_static_shape(c.node(), c.x(2))) return BrokenRule("the result has the dims of the table");
     return check_rows(c, c.node(), c.x(0));
   };
 };
@@ -13487,10 +13488,10 @@ inline constexpr std::uint64_t split_stream = 0x73706c6974ull;
 
 #endif
 
-// ---- tessera/ops/key_rows.hpp
+// ---- tessera/ops/random/key_rows.hpp
 
-#ifndef TESSERA_OPS_KEY_ROWS_HPP
-#define TESSERA_OPS_KEY_ROWS_HPP
+#ifndef TESSERA_OPS_RANDOM_KEY_ROWS_HPP
+#define TESSERA_OPS_RANDOM_KEY_ROWS_HPP
 
 namespace tessera {
 
@@ -20607,6 +20608,9 @@ template <int N> struct ConvTransposeTag {
       fail(
           errc::unsupported,
           "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
+    // The windows of three dims have all 8 dims that a tensor can have.
+    if (N == 3 && !groups.is_number(1))
+      fail(errc::unsupported, "[conv_transpose] groups: conv_transpose3d takes no groups");
     const DType type = x.dtype();
     Value taps[N], extents[N];
     for (int d = 0; d < N; ++d) {
@@ -20614,7 +20618,7 @@ template <int N> struct ConvTransposeTag {
       extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
     }
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = !groups.is_number(1);
+    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 2, groups);
@@ -20697,6 +20701,16 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.padding[0]), Dim(options.padding[1]),
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
+}
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+template <TensorOperand X, TensorOperand W>
+constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
+                                Here at = Here::current()) {
+  const auto& [strides, padding, output_padding, dilation, groups] = options;
+  return call<detail::ConvTransposeTag<3>>(Source::from(at), x, w, Dim(strides[0]), Dim(strides[1]), Dim(strides[2]),
+                                           Dim(padding[0]), Dim(padding[1]), Dim(padding[2]), Dim(output_padding[0]),
+                                           Dim(output_padding[1]), Dim(output_padding[2]), Dim(dilation[0]),
+                                           Dim(dilation[1]), Dim(dilation[2]), Dim(groups));
 }
 
 }  // namespace tessera
@@ -20847,10 +20861,10 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
 
 #endif
 
-// ---- tessera/ops/random.hpp
+// ---- tessera/ops/random/random.hpp
 
-#ifndef TESSERA_OPS_RANDOM_HPP
-#define TESSERA_OPS_RANDOM_HPP
+#ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_HPP
 
 namespace tessera {
 
@@ -21936,6 +21950,17 @@ LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Ex
 
 namespace tessera {
 
+namespace build {
+
+/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
+constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
+  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
+  how.write(made);
+  return of.make(made, {of.id, other.id});
+}
+
+}  // namespace build
+
 namespace detail {
 
 /// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
@@ -22044,11 +22069,7 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
   const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
   if (!same_static_shape(a.node(), b.node()))
     a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const auto alike = [&](const Value& of, const Value& other) {
-    return of.make({.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons},
-                   {of.id, other.id});
-  };
-  const Value first = alike(a, b), second = alike(b, first);
+  const Value first = build::alike(a, b), second = build::alike(b, first);
   return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
 }
 
@@ -22636,6 +22657,130 @@ GroupNorm<T> group_norm(Dim groups, Extent features, const ShardingStrategy& str
 }
 
 }  // namespace tessera::nn
+
+#endif
+
+// ---- tessera/nn/orthogonal.hpp
+
+#ifndef TESSERA_NN_ORTHOGONAL_HPP
+#define TESSERA_NN_ORTHOGONAL_HPP
+
+namespace tessera::init {
+
+namespace detail {
+
+/// `count` orthonormal vectors of `length` numbers, drawn once, by the shard that needs them first.
+class OrthonormalVectors {
+ public:
+  OrthonormalVectors(Key key, std::int64_t count, std::int64_t length) : key_(key), count_(count), length_(length) {}
+
+  /// One vector behind the other.
+  const double* get() {
+    const std::lock_guard lock(mutex_);
+    if (vectors_.empty() && count_ > 0) draw();
+    return vectors_.data();
+  }
+
+ private:
+  // Gram and Schmidt's method on normal draws, twice for each vector, which leaves errors of rounding only. Norms are
+  // positive, so that all orthonormal systems are equally likely (Mezzadri, math-ph/0609050).
+  void draw() {
+    const Shape all{count_, length_};
+    vectors_.resize(static_cast<std::size_t>(count_ * length_));
+    tessera::detail::fill_random(DType::f64, Distribution::normal, key_, all, Box{{0, 0}, all}, vectors_.data());
+    for (std::int64_t j = 0; j < count_; ++j) {
+      double* const v = vectors_.data() + j * length_;
+      for (std::int64_t i = 0; i < 2 * j; ++i) {
+        const double* const u = vectors_.data() + i % j * length_;
+        const double along = product(u, v);
+        for (std::int64_t k = 0; k < length_; ++k) v[k] -= along * u[k];
+      }
+      const double norm = std::sqrt(product(v, v));
+      for (std::int64_t k = 0; k < length_; ++k) v[k] /= norm;
+    }
+  }
+  double product(const double* u, const double* v) const {
+    double sums[4]{};
+    std::int64_t k = 0;
+    for (; k + 4 <= length_; k += 4)
+      for (int lane = 0; lane < 4; ++lane) sums[lane] += u[k + lane] * v[k + lane];
+    for (; k < length_; ++k) sums[0] += u[k] * v[k];
+    return (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  }
+
+  Key key_;
+  std::int64_t count_, length_;
+  std::mutex mutex_;
+  std::vector<double> vectors_;
+};
+
+/// A weight whose last dim, and all others together, are the rows and columns of an orthogonal matrix; with
+/// `only_middle` the taps but the middle one are 0.
+template <Element T, std::size_t Rank>
+auto orthogonal_weight(const char* op, Key key, const Extent (&shape)[Rank], const Mesh& mesh,
+                       const PartitionSpec& spec, double gain, bool only_middle, Here at) {
+  static_assert(Rank >= 2, "tessera: an orthogonal weight has rank 2 or more: [..., in, out]");
+  static_assert(is_floating_v<T>, "tessera: the elements of an orthogonal weight are float, double, bf16 or f16");
+  const Shape all = tessera::detail::shape_from(shape);
+  std::int64_t in = 1;
+  for (std::size_t d = only_middle ? Rank - 2 : 0; d + 1 < Rank; ++d) in *= all[d];
+  const std::int64_t out = all[Rank - 1];
+  if (only_middle && in > out)
+    fail(errc::shape_mismatch, "[", op, "] shape: ", in, " in-features are more than ", out, " out-features",
+         Source::from(at));
+  const bool tall = in >= out;
+  const auto vectors = std::make_shared<OrthonormalVectors>(key, tall ? out : in, tall ? in : out);
+  const auto write = [=](T* data, const Box& box) {
+    const Shape own = extents(box);
+    std::int64_t left = volume(own);
+    if (left == 0) return;
+    const double* const made = vectors->get();
+    for (Shape index = box.begin; left > 0; --left) {
+      bool middle = true;
+      std::int64_t row = 0;
+      for (std::size_t d = 0; d + 1 < Rank; ++d) {
+        const bool is_tap = d + 2 < Rank;
+        if (only_middle && is_tap) middle = middle && index[d] == all[d] / 2;
+        if (!only_middle || !is_tap) row = row * all[d] + index[d];
+      }
+      const std::int64_t column = index[Rank - 1];
+      *data++ = static_cast<T>(!middle ? 0 : gain * (tall ? made[column * in + row] : made[row * out + column]));
+      for (std::size_t d = Rank; d-- > 0;) {
+        if (++index[d] < box.end[d]) break;
+        index[d] = box.begin[d];
+      }
+    }
+  };
+  return tensor_of<T, static_cast<int>(Rank)>(
+      tessera::detail::created<T>(op, all, static_cast<int>(Rank), mesh, spec, at, Cost{20}, write));
+}
+
+}  // namespace detail
+
+/// A random weight whose columns are orthonormal, or whose rows are if there are fewer of them, times `gain`: of [in,
+/// out], or of [taps..., in, out] as a matrix [taps x in, out] (jax.nn.initializers.orthogonal,
+/// torch.nn.init.orthogonal_). It is computed in double, once for all shards, with 4 n^2 m operations for a matrix of m
+/// by n, n being the smaller; each device that draws it holds the whole matrix meanwhile. Equal on every mesh and spec.
+/// Errors: those of `normal`. Source: Saxe, McClelland, Ganguli, 1312.6120.
+///
+///     auto w = ts::init::orthogonal<float>(key, {256, 256}, mesh, {ts::none, "model"});
+template <Element T, std::size_t Rank>
+auto orthogonal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {}, double gain = 1,
+                Here at = Here::current()) {
+  return detail::orthogonal_weight<T>("orthogonal", key, shape, mesh, spec, gain, false, at);
+}
+
+/// The weight of a convolution [taps..., in, out] that keeps norms: orthonormal rows at the middle tap, 0 elsewhere
+/// (jax.nn.initializers.delta_orthogonal). Errors: shape_mismatch for more in-features than out-features. Source: Xiao
+/// et al., 1806.05393.
+template <Element T, std::size_t Rank>
+auto delta_orthogonal(Key key, const Extent (&shape)[Rank], const Mesh& mesh, const PartitionSpec& spec = {},
+                      double gain = 1, Here at = Here::current()) {
+  static_assert(Rank >= 3, "tessera: init::delta_orthogonal is for the weights of convolutions: [taps..., in, out]");
+  return detail::orthogonal_weight<T>("delta_orthogonal", key, shape, mesh, spec, gain, true, at);
+}
+
+}  // namespace tessera::init
 
 #endif
 
@@ -24765,13 +24910,6 @@ struct Updated {
   constexpr Value operator()(const Scalar& of) const { return (*this)(wide(of)); }
 };
 
-/// The next value of a parameter, in the sharding of the parameter.
-constexpr Value sharded_as(const Value& next, const Value& parameter) {
-  Node made{.op = Op::alike, .dtype = next.dtype(), .rank = next.node().rank, .singletons = next.node().singletons};
-  Alike{.exactly = true}.write(made);
-  return next.make(made, {next.id, parameter.id});
-}
-
 /// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.
 /// Returns a tuple of models.
 template <class F, class Model, class... States>
@@ -24796,7 +24934,9 @@ constexpr auto update_parameters(Here at, const F& update, const Model& model, c
       at,
       [&](const Updated& x, const Value& p, const auto&... rest) {
         return std::apply(
-            [&](const Value& next, const auto&... state) { return std::tuple(sharded_as(next, p), state...); },
+            [&](const Value& next, const auto&... state) {
+              return std::tuple(build::alike(next, p, {.exactly = true}), state...);
+            },
             update(x, p, rest...));
       },
       model, gradients, states...);
@@ -25385,12 +25525,22 @@ namespace tessera {
 
 namespace optim::detail {
 
+/// The element type of a sum over all tensors.
+constexpr DType summed_as(const Growable<Value>& values) {
+  for (const Value& v : values)
+    if (v.dtype() == DType::f64) return DType::f64;
+  return DType::f32;
+}
+/// A rank-0 value whose parts on the devices are summed.
+constexpr Value reduced(const Value& total) {
+  return total.dtype() == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
+                                     : with_sharding(Sym<float, 0>(total), {}).value;
+}
+
 /// The sum of the squares of all elements of all tensors, including all layers of Stacks; in f64 if any tensor is f64.
 constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
   if (values.empty()) fail(errc::structure, "[clip_by_global_norm] gradients: the model has no floating-point tensor");
-  DType wide = DType::f32;
-  for (const Value& v : values)
-    if (v.dtype() == DType::f64) wide = DType::f64;
+  const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
     const Value v = value.at(source);
@@ -25398,8 +25548,7 @@ constexpr Value sum_of_squares(const Growable<Value>& values, Source source) {
     total = total.module == nullptr ? squares : total + squares;
   }
   // One sum over all tensors, so that the partial sums of the devices need one all_reduce instead of one per tensor.
-  return wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
-                            : with_sharding(Sym<float, 0>(total), {}).value;
+  return reduced(total);
 }
 
 /// The p-norm of all elements of all tensors together, for a p that is above 0 and may be infinite.
@@ -25408,9 +25557,7 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
   if (!(p > 0)) fail(errc::option, "[clip_grad_norm] norm_type: ", p, " is not above 0", source);
   const bool largest = p > std::numeric_limits<double>::max();
   if (values.empty()) fail(errc::structure, "[clip_grad_norm] gradients: the model has no floating-point tensor");
-  DType wide = DType::f32;
-  for (const Value& v : values)
-    if (v.dtype() == DType::f64) wide = DType::f64;
+  const DType wide = summed_as(values);
   Value total{};
   for (const Value& value : values) {
     const Value v = value.at(source), size = build::apply<ops::AbsOp>(v);
@@ -25421,9 +25568,14 @@ constexpr Value norm_of(const Growable<Value>& values, double p, Source source) 
         wide);
     total = total.module == nullptr ? own : largest ? build::apply<ops::MaximumOp>(total, own) : total + own;
   }
-  total = wide == DType::f64 ? with_sharding(Sym<double, 0>(total), {}).value
-                             : with_sharding(Sym<float, 0>(total), {}).value;
+  total = reduced(total);
   return largest || p == 1 ? total : build::apply<ops::PowOp>(total, total.number(1 / p, wide));
+}
+
+/// Gradients times a number.
+template <class Model> constexpr Model scaled(const Model& gradients, const Value& scale, Source source) {
+  return tree_map([&](auto g) { return decltype(g)(g.value.at(source) * build::cast(scale, g.value.dtype())); },
+                  gradients);
 }
 
 }  // namespace optim::detail
@@ -25447,13 +25599,7 @@ constexpr auto clip_by_global_norm(const Model& gradients, const Limit& max_norm
   const Value limit = build::cast(lower(norm, max_norm), norm.dtype());
   // If the norm is below the limit, the scale is limit / limit, exactly 1.
   const Value scale = limit / build::apply<ops::MaximumOp>(norm, limit);
-  auto clipped = optim::tree_map(
-      [&](auto g) {
-        using S = decltype(g);
-        return S(g.value.at(source) * build::cast(scale, g.value.dtype()));
-      },
-      gradients);
-  return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
+  return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
 }
 
 /// Inside a traced function: scales gradients by min(max_norm / (norm + 1e-6), 1), where `norm` is the norm of all
@@ -25473,13 +25619,7 @@ constexpr auto clip_grad_norm(const Model& gradients, const Limit& max_norm, dou
   const Value norm = optim::detail::norm_of(optim::detail::parameters_of(gradients), norm_type, source);
   const Value scale = build::apply<ops::MinimumOp>(
       build::cast(lower(norm, max_norm), norm.dtype()) / (norm + norm.number(1e-6)), norm.number(1));
-  auto clipped = optim::tree_map(
-      [&](auto g) {
-        using S = decltype(g);
-        return S(g.value.at(source) * build::cast(scale, g.value.dtype()));
-      },
-      gradients);
-  return std::tuple(clipped, Sym<float, 0>(build::cast(norm, DType::f32)));
+  return std::tuple(optim::detail::scaled(gradients, scale, source), Sym<float, 0>(build::cast(norm, DType::f32)));
 }
 
 /// Inside a traced function: each element of the gradients, clipped to [-limit, limit], as
@@ -26158,11 +26298,11 @@ constexpr auto muon(const Model& model, const Model& gradients, const optim::Muo
           const Value ratio = build::cast(outputs, DType::f64) / build::cast(inputs, DType::f64);
           const Value scale = build::apply<ops::SqrtOp>(build::apply<ops::MaximumOp>(ratio, ratio.number(1.0)));
           const Value next = x(1.0 - rate * x.wide(config.weight_decay)) * x.parameter - x(rate * scale) * x(o);
-          return std::tuple(S(optim::detail::sharded_as(next, x.parameter)), S(next_m), v);
+          return std::tuple(S(build::alike(next, x.parameter, {.exactly = true})), S(next_m), v);
         } else {
           const optim::detail::AdamWStep s = step.as(x.parameter.dtype());
           const auto [next_m, next_v] = s.next_means(g.value, m.value, v.value);
-          return std::tuple(S(optim::detail::sharded_as(s.moved(x, next_m, next_v), x.parameter)), S(next_m),
+          return std::tuple(S(build::alike(s.moved(x, next_m, next_v), x.parameter, {.exactly = true})), S(next_m),
                             S(next_v));
         }
       },
@@ -26737,10 +26877,10 @@ double chained(std::int64_t step, std::int64_t until, const First& first, const 
 
 #endif
 
-// ---- tessera/ops/keys.hpp
+// ---- tessera/ops/random/keys.hpp
 
-#ifndef TESSERA_OPS_KEYS_HPP
-#define TESSERA_OPS_KEYS_HPP
+#ifndef TESSERA_OPS_RANDOM_KEYS_HPP
+#define TESSERA_OPS_RANDOM_KEYS_HPP
 
 namespace tessera {
 
@@ -26771,10 +26911,10 @@ template <std::size_t N> constexpr std::array<Scalar, N> split(const Scalar& key
 
 #endif
 
-// ---- tessera/ops/random_draws.hpp
+// ---- tessera/ops/random/random_draws.hpp
 
-#ifndef TESSERA_OPS_RANDOM_DRAWS_HPP
-#define TESSERA_OPS_RANDOM_DRAWS_HPP
+#ifndef TESSERA_OPS_RANDOM_RANDOM_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_RANDOM_DRAWS_HPP
 
 // Draws that are computed from uniform ones. As those, they depend on the key, the stream and the global index alone.
 
@@ -27008,10 +27148,10 @@ constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()
 
 #endif
 
-// ---- tessera/ops/stochastic_round.hpp
+// ---- tessera/ops/random/stochastic_round.hpp
 
-#ifndef TESSERA_OPS_STOCHASTIC_ROUND_HPP
-#define TESSERA_OPS_STOCHASTIC_ROUND_HPP
+#ifndef TESSERA_OPS_RANDOM_STOCHASTIC_ROUND_HPP
+#define TESSERA_OPS_RANDOM_STOCHASTIC_ROUND_HPP
 
 namespace tessera {
 
@@ -28883,95 +29023,6 @@ constexpr auto diagonal_scatter(const X& x, const Diagonals& diagonals, Here at 
 
 #endif
 
-// ---- tessera/ops/gamma_draws.hpp
-
-#ifndef TESSERA_OPS_GAMMA_DRAWS_HPP
-#define TESSERA_OPS_GAMMA_DRAWS_HPP
-
-// Draws of the gamma distribution, and of those that are made of it.
-
-namespace tessera {
-
-namespace build {
-
-/// Standard gamma draws by the method of Marsaglia and Tsang. A proposal is rejected with a probability below .05, so
-/// all of six are with one below 2e-8; the draw is the mode then.
-constexpr Value gamma(Value concentration, Value key) {
-  constexpr int proposals = 6;
-  const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
-  const auto draw = [&](Distribution kind, int n) {
-    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
-  };
-  const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
-  const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
-  Value made = d;
-  for (int n = proposals - 1; n >= 0; --n) {
-    const Value x = draw(Distribution::normal, 2 * n + 1), u = draw(Distribution::uniform, 2 * n + 2);
-    const Value root = spread * x + 1.0, v = root * root * root;
-    // Where v is not above 0 its logarithm is NaN or -infinity, and the proposal is rejected.
-    const Value bound = x * x * 0.5 + d - d * v + d * unary(Op::log, v);
-    made = select(less(unary(Op::log, u), bound), d * v, made);
-  }
-  // gamma(a) is gamma(a + 1) times u^(1 / a).
-  const Value u = detail::above_zero_draw(draw(Distribution::uniform, 0));
-  const Value drawn = select(is_small, made * apply<ops::PowOp>(u, one / a), made);
-  return select(less(a, a.number(0)), a.number(std::numeric_limits<double>::quiet_NaN()), drawn);
-}
-
-}  // namespace build
-
-namespace detail {
-
-template <std::uint32_t Stream> struct GammaTag {
-  template <class A, class Key> struct result : A {
-    using Checks = CheckDraw<A, Key>;
-    static constexpr std::size_t checked = sizeof(Checks);
-  };
-  static constexpr Value emit(Value context, Value a, Value key) {
-    a = a.at(context.source);
-    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
-    return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
-  }
-};
-
-}  // namespace detail
-
-/// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
-/// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
-/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
-/// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
-constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
-  return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
-}
-
-/// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
-/// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
-template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
-constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
-  const auto x = gamma<2 * Stream>(a, key, at);
-  const auto y = gamma<2 * Stream + 1>(b, key, at);
-  return x / (x + y);
-}
-
-/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
-/// Communication: an all-reduce of the sums if the last dim is split.
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
-constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
-  const auto x = gamma<Stream>(concentration, key, at);
-  return x / unsqueeze<-1>(sum<-1>(x, at), at);
-}
-
-/// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
-template <std::uint32_t Stream = 0, TensorOperand A, class Key>
-constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
-  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
-}
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/indexing/index_put.hpp
 
 #ifndef TESSERA_OPS_INDEXING_INDEX_PUT_HPP
@@ -30312,6 +30363,95 @@ constexpr auto info_nce(const Query& query, const Keys& keys, const Negatives& n
   const auto logits = concat<1>(unsqueeze<1>(of_key, at), of_negatives, at) / temperature;    // [B, 1 + count]
   const auto first = cast<std::int32_t>(zeros_like(of_key, at), at);
   return cross_entropy<Reduction>(logits, first, CrossEntropy{}, at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/random/gamma_draws.hpp
+
+#ifndef TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
+#define TESSERA_OPS_RANDOM_GAMMA_DRAWS_HPP
+
+// Draws of the gamma distribution, and of those that are made of it.
+
+namespace tessera {
+
+namespace build {
+
+/// Standard gamma draws by the method of Marsaglia and Tsang. A proposal is rejected with a probability below .05, so
+/// all of six are with one below 2e-8; the draw is the mode then.
+constexpr Value gamma(Value concentration, Value key) {
+  constexpr int proposals = 6;
+  const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
+  const auto draw = [&](Distribution kind, int n) {
+    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
+  };
+  const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
+  const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
+  Value made = d;
+  for (int n = proposals - 1; n >= 0; --n) {
+    const Value x = draw(Distribution::normal, 2 * n + 1), u = draw(Distribution::uniform, 2 * n + 2);
+    const Value root = spread * x + 1.0, v = root * root * root;
+    // Where v is not above 0 its logarithm is NaN or -infinity, and the proposal is rejected.
+    const Value bound = x * x * 0.5 + d - d * v + d * unary(Op::log, v);
+    made = select(less(unary(Op::log, u), bound), d * v, made);
+  }
+  // gamma(a) is gamma(a + 1) times u^(1 / a).
+  const Value u = detail::above_zero_draw(draw(Distribution::uniform, 0));
+  const Value drawn = select(is_small, made * apply<ops::PowOp>(u, one / a), made);
+  return select(less(a, a.number(0)), a.number(std::numeric_limits<double>::quiet_NaN()), drawn);
+}
+
+}  // namespace build
+
+namespace detail {
+
+template <std::uint32_t Stream> struct GammaTag {
+  template <class A, class Key> struct result : A {
+    using Checks = CheckDraw<A, Key>;
+    static constexpr std::size_t checked = sizeof(Checks);
+  };
+  static constexpr Value emit(Value context, Value a, Value key) {
+    a = a.at(context.source);
+    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
+    return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
+  }
+};
+
+}  // namespace detail
+
+/// Draws of the gamma distribution with the given concentrations, above 0, and rate 1 (jax.random.gamma,
+/// torch._standard_gamma): of mean a and variance a. Divide by another rate. The shape is that of the concentrations.
+/// No gradient. NaN for a concentration below 0. Costs thirteen draws an element. Key, stream and communication: as of
+/// uniform_like. Source: Marsaglia, Tsang, ACM TOMS 26 (2000).
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto gamma(const A& concentration, const Key& key, Here at = Here::current()) {
+  return call<detail::GammaTag<Stream>>(Source::from(at), concentration, detail::drawn_from(key));
+}
+
+/// Draws of the beta distribution, x / (x + y) of gamma draws x and y (jax.random.beta). Both operands have one shape.
+/// For concentrations far below 1, x and y may both be 0 in f32, and the draw is NaN: use double there.
+template <std::uint32_t Stream = 0, TensorOperand A, TensorOperand B, class Key>
+constexpr auto beta(const A& a, const B& b, const Key& key, Here at = Here::current()) {
+  const auto x = gamma<2 * Stream>(a, key, at);
+  const auto y = gamma<2 * Stream + 1>(b, key, at);
+  return x / (x + y);
+}
+
+/// Draws of the Dirichlet distribution along the last dim: gamma draws over their sum (jax.random.dirichlet).
+/// Communication: an all-reduce of the sums if the last dim is split.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here::current()) {
+  const auto x = gamma<Stream>(concentration, key, at);
+  return x / unsqueeze<-1>(sum<-1>(x, at), at);
+}
+
+/// Draws of the chi-squared distribution with the given degrees of freedom (jax.random.chisquare).
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
+  return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
 }
 
 }  // namespace tessera
@@ -36852,306 +36992,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/partition/plan/schedule.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_SCHEDULE_HPP
-#define TESSERA_PARTITION_PLAN_SCHEDULE_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera::detail {
-
-/// Decides how the steps of one graph run, and writes that into the plan: which step is fused with the next one
-/// (PlanStep::fusion), which values are not stored (ValueRole::fused), and which argument each result may be written
-/// over (GraphPlan::donated). Only shapes and shardings decide, so plans are the same on every processor.
-///
-/// Fusions that leave a value unstored are chosen before the arena has offsets. An epilogue only changes when a result
-/// is written, so it is chosen afterwards: where the arena gives the result the memory of an operand that is still
-/// read, the two steps run separately.
-class Scheduler {
- public:
-  constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
-      : graph_(graph), units_(units), mesh_(mesh), plan_(plan), main_(main) {
-    const std::size_t count = plan.values.size();
-    reads_.assign(count, 0);
-    last_reader_.assign(count, -1);
-    viewed_.assign(count, 0);
-    for (const PlanValue& value : plan.values)
-      if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
-    for (std::size_t s = 0; s < plan.steps.size(); ++s)
-      for (const std::int32_t v : plan.steps[s].inputs) {
-        if (v < 0) continue;
-        ++reads_[size(v)];
-        last_reader_[size(v)] = static_cast<std::int32_t>(s);
-      }
-  }
-
-  /// Finds the argument that each result may be written over. The step that makes the result must be the last reader of
-  /// the argument, and read from it only the element that it writes.
-  constexpr void donate() {
-    plan_.donated.assign(plan_.outputs.size(), -1);
-    if (!main_) return;
-    struct Maker {
-      std::int32_t step = -1, output = 0;
-    };
-    Growable<Maker> makers(plan_.values.size(), Maker{});
-    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
-      for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
-        if (const std::int32_t v = plan_.steps[s].outputs[o]; v >= 0)
-          makers[size(v)] = {static_cast<std::int32_t>(s), static_cast<std::int32_t>(o)};
-    Growable<std::uint8_t> taken(plan_.values.size(), 0);
-    for (const std::int32_t v : plan_.outputs)
-      if (v >= 0 && value(v).role == ValueRole::argument) taken[size(v)] = 1;
-    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
-      const int v = plan_.outputs[k];
-      if (v >= 0 && value(v).role == ValueRole::output && makers[size(v)].step >= 0)
-        plan_.donated[k] = donor(makers[size(v)].step, makers[size(v)].output, taken);
-    }
-  }
-
-  /// Fuses pairs of steps so that the value passed between them is not stored.
-  constexpr void fuse_unstored() {
-    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
-      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
-      if (step.kind != StepKind::compute || step.outputs.size() != 1) continue;
-      const UnitKind kind = units_[step.unit].kind;
-      if (kind != UnitKind::contraction && kind != UnitKind::indexed) continue;
-      const int made = step.outputs[0];
-      if (value(made).role != ValueRole::intermediate || value(made).stacked || !read_by_next_alone(made, s)) continue;
-      if (next.kind == StepKind::reshard) {
-        if (sums_in_place(step, next)) step.fusion = Fusion::sum;
-      } else if (kind == UnitKind::contraction && follows_on_boxes(step, next)) {
-        if (rounds(step, next))
-          step.fusion = Fusion::rounding;
-        else if (makes_result_of(step, next))
-          step.fusion = Fusion::into_result;
-      }
-      if (step.fusion == Fusion::apart) continue;
-      PlanValue& passed = value(made);
-      passed.role = ValueRole::fused;
-      step.bytes -= moved_bytes(passed, mesh_);
-      next.bytes -= moved_bytes(passed, mesh_) * count_of(next.inputs, made);
-      if (step.fusion == Fusion::into_result) passed.spare = keep_donation(step, next);
-      ++s;
-    }
-  }
-
-  /// Fuses products with the step that reads their result box by box, once values have offsets in the arena.
-  constexpr void fuse_epilogues() {
-    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
-      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
-      if (step.fusion != Fusion::apart || step.kind != StepKind::compute) continue;
-      if (units_[step.unit].kind != UnitKind::contraction || !follows_on_boxes(step, next)) continue;
-      bool apart = true;
-      for (const std::int32_t out : next.outputs) {
-        // the result may be written over a donated argument
-        apart = apart && !(main_ && value(out).role == ValueRole::output);
-        for (const std::int32_t in : step.inputs) apart = apart && !share_memory(plan_, out, in);
-      }
-      if (!apart) continue;
-      step.fusion = Fusion::epilogue;
-      for (const std::int32_t out : next.outputs) value(out).first_step = static_cast<int>(s);
-      ++s;
-    }
-  }
-
- private:
-  GraphView graph_;
-  UnitsView units_;
-  const Mesh& mesh_;
-  GraphPlan& plan_;
-  bool main_;
-  // By value: how many inputs of steps it is, the last step that reads it, and whether a view of it exists.
-  Growable<std::int32_t> reads_, last_reader_;
-  Growable<std::uint8_t> viewed_;
-
-  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
-  constexpr PlanValue& value(int v) const { return plan_.values[size(v)]; }
-
-  static constexpr std::int32_t count_of(const Growable<std::int32_t>& list, int v) {
-    std::int32_t n = 0;
-    for (const std::int32_t in : list) n += in == v ? 1 : 0;
-    return n;
-  }
-  constexpr bool read_by_next_alone(int v, std::size_t s) const {
-    return !viewed_[size(v)] && reads_[size(v)] > 0 && count_of(plan_.steps[s + 1].inputs, v) == reads_[size(v)];
-  }
-
-  // ---- donated arguments
-
-  constexpr std::int32_t donor(int s, int output, Growable<std::uint8_t>& taken) const {
-    const PlanStep& step = plan_.steps[size(s)];
-    if (step.kind != StepKind::compute) return -1;
-    const Unit& unit = units_[step.unit];
-    const UnitOperand& made = units_.output(step.unit, output);
-    if (unit.kind != UnitKind::fused || unit.phases > 1 || made.accumulates) return -1;
-    const PlanValue& to = value(step.outputs[size(output)]);
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int v = step.inputs[size(i)];
-      const PlanValue& from = value(v);
-      if (from.role != ValueRole::argument || taken[size(v)] || viewed_[size(v)] || last_reader_[size(v)] != s ||
-          count_of(step.inputs, v) != 1 || !stored_alike(from, to))
-        continue;
-      bool aligned = true;
-      for (int d = 0; d < unit.rank; ++d) aligned = aligned && units_.input(step.unit, i).dim_at[d] == made.dim_at[d];
-      if (!aligned) continue;
-      taken[size(v)] = 1;
-      return graph_[from.node].index();
-    }
-    return -1;
-  }
-  /// For a product that is summed in the memory of a result: whether the result may still be written over a donated
-  /// argument. An argument that the product itself reads may not be overwritten.
-  constexpr bool keep_donation(const PlanStep& step, const PlanStep& next) {
-    bool kept = false;
-    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
-      std::int32_t& argument = plan_.donated[k];
-      if (plan_.outputs[k] != next.outputs[0] || argument < 0) continue;
-      if (count_of(step.inputs, plan_.arguments[size(argument)]) > 0)
-        argument = -1;
-      else
-        kept = true;
-    }
-    return kept;
-  }
-
-  // ---- fusions
-
-  /// Whether a reshard only sums the parts of a partial value, without changing how its dims are split.
-  constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
-    const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
-    if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
-      return false;
-    if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;
-    for (const UsedParts& used : parts.parts.entries)
-      if (used.used < 1) return false;
-    for (int d = 0; d < parts.sharding.rank; ++d)
-      if (!(parts.sharding.dims[d] == sum.sharding.dims[d])) return false;
-    const Unit& unit = units_[step.unit];
-    if (unit.kind == UnitKind::contraction) return unit.addend < 0;
-    // A scatter adds rows in the order of their indices, so there can only be one table: it is replicated.
-    return row_of(graph_[unit.root]).scatters && sum.sharding.is_replicated();
-  }
-
-  /// Whether the next step can run on each box of a product: it is elementwise on the product, split along the same
-  /// axes, and each of its results has the product's shape.
-  constexpr bool follows_on_boxes(const PlanStep& step, const PlanStep& next) const {
-    if (next.kind != StepKind::compute || units_[next.unit].kind != UnitKind::fused) return false;
-    const Unit& unit = units_[next.unit];
-    const int made = step.outputs[0];
-    const PlanValue& product = value(made);
-    if (unit.rank == 0 || unit.phases > 1 || product.stacked || product.shape.size() != unit.rank) return false;
-    bool reads = false;
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int v = next.inputs[size(i)];
-      if (v >= 0 && value(v).stacked) return false;
-      if (v != made) continue;
-      reads = true;
-      for (int d = 0; d < unit.rank; ++d)
-        if (units_.input(next.unit, i).dim_at[d] != d) return false;
-    }
-    if (!reads) return false;
-    const unsigned axes = work_axes(plan_, next);
-    const auto stored_everywhere = [&](const PlanValue& v) { return (axes & ~unsigned{v.sharding.used_axes()}) == 0; };
-    if (work_axes(plan_, step) != axes || !stored_everywhere(product)) return false;
-    const Node& space = graph_[unit.space];
-    for (int o = 0; o < unit.output_count; ++o) {
-      const PlanValue& result = value(next.outputs[size(o)]);
-      const Node& node = graph_[units_.output(next.unit, o).node];
-      if (units_.output(next.unit, o).accumulates || node.rank != space.rank || node.singletons != space.singletons)
-        return false;
-      if (result.stacked || !stored_everywhere(result) || !(result.parts == product.parts)) return false;
-    }
-    for (int d = 0; d < unit.rank; ++d)
-      if (!(next.factors[size(d)] == product.sharding.dims[d])) return false;
-    return true;
-  }
-
-  /// Whether the next step only rounds a product of bf16 or f16 to the type of its operands, after adding a row where
-  /// it reads two values.
-  constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
-    const Unit &product = units_[step.unit], &unit = units_[next.unit];
-    const Node& root = graph_[unit.root];
-    if (graph_.operand_node(product.space, 0).dtype != root.dtype || product.addend >= 0) return false;
-    if (!row_of(root).converts || !is_half(root.dtype) || unit.output_count != 1) return false;
-    if (unit.member_count == 1) return true;
-    if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
-        !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)
-      return false;
-    const UnitOperand& row = units_.input(next.unit, next.inputs[0] == step.outputs[0] ? 1 : 0);
-    return graph_[row.node].rank == 1 && graph_[row.node].dtype == DType::f32 && row.dim_at[unit.rank - 1] == 0;
-  }
-
-  /// Whether the next step only makes one result of the program, in whose memory a product can be summed.
-  constexpr bool makes_result_of(const PlanStep& step, const PlanStep& next) const {
-    if (!main_ || next.outputs.size() != 1) return false;
-    const int result = next.outputs[0];
-    return value(result).role == ValueRole::output && value(result).dtype == value(step.outputs[0]).dtype &&
-           !viewed_[size(result)] && reads_[size(result)] == 0;
-  }
-};
-
-}  // namespace tessera::detail
-
-TESSERA_PLANNING_END
-
-#endif
-
-// ---- tessera/partition/plan/unit_flops.hpp
-
-#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
-#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-/// Floating point operations of a unit on whole values: for each element what the operation's row says, 2 for each
-/// multiply-add of a contraction.
-constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
-                                  const GraphShapes& found) {
-  const Unit& unit = units[u];
-  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
-  if (unit.kind == UnitKind::fused) {
-    std::int64_t total = 0;
-    for (int m = 0; m < unit.member_count; ++m) {
-      const int id = units.members[unit.first_member + m];
-      const OpRow& row = row_of(graph[id]);
-      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
-    }
-    return total;
-  }
-  if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    std::int64_t total = 2;
-    for (int f = 0; f < link.factor_count; ++f)
-      if (links.factor(link, f).extent == 0) total = 0;
-    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
-    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
-  }
-  if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
-    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
-    using namespace ops::attention_factor;
-    const std::int64_t scores =
-        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
-    const AttentionForm form = AttentionForm::of_node(graph[unit.root]);
-    const std::int64_t each =
-        form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
-    return saturating_product(scores, each) / (form.causal ? 2 : 1);
-  }
-  // A scatter's work is proportional to the rows that it reads, not to the table that it writes.
-  const OpRow& row = row_of(graph[unit.root]);
-  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
-  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/partition/propagation/assign.hpp
 
 #ifndef TESSERA_PARTITION_PROPAGATION_ASSIGN_HPP
@@ -38108,77 +37948,6 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/partition/reshard/assign_memory.hpp
-
-#ifndef TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
-#define TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
-
-TESSERA_PLANNING_BEGIN
-
-namespace tessera {
-
-namespace detail {
-
-/// Marks a value, and the values of which it is a view, as needed at a step.
-constexpr void need_value(GraphPlan& plan, int v, int step) {
-  while (v >= 0) {
-    PlanValue& value = plan.values[static_cast<std::size_t>(v)];
-    if (value.first_step < 0) value.first_step = step;
-    if (value.last_step < step) value.last_step = step;
-    v = value.role == ValueRole::view ? value.view_of : -1;
-  }
-}
-
-}  // namespace detail
-
-/// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
-/// the plans of the bodies must be complete.
-constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) {
-  const int count = static_cast<int>(plan.steps.size());
-  for (int s = 0; s < count; ++s) {
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
-    for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
-    // A step fused with the next one reads its operands while the next one's results are written: both need all values.
-    if (step.fusion == Fusion::apart) continue;
-    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].outputs) detail::need_value(plan, v, s);
-    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].inputs) detail::need_value(plan, v, s);
-  }
-  for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
-
-  Growable<Lifetime> blocks;
-  Growable<std::size_t> owners;
-  for (std::size_t v = 0; v < plan.values.size(); ++v) {
-    const PlanValue& value = plan.values[v];
-    if (!value.in_arena() || value.first_step < 0) continue;
-    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
-    owners.push_back(v);
-  }
-  plan.arena_bytes = assign_offsets(blocks);
-  for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
-
-  // The scratch memory of a body comes after all blocks that are needed while any body runs.
-  std::int64_t largest = 0;
-  for (int s = 0; s < count; ++s) {
-    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
-    if (step.kind != StepKind::repeat) continue;
-    const std::int64_t bytes = plans[static_cast<std::size_t>(step.body)].arena_bytes;
-    largest = bytes > largest ? bytes : largest;
-    for (const Lifetime& block : blocks) {
-      const std::int64_t end = block.offset + detail::arena_bytes(block.bytes);
-      if (block.first <= s && s <= block.last && end > plan.body_offset) plan.body_offset = end;
-    }
-  }
-  const std::int64_t end = checked_sum(plan.body_offset, largest, "bytes of intermediates");
-  if (end > plan.arena_bytes) plan.arena_bytes = end;
-}
-
-}  // namespace tessera
-
-TESSERA_PLANNING_END
-
-#endif
-
 // ---- tessera/partition/reshard/step_collectives.hpp
 
 #ifndef TESSERA_PARTITION_RESHARD_STEP_COLLECTIVES_HPP
@@ -38287,10 +38056,10 @@ TESSERA_PLANNING_END
 
 #endif
 
-// ---- tessera/partition/plan/graph_planner.hpp
+// ---- tessera/partition/plan/planned_values.hpp
 
-#ifndef TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
-#define TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+#ifndef TESSERA_PARTITION_PLAN_PLANNED_VALUES_HPP
+#define TESSERA_PARTITION_PLAN_PLANNED_VALUES_HPP
 
 TESSERA_PLANNING_BEGIN
 
@@ -38298,60 +38067,23 @@ namespace tessera {
 
 namespace detail {
 
-/// Makes the plan of one graph: its values, steps and reshards.
-class GraphPlanner {
- public:
-  constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
-                         const Growable<GraphShapes>& found, const ShardingSolver& solver, Growable<PartialSums>& sums,
-                         const PlanOptions& options, int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
-      : program_(program), all_units_(units), mesh_(mesh), all_found_(found), solver_(solver), sums_(sums),
-        options_(options), requests_(requests), plans_(plans), graph_(program.graphs[g]), units_(units[g]),
-        found_(found[size(g)]), values_(solver.values[size(g)]), host_(host_scalars(program.graphs[g])),
-        flow_(program.graphs[g], units[g], solver.links[size(g)], solver.readers[size(g)], found[size(g)], mesh,
-              solver.values[size(g)], sums, g, options.deterministic),
+/// The values of a graph while its plan is made: each node in the shardings and the storage in which steps read it, and
+/// the steps that reshard or copy a value into another one.
+class PlannedValues {
+ protected:
+  constexpr PlannedValues(const GraphView& graph, const UnitsView& units, const Mesh& mesh, const GraphShapes& found,
+                          const ShardingSolver& solver, Growable<PartialSums>& sums, const PlanOptions& options, int g,
+                          const OutputRequest* requests)
+      : mesh_(mesh), solver_(solver), options_(options), requests_(requests), graph_(graph), units_(units),
+        found_(found), values_(solver.values[size(g)]), host_(host_scalars(graph)),
+        flow_(graph, units, solver.links[size(g)], solver.readers[size(g)], found, mesh, solver.values[size(g)], sums,
+              g, options.deterministic),
         g_(g) {}
 
-  constexpr GraphPlan plan() {
-    flow_.reduce_unread_results();
-    versions_.assign(size(graph_.size), {});
-    made_.values.reserve(size(graph_.size));
-    made_.steps.reserve(size(2 * units_.count));
-    strides_.reserve(size(graph_.size));
-    required_.assign(size(graph_.size), -1);
-    for (int k = 0; k < graph_.output_count; ++k) {
-      const int node = graph_.outputs[k];
-      if (!host_[size(node)] && required_[size(node)] < 0) required_[size(node)] = k;
-    }
-    add_arguments();
-    for (int u = 0; u < units_.count; ++u) {
-      if (units_[u].kind == UnitKind::repeat)
-        add_repeat(u);
-      else if (units_[u].kind == UnitKind::constraint)
-        add_constraint(u);
-      else
-        add_unit(u);
-    }
-    add_outputs();
-    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
-    scheduler.donate();
-    if (options_.fuse_steps) scheduler.fuse_unstored();
-    assign_memory(made_, plans_);
-    if (options_.fuse_steps) scheduler.fuse_epilogues();
-    made_.numbers = found_.numbers;
-    made_.shapes = found_.shapes;
-    return std::move(made_);
-  }
-
- private:
-  ProgramView program_;
-  const UnitsView* all_units_;
   const Mesh& mesh_;
-  const Growable<GraphShapes>& all_found_;
   const ShardingSolver& solver_;
-  Growable<PartialSums>& sums_;
   const PlanOptions& options_;
   const OutputRequest* requests_;
-  Growable<GraphPlan>& plans_;
   GraphView graph_;
   UnitsView units_;
   const GraphShapes& found_;
@@ -38363,6 +38095,19 @@ class GraphPlanner {
   Growable<Growable<std::int32_t>> versions_;  // by node: its values, one for each sharding
   Growable<std::int32_t> required_;            // by node: the first output of the graph that this node is, or -1
   Growable<Shape> strides_;                    // by value: strides of its first shard, in elements
+
+  constexpr void start() {
+    flow_.reduce_unread_results();
+    versions_.assign(size(graph_.size), {});
+    made_.values.reserve(size(graph_.size));
+    made_.steps.reserve(size(2 * units_.count));
+    strides_.reserve(size(graph_.size));
+    required_.assign(size(graph_.size), -1);
+    for (int k = 0; k < graph_.output_count; ++k) {
+      const int node = graph_.outputs[k];
+      if (!host_[size(node)] && required_[size(node)] < 0) required_[size(node)] = k;
+    }
+  }
 
   static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
   constexpr PlanValue& value(int v) { return made_.values[size(v)]; }
@@ -38432,15 +38177,6 @@ class GraphPlanner {
   /// Whether a unit makes a value with other explicit axes than the rules of explicit axes give it.
   constexpr bool steered(int node) const {
     return flow_.deferred[size(node)] == 0 && solver_.rules[size(g_)].change(node, flow_.produced[size(node)]);
-  }
-
-  constexpr void add_arguments() {
-    for (int id = 0; id < graph_.size; ++id) {
-      if (host_[size(id)] || !graph_[id].is_argument()) continue;
-      while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
-      made_.arguments[size(graph_[id].index())] =
-          add_value(id, flow_.produced[size(id)], ValueRole::argument, is_in_layers(graph_[id]));
-    }
   }
 
   // ---- reshards
@@ -38573,21 +38309,8 @@ class GraphPlanner {
     strides_[size(v)] = ops::overlapping_strides(dims, row_major_strides(rows));
   }
 
-  // ---- units
+  // ---- storage
 
-  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
-
-  constexpr int input_value(int u, int i) {
-    const int node = units_.input(u, i).node;
-    const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
-    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
-  }
-
-  /// Whether the step of a unit walks over the layers of stacked operands.
-  static constexpr bool walks_layers(UnitKind kind) {
-    return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
-           kind != UnitKind::data_movement && kind != UnitKind::custom;
-  }
   /// A value with all layers of a Stack in one block: itself, or a copy.
   constexpr int in_one_block(int v, Source source) { return v < 0 ? v : stored(v, Storage::block, source); }
   /// A value in one block or in layers: itself, or a copy.
@@ -38609,16 +38332,36 @@ class GraphPlanner {
     return made;
   }
 
-  constexpr void add_constraint(int u) {
-    const int node = units_[u].root, from = units_.input(u, 0).node;
-    Sharding target = values_.of[size(node)];
-    leave_partial(target, flow_.deferred[size(from)]);
-    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
-    const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
-    const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
-    strides_[size(made)] = strides_[size(v)];
-    finish_output(node);
+  constexpr void add_moved(PlanStep& step, int v) {
+    step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
   }
+
+  /// A body takes its operands, or slices of them, as they are in memory, so a view that is not row-major is copied.
+  constexpr int contiguous(int v, bool sliced, Source source) {
+    const Sharding sharding = value(v).sharding;
+    for (std::int32_t other : versions_[size(value(v).node)])
+      if (!value(other).rows_once && lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
+          (sliced || value(other).stacked == value(v).stacked))
+        return other;
+    PlanStep step;
+    step.kind = StepKind::reshard;
+    step.source = source;
+    const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
+    step.inputs = {v};
+    step.outputs = {result};
+    for (int i = 0; i < 2; ++i) add_moved(step, v);
+    made_.steps.push_back(std::move(step));
+    return result;
+  }
+  constexpr bool is_row_major(int v, bool sliced) {
+    const Shape extents = local_extents(value(v).shape, value(v).sharding, mesh_);
+    const Shape strides = row_major_strides(extents);
+    for (std::size_t d = value(v).stacked || sliced ? 1 : 0; d < extents.size(); ++d)
+      if (extents[d] > 1 && strides[d] != strides_[size(v)][d]) return false;
+    return true;
+  }
+
+  // ---- views
 
   /// Whether a data movement unit's result can be a view: the operand's memory under other strides, which it returns.
   constexpr bool is_view(int u, int source, Shape& strides) {
@@ -38649,6 +38392,470 @@ class GraphPlanner {
         return false;
     }
     return rearranged_strides(factors, local, strides_[size(source)], node.rank, strides);
+  }
+};
+
+}  // namespace detail
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/plan/schedule.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_SCHEDULE_HPP
+#define TESSERA_PARTITION_PLAN_SCHEDULE_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera::detail {
+
+/// Decides how the steps of one graph run, and writes that into the plan: which step is fused with the next one
+/// (PlanStep::fusion), which values are not stored (ValueRole::fused), and which argument each result may be written
+/// over (GraphPlan::donated). Only shapes and shardings decide, so plans are the same on every processor.
+///
+/// Fusions that leave a value unstored are chosen before the arena has offsets. An epilogue only changes when a result
+/// is written, so it is chosen afterwards: where the arena gives the result the memory of an operand that is still
+/// read, the two steps run separately.
+class Scheduler {
+ public:
+  constexpr Scheduler(const GraphView& graph, const UnitsView& units, const Mesh& mesh, GraphPlan& plan, bool main)
+      : graph_(graph), units_(units), mesh_(mesh), plan_(plan), main_(main) {
+    const std::size_t count = plan.values.size();
+    reads_.assign(count, 0);
+    last_reader_.assign(count, -1);
+    viewed_.assign(count, 0);
+    for (const PlanValue& value : plan.values)
+      if (value.role == ValueRole::view) viewed_[size(value.view_of)] = 1;
+    for (std::size_t s = 0; s < plan.steps.size(); ++s)
+      for (const std::int32_t v : plan.steps[s].inputs) {
+        if (v < 0) continue;
+        ++reads_[size(v)];
+        last_reader_[size(v)] = static_cast<std::int32_t>(s);
+      }
+  }
+
+  /// Finds the argument that each result may be written over. The step that makes the result must be the last reader of
+  /// the argument, and read from it only the element that it writes.
+  constexpr void donate() {
+    plan_.donated.assign(plan_.outputs.size(), -1);
+    if (!main_) return;
+    struct Maker {
+      std::int32_t step = -1, output = 0;
+    };
+    Growable<Maker> makers(plan_.values.size(), Maker{});
+    for (std::size_t s = 0; s < plan_.steps.size(); ++s)
+      for (std::size_t o = 0; o < plan_.steps[s].outputs.size(); ++o)
+        if (const std::int32_t v = plan_.steps[s].outputs[o]; v >= 0)
+          makers[size(v)] = {static_cast<std::int32_t>(s), static_cast<std::int32_t>(o)};
+    Growable<std::uint8_t> taken(plan_.values.size(), 0);
+    for (const std::int32_t v : plan_.outputs)
+      if (v >= 0 && value(v).role == ValueRole::argument) taken[size(v)] = 1;
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      const int v = plan_.outputs[k];
+      if (v >= 0 && value(v).role == ValueRole::output && makers[size(v)].step >= 0)
+        plan_.donated[k] = donor(makers[size(v)].step, makers[size(v)].output, taken);
+    }
+  }
+
+  /// Fuses pairs of steps so that the value passed between them is not stored.
+  constexpr void fuse_unstored() {
+    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
+      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
+      if (step.kind != StepKind::compute || step.outputs.size() != 1) continue;
+      const UnitKind kind = units_[step.unit].kind;
+      if (kind != UnitKind::contraction && kind != UnitKind::indexed) continue;
+      const int made = step.outputs[0];
+      if (value(made).role != ValueRole::intermediate || value(made).stacked || !read_by_next_alone(made, s)) continue;
+      if (next.kind == StepKind::reshard) {
+        if (sums_in_place(step, next)) step.fusion = Fusion::sum;
+      } else if (kind == UnitKind::contraction && follows_on_boxes(step, next)) {
+        if (rounds(step, next))
+          step.fusion = Fusion::rounding;
+        else if (makes_result_of(step, next))
+          step.fusion = Fusion::into_result;
+      }
+      if (step.fusion == Fusion::apart) continue;
+      PlanValue& passed = value(made);
+      passed.role = ValueRole::fused;
+      step.bytes -= moved_bytes(passed, mesh_);
+      next.bytes -= moved_bytes(passed, mesh_) * count_of(next.inputs, made);
+      if (step.fusion == Fusion::into_result) passed.spare = keep_donation(step, next);
+      ++s;
+    }
+  }
+
+  /// Fuses products with the step that reads their result box by box, once values have offsets in the arena.
+  constexpr void fuse_epilogues() {
+    for (std::size_t s = 0; s + 1 < plan_.steps.size(); ++s) {
+      PlanStep &step = plan_.steps[s], &next = plan_.steps[s + 1];
+      if (step.fusion != Fusion::apart || step.kind != StepKind::compute) continue;
+      if (units_[step.unit].kind != UnitKind::contraction || !follows_on_boxes(step, next)) continue;
+      bool apart = true;
+      for (const std::int32_t out : next.outputs) {
+        // the result may be written over a donated argument
+        apart = apart && !(main_ && value(out).role == ValueRole::output);
+        for (const std::int32_t in : step.inputs) apart = apart && !share_memory(plan_, out, in);
+      }
+      if (!apart) continue;
+      step.fusion = Fusion::epilogue;
+      for (const std::int32_t out : next.outputs) value(out).first_step = static_cast<int>(s);
+      ++s;
+    }
+  }
+
+ private:
+  GraphView graph_;
+  UnitsView units_;
+  const Mesh& mesh_;
+  GraphPlan& plan_;
+  bool main_;
+  // By value: how many inputs of steps it is, the last step that reads it, and whether a view of it exists.
+  Growable<std::int32_t> reads_, last_reader_;
+  Growable<std::uint8_t> viewed_;
+
+  static constexpr std::size_t size(std::int64_t i) { return static_cast<std::size_t>(i); }
+  constexpr PlanValue& value(int v) const { return plan_.values[size(v)]; }
+
+  static constexpr std::int32_t count_of(const Growable<std::int32_t>& list, int v) {
+    std::int32_t n = 0;
+    for (const std::int32_t in : list) n += in == v ? 1 : 0;
+    return n;
+  }
+  constexpr bool read_by_next_alone(int v, std::size_t s) const {
+    return !viewed_[size(v)] && reads_[size(v)] > 0 && count_of(plan_.steps[s + 1].inputs, v) == reads_[size(v)];
+  }
+
+  // ---- donated arguments
+
+  constexpr std::int32_t donor(int s, int output, Growable<std::uint8_t>& taken) const {
+    const PlanStep& step = plan_.steps[size(s)];
+    if (step.kind != StepKind::compute) return -1;
+    const Unit& unit = units_[step.unit];
+    const UnitOperand& made = units_.output(step.unit, output);
+    if (unit.kind != UnitKind::fused || unit.phases > 1 || made.accumulates) return -1;
+    const PlanValue& to = value(step.outputs[size(output)]);
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = step.inputs[size(i)];
+      const PlanValue& from = value(v);
+      if (from.role != ValueRole::argument || taken[size(v)] || viewed_[size(v)] || last_reader_[size(v)] != s ||
+          count_of(step.inputs, v) != 1 || !stored_alike(from, to))
+        continue;
+      bool aligned = true;
+      for (int d = 0; d < unit.rank; ++d) aligned = aligned && units_.input(step.unit, i).dim_at[d] == made.dim_at[d];
+      if (!aligned) continue;
+      taken[size(v)] = 1;
+      return graph_[from.node].index();
+    }
+    return -1;
+  }
+  /// For a product that is summed in the memory of a result: whether the result may still be written over a donated
+  /// argument. An argument that the product itself reads may not be overwritten.
+  constexpr bool keep_donation(const PlanStep& step, const PlanStep& next) {
+    bool kept = false;
+    for (std::size_t k = 0; k < plan_.outputs.size(); ++k) {
+      std::int32_t& argument = plan_.donated[k];
+      if (plan_.outputs[k] != next.outputs[0] || argument < 0) continue;
+      if (count_of(step.inputs, plan_.arguments[size(argument)]) > 0)
+        argument = -1;
+      else
+        kept = true;
+    }
+    return kept;
+  }
+
+  // ---- fusions
+
+  /// Whether a reshard only sums the parts of a partial value, without changing how its dims are split.
+  constexpr bool sums_in_place(const PlanStep& step, const PlanStep& next) const {
+    const PlanValue &parts = value(step.outputs[0]), &sum = value(next.outputs[0]);
+    if (parts.sharding.unreduced == 0 || parts.sharding.reduction != Reduction::sum || sum.sharding.unreduced != 0)
+      return false;
+    if ((parts.dtype != DType::f32 && parts.dtype != DType::f64) || sum.stacked) return false;
+    for (const UsedParts& used : parts.parts.entries)
+      if (used.used < 1) return false;
+    for (int d = 0; d < parts.sharding.rank; ++d)
+      if (!(parts.sharding.dims[d] == sum.sharding.dims[d])) return false;
+    const Unit& unit = units_[step.unit];
+    if (unit.kind == UnitKind::contraction) return unit.addend < 0;
+    // A scatter adds rows in the order of their indices, so there can only be one table: it is replicated.
+    return row_of(graph_[unit.root]).scatters && sum.sharding.is_replicated();
+  }
+
+  /// Whether the next step can run on each box of a product: it is elementwise on the product, split along the same
+  /// axes, and each of its results has the product's shape.
+  constexpr bool follows_on_boxes(const PlanStep& step, const PlanStep& next) const {
+    if (next.kind != StepKind::compute || units_[next.unit].kind != UnitKind::fused) return false;
+    const Unit& unit = units_[next.unit];
+    const int made = step.outputs[0];
+    const PlanValue& product = value(made);
+    if (unit.rank == 0 || unit.phases > 1 || product.stacked || product.shape.size() != unit.rank) return false;
+    bool reads = false;
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int v = next.inputs[size(i)];
+      if (v >= 0 && value(v).stacked) return false;
+      if (v != made) continue;
+      reads = true;
+      for (int d = 0; d < unit.rank; ++d)
+        if (units_.input(next.unit, i).dim_at[d] != d) return false;
+    }
+    if (!reads) return false;
+    const unsigned axes = work_axes(plan_, next);
+    const auto stored_everywhere = [&](const PlanValue& v) { return (axes & ~unsigned{v.sharding.used_axes()}) == 0; };
+    if (work_axes(plan_, step) != axes || !stored_everywhere(product)) return false;
+    const Node& space = graph_[unit.space];
+    for (int o = 0; o < unit.output_count; ++o) {
+      const PlanValue& result = value(next.outputs[size(o)]);
+      const Node& node = graph_[units_.output(next.unit, o).node];
+      if (units_.output(next.unit, o).accumulates || node.rank != space.rank || node.singletons != space.singletons)
+        return false;
+      if (result.stacked || !stored_everywhere(result) || !(result.parts == product.parts)) return false;
+    }
+    for (int d = 0; d < unit.rank; ++d)
+      if (!(next.factors[size(d)] == product.sharding.dims[d])) return false;
+    return true;
+  }
+
+  /// Whether the next step only rounds a product of bf16 or f16 to the type of its operands, after adding a row where
+  /// it reads two values.
+  constexpr bool rounds(const PlanStep& step, const PlanStep& next) const {
+    const Unit &product = units_[step.unit], &unit = units_[next.unit];
+    const Node& root = graph_[unit.root];
+    if (graph_.operand_node(product.space, 0).dtype != root.dtype || product.addend >= 0) return false;
+    if (!row_of(root).converts || !is_half(root.dtype) || unit.output_count != 1) return false;
+    if (unit.member_count == 1) return true;
+    if (unit.member_count != 2 || unit.input_count != 2 || unit.uniform_count != 0 ||
+        !row_of(graph_[units_.members[unit.first_member]]).adds || value(step.outputs[0]).sharding.unreduced != 0)
+      return false;
+    const UnitOperand& row = units_.input(next.unit, next.inputs[0] == step.outputs[0] ? 1 : 0);
+    return graph_[row.node].rank == 1 && graph_[row.node].dtype == DType::f32 && row.dim_at[unit.rank - 1] == 0;
+  }
+
+  /// Whether the next step only makes one result of the program, in whose memory a product can be summed.
+  constexpr bool makes_result_of(const PlanStep& step, const PlanStep& next) const {
+    if (!main_ || next.outputs.size() != 1) return false;
+    const int result = next.outputs[0];
+    return value(result).role == ValueRole::output && value(result).dtype == value(step.outputs[0]).dtype &&
+           !viewed_[size(result)] && reads_[size(result)] == 0;
+  }
+};
+
+}  // namespace tessera::detail
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/plan/unit_flops.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+#define TESSERA_PARTITION_PLAN_UNIT_FLOPS_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// Floating point operations of a unit on whole values: for each element what the operation's row says, 2 for each
+/// multiply-add of a contraction.
+constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units, int u, const Links& links,
+                                  const GraphShapes& found) {
+  const Unit& unit = units[u];
+  const auto elements = [&](int node) { return volume(found.shapes[static_cast<std::size_t>(node)]); };
+  if (unit.kind == UnitKind::fused) {
+    std::int64_t total = 0;
+    for (int m = 0; m < unit.member_count; ++m) {
+      const int id = units.members[unit.first_member + m];
+      const OpRow& row = row_of(graph[id]);
+      total = saturating_sum(total, row.flops * elements(row.kind == OpKind::reduction ? graph.operand(id, 0) : id));
+    }
+    return total;
+  }
+  if (unit.kind == UnitKind::contraction) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    std::int64_t total = 2;
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links.factor(link, f).extent == 0) total = 0;
+    for (int f = 0; f < link.factor_count; ++f) total = saturating_product(total, links.factor(link, f).extent);
+    return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
+  }
+  if (unit.kind == UnitKind::attention) {
+    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
+    using namespace ops::attention_factor;
+    const std::int64_t scores =
+        extent(keys) == 0 ? 0 : saturating_product(extent(batch) * extent(heads) * extent(queries), extent(keys));
+    const AttentionForm form = AttentionForm::of_node(graph[unit.root]);
+    const std::int64_t each =
+        form.is_gradient() ? 6 * extent(width) + 4 * extent(value_width) : 2 * extent(width) + 2 * extent(value_width);
+    return saturating_product(scores, each) / (form.causal ? 2 : 1);
+  }
+  // A scatter's work is proportional to the rows that it reads, not to the table that it writes.
+  const OpRow& row = row_of(graph[unit.root]);
+  const bool by_input = unit.kind == UnitKind::indexed && row.shape_only != 0;
+  return row.flops * elements(by_input ? units.input(u, 0).node : unit.root);
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/reshard/assign_memory.hpp
+
+#ifndef TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
+#define TESSERA_PARTITION_RESHARD_ASSIGN_MEMORY_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Marks a value, and the values of which it is a view, as needed at a step.
+constexpr void need_value(GraphPlan& plan, int v, int step) {
+  while (v >= 0) {
+    PlanValue& value = plan.values[static_cast<std::size_t>(v)];
+    if (value.first_step < 0) value.first_step = step;
+    if (value.last_step < step) value.last_step = step;
+    v = value.role == ValueRole::view ? value.view_of : -1;
+  }
+}
+
+}  // namespace detail
+
+/// Computes the lifetime of each value of a graph, and the offsets of intermediates in its arena. `plans`: by graph;
+/// the plans of the bodies must be complete.
+constexpr void assign_memory(GraphPlan& plan, const Growable<GraphPlan>& plans) {
+  const int count = static_cast<int>(plan.steps.size());
+  for (int s = 0; s < count; ++s) {
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    for (std::int32_t v : step.inputs) detail::need_value(plan, v, s);
+    for (std::int32_t v : step.outputs) detail::need_value(plan, v, s);
+    // A step fused with the next one reads its operands while the next one's results are written: both need all values.
+    if (step.fusion == Fusion::apart) continue;
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].outputs) detail::need_value(plan, v, s);
+    for (std::int32_t v : plan.steps[static_cast<std::size_t>(s) + 1].inputs) detail::need_value(plan, v, s);
+  }
+  for (std::int32_t v : plan.outputs) detail::need_value(plan, v, count > 0 ? count - 1 : 0);
+
+  Growable<Lifetime> blocks;
+  Growable<std::size_t> owners;
+  for (std::size_t v = 0; v < plan.values.size(); ++v) {
+    const PlanValue& value = plan.values[v];
+    if (!value.in_arena() || value.first_step < 0) continue;
+    blocks.push_back({value.stored_bytes, value.first_step, value.last_step, 0});
+    owners.push_back(v);
+  }
+  plan.arena_bytes = assign_offsets(blocks);
+  for (std::size_t b = 0; b < blocks.size(); ++b) plan.values[owners[b]].offset = blocks[b].offset;
+
+  // The scratch memory of a body comes after all blocks that are needed while any body runs.
+  std::int64_t largest = 0;
+  for (int s = 0; s < count; ++s) {
+    const PlanStep& step = plan.steps[static_cast<std::size_t>(s)];
+    if (step.kind != StepKind::repeat) continue;
+    const std::int64_t bytes = plans[static_cast<std::size_t>(step.body)].arena_bytes;
+    largest = bytes > largest ? bytes : largest;
+    for (const Lifetime& block : blocks) {
+      const std::int64_t end = block.offset + detail::arena_bytes(block.bytes);
+      if (block.first <= s && s <= block.last && end > plan.body_offset) plan.body_offset = end;
+    }
+  }
+  const std::int64_t end = checked_sum(plan.body_offset, largest, "bytes of intermediates");
+  if (end > plan.arena_bytes) plan.arena_bytes = end;
+}
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
+// ---- tessera/partition/plan/graph_planner.hpp
+
+#ifndef TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+#define TESSERA_PARTITION_PLAN_GRAPH_PLANNER_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+namespace detail {
+
+/// Makes the plan of one graph: its units, in order, with the reshards between them.
+class GraphPlanner : PlannedValues {
+ public:
+  constexpr GraphPlanner(const ProgramView& program, const UnitsView* units, const Mesh& mesh,
+                         const Growable<GraphShapes>& found, const ShardingSolver& solver, Growable<PartialSums>& sums,
+                         const PlanOptions& options, int g, const OutputRequest* requests, Growable<GraphPlan>& plans)
+      : PlannedValues(program.graphs[g], units[g], mesh, found[size(g)], solver, sums, options, g, requests),
+        program_(program), all_units_(units), all_found_(found), sums_(sums), plans_(plans) {}
+
+  constexpr GraphPlan plan() {
+    start();
+    add_arguments();
+    for (int u = 0; u < units_.count; ++u) {
+      if (units_[u].kind == UnitKind::repeat)
+        add_repeat(u);
+      else if (units_[u].kind == UnitKind::constraint)
+        add_constraint(u);
+      else
+        add_unit(u);
+    }
+    add_outputs();
+    Scheduler scheduler(graph_, units_, mesh_, made_, g_ == 0);
+    scheduler.donate();
+    if (options_.fuse_steps) scheduler.fuse_unstored();
+    assign_memory(made_, plans_);
+    if (options_.fuse_steps) scheduler.fuse_epilogues();
+    made_.numbers = found_.numbers;
+    made_.shapes = found_.shapes;
+    return std::move(made_);
+  }
+
+ private:
+  ProgramView program_;
+  const UnitsView* all_units_;
+  const Growable<GraphShapes>& all_found_;
+  Growable<PartialSums>& sums_;
+  Growable<GraphPlan>& plans_;
+
+  constexpr void add_arguments() {
+    for (int id = 0; id < graph_.size; ++id) {
+      if (host_[size(id)] || !graph_[id].is_argument()) continue;
+      while (made_.arguments.size() <= size(graph_[id].index())) made_.arguments.push_back(-1);
+      made_.arguments[size(graph_[id].index())] =
+          add_value(id, flow_.produced[size(id)], ValueRole::argument, is_in_layers(graph_[id]));
+    }
+  }
+
+  // ---- units
+
+  constexpr bool is_constraint(int node) const { return row_of(graph_[node]).unit == UnitKind::constraint; }
+
+  constexpr int input_value(int u, int i) {
+    const int node = units_.input(u, i).node;
+    const char* const why = flow_.avoids_halo[size(u)] ? "a halo exchange would send more" : "needed by the reader";
+    return version(node, flow_.needed(u, i), graph_[units_[u].root].source, why, is_constraint(node));
+  }
+
+  /// Whether the step of a unit walks over the layers of stacked operands.
+  static constexpr bool walks_layers(UnitKind kind) {
+    return kind != UnitKind::contraction && kind != UnitKind::attention && kind != UnitKind::indexed &&
+           kind != UnitKind::data_movement && kind != UnitKind::custom;
+  }
+  constexpr void add_constraint(int u) {
+    const int node = units_[u].root, from = units_.input(u, 0).node;
+    Sharding target = values_.of[size(node)];
+    leave_partial(target, flow_.deferred[size(from)]);
+    const char* const why = Constraint::of(graph_[node]).about >= 0 ? "shard_map" : "constraint";
+    const int v = version(from, flow_.needed(u, 0), graph_[node].source, why, true);
+    const int made = add_value(node, target, ValueRole::view, value(v).stacked, v);
+    strides_[size(made)] = strides_[size(v)];
+    finish_output(node);
   }
 
   constexpr void add_unit(int u) {
@@ -38816,35 +39023,6 @@ class GraphPlanner {
     const int inside = solver_.argument_node(body, k);
     if (inside >= 0) return storage_of(program_.graphs[body][inside]);
     return outside >= 0 ? storage_of(graph_[outside]) : Storage::block;
-  }
-
-  constexpr void add_moved(PlanStep& step, int v) {
-    step.bytes = checked_sum(step.bytes, moved_bytes(value(v), mesh_), "bytes", step.source);
-  }
-
-  /// A body takes its operands, or slices of them, as they are in memory, so a view that is not row-major is copied.
-  constexpr int contiguous(int v, bool sliced, Source source) {
-    const Sharding sharding = value(v).sharding;
-    for (std::int32_t other : versions_[size(value(v).node)])
-      if (!value(other).rows_once && lies_alike(value(other).sharding, sharding) && is_row_major(other, sliced) &&
-          (sliced || value(other).stacked == value(v).stacked))
-        return other;
-    PlanStep step;
-    step.kind = StepKind::reshard;
-    step.source = source;
-    const int result = add_value(value(v).node, sharding, role_of(value(v).node, sharding), value(v).stacked);
-    step.inputs = {v};
-    step.outputs = {result};
-    for (int i = 0; i < 2; ++i) add_moved(step, v);
-    made_.steps.push_back(std::move(step));
-    return result;
-  }
-  constexpr bool is_row_major(int v, bool sliced) {
-    const Shape extents = local_extents(value(v).shape, value(v).sharding, mesh_);
-    const Shape strides = row_major_strides(extents);
-    for (std::size_t d = value(v).stacked || sliced ? 1 : 0; d < extents.size(); ++d)
-      if (extents[d] > 1 && strides[d] != strides_[size(v)][d]) return false;
-    return true;
   }
 
   // ---- results

@@ -1,4 +1,5 @@
 // expect: f8_e4m3 and f8_e5m2 are storage types without arithmetic
+// lines: 12
 #include <tessera/ops/ops.hpp>
 
 namespace ts = tessera;

@@ -1,4 +1,4 @@
-// expect: pipeline_1f1b\] layers: they draw
+// expect: pipeline_1f1b. layers: they draw
 #include <tessera/parallel/pipeline/pipeline_1f1b.hpp>
 #include <tessera/parallel/pipeline/pipeline_gpipe.hpp>
 

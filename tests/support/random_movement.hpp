@@ -159,6 +159,32 @@ class RandomMovement : public RandomElementwise {
     if (roll(2) == 0 || run == 1) return;
     push(tessera::build::fold(bounded(values_.back()).value, d, size(stride), size(dilation), size(n), false), x.shape);
   }
+  /// Windows of one dim or of two neighbours, with padding, of which there is no more behind a dim than in front.
+  void patch() {
+    const Item x = any();
+    const int d = extending_dim(x);
+    if (d < 0 || x.shape.size() > 4) return;
+    const bool two = d + 1 < static_cast<int>(x.shape.size()) && !x.value.is_singleton(d + 1) && roll(2) == 0;
+    const int count = two ? 2 : 1;
+    tessera::build::PatchDim dims[2];
+    tessera::build::FoldDim folds[2];
+    Shape shape = x.shape;
+    bool folded = roll(2) == 0;
+    for (int k = 0; k < count; ++k) {
+      const int n = static_cast<int>(x.shape[at(d + k)]), before = roll(3), after = roll(before + 1),
+                padded = n + before + after;
+      const int run = 1 + roll(padded < 4 ? padded : 4), stride = 1 + roll(2);
+      const int dilation = run > 1 ? 1 + roll((padded - 1) / (run - 1)) : 1;
+      dims[k] = {size(run), size(stride), size(dilation), size(before), size(after)};
+      folds[k] = {size(stride), size(dilation), size(before), size(n)};
+      shape[at(d + 2 * k)] = (padded - (run - 1) * dilation - 1) / stride + 1;
+      shape.insert(at(d + 2 * k) + 1, run);
+      folded = folded && run > 1;
+    }
+    push(tessera::build::patches(x.value, d, count, dims), shape);
+    if (!folded) return;
+    push(tessera::build::fold_patches(bounded(values_.back()).value, d, count, folds), x.shape);
+  }
   void gather() {
     const std::int64_t rows = 3 + roll(4);
     const Item table = new_argument({rows, 2 + roll(4)});

@@ -98,7 +98,7 @@ template <class T> void layers() {
 
 template <class T> void attention() {
   // The gradient of the bias of keys is 0 up to rounding.
-  reference::Cases<T> cases("attention", {.f64 = 256, .f32 = 512});
+  reference::Cases<T> cases("attention", {.f64 = 512, .f32 = 512});
 #define ATTENTION(name, ...)                             \
   cases.check(types<Of<T, 4>, Of<T, 4>, Of<T, 4>>, name, \
               [](const auto& q, const auto& k, const auto& v) { return __VA_ARGS__; })

@@ -93,12 +93,14 @@ template <class T> bool is_tested(tessera::Op op, Front front) {
       return true;
     case random:
     case windows:
+    case patches:
     case attention_lse:
     case attention:
       return floats && (traced || stands_for_others<T>);
     case scatter:
       return traced;
     case fold:
+    case fold_patches:
     case scatter_add:
     case index_add:
     case attention_grad:

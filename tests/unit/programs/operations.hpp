@@ -189,6 +189,9 @@ constexpr auto convolved(const auto& x, const auto& w) {
   return ts::conv1d(ts::unsqueeze<0>(x),
                     ts::pad<0>(ts::unsqueeze<0>(w), 1, 0));  // two taps, of which the first is zero
 }
+constexpr auto windowed(const auto& x) {
+  return ts::unfold(ts::unsqueeze<-1>(ts::unsqueeze<0>(x)), {.window = {2, 1}, .padding = {1, 0}});
+}
 
 /// All operations but those of gradients, each a result of one program. Results are nested: joining tuples of so many
 /// types takes as long to compile as the operations do.
@@ -200,9 +203,9 @@ template <class T> struct Everything {
         std::tuple(arithmetic<T>(x, y), fractions<T>(x, y, s), comparisons<T>(x, y), moves(x, y, i, at, n),
                    reductions<T>(x, y, w), std::tuple(ts::with_sharding(y, {ts::none, "x"}), a, b, layers(x)));
     if constexpr (ts::is_floating_v<T>)
-      return std::tuple(
-          all, exponentials(x), angles(x), specials(x),
-          std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), ts::causal_attention(q, q, q)));
+      return std::tuple(all, exponentials(x), angles(x), specials(x),
+                        std::tuple(ts::softmax<0>(x), ts::uniform_like(x, 3), convolved(x, w), windowed(x),
+                                   ts::causal_attention(q, q, q)));
     else if constexpr (!is_bool<T>)
       return std::tuple(all, bits(x, y));
     else
@@ -219,6 +222,7 @@ template <class T> struct Gradients {
       const auto smooth = ts::sum(ts::cast<double>(ts::embedding(table, rows))) +
                           ts::sum(ts::cast<double>(ts::gather<1>(table, columns) * other)) +
                           ts::sum(ts::cast<double>(convolved(table, weight))) +
+                          ts::sum(ts::cast<double>(windowed(table))) +
                           ts::sum(ts::cast<double>(ts::attention(heads, heads, heads)));
       // Which of two elements is larger may depend on the rounding to 16 bits.
       if constexpr (ts::is_half_v<T>)
@@ -312,7 +316,8 @@ template <class T> void check_everything(int cases = 60) {
   if constexpr (ts::is_floating_v<T> && stands_for_others<T>)
     tests.evaluate(
         [](auto x, auto, auto w, auto, auto, auto, auto, auto q) {
-          return ts::concat<0>(ts::merge_dims<0, 2>(convolved(x, w)), ts::merge_dims<0, 1>(x * ts::uniform_like(x, 3)),
+          return ts::concat<0>(ts::merge_dims<0, 2>(convolved(x, w)), ts::merge_dims<0, 2>(windowed(x)),
+                               ts::merge_dims<0, 1>(x * ts::uniform_like(x, 3)),
                                ts::merge_dims<0, 3>(ts::attention(q, q, q)));
         },
         29);

@@ -341,7 +341,7 @@ TEST(Reshard, MisuseIsAnError) {
   EXPECT_EQ(run(DType::f32, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8), ref(b, 4, 8)}, 1), errc::graph_invalid);
   EXPECT_EQ(run(DType::f32, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8)}, 2), errc::graph_invalid);
   EXPECT_EQ(run(DType::f32, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8), ref(b, 0, 7)}, 2), errc::graph_invalid);
-  EXPECT_EQ(run(DType::f16, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8), ref(b, 0, 8)}, 2), errc::dtype_mismatch);
+  EXPECT_EQ(run(DType::f8_e4m3, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8), ref(b, 0, 8)}, 2), errc::dtype_mismatch);
   EXPECT_EQ(run(DType::bool_, Reduction::sum, ref(a, 0, 8), {ref(b, 0, 8), ref(b, 0, 8)}, 2), errc::dtype_mismatch);
   const Sharding whole = tessera::replicated(1);
   const ReshardPlan plan = tessera_test::plan_reshard(DType::f32, {8}, Mesh(), whole, whole);

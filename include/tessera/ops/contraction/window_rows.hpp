@@ -42,7 +42,8 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
                 {x.id, stride.id, dilation.id, extent.id});
 }
 
-/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
+/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size]. Padding behind a dim must not
+/// exceed that in front, which the gradient relies on.
 struct PatchDim {
   Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
 };

@@ -110,7 +110,7 @@ struct IndexAddOp {
               {g.id, r.x(1).id}));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) {
-    if (!same_type(c.node(), c.x(2))) return BrokenRule("the result has the type of the table");
+    if (!same_static_shape(c.node(), c.x(2))) return BrokenRule("the result has the dims of the table");
     return check_rows(c, c.node(), c.x(0));
   };
 };
