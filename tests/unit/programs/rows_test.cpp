@@ -18,3 +18,29 @@ TEST(Programs, Rows) {
       with_gradient(f),
       {.arguments = {values("btd"), values("dd"), values("d"), values("d"), indices("bt", 'd'), scalar(0.05, 0.2)}}, 4);
 }
+
+TEST(Programs, ProductsGatesAndLossesOfClasses) {
+  constexpr auto f = [](const auto& floats, const auto& targets, const auto& labels) {
+    const auto& [x, w, bias, weight, cube] = floats;  // [b, c], [c, c], [c], [c], [b, c, e]
+    const auto sum = ts::addmm(bias, x, w, 0.5, 2.0);
+    const auto sums = ts::baddbmm(x, ts::unsqueeze<0>(x), ts::unsqueeze<0>(w));  // [1, b, c]
+    const auto cross = ts::tensordot(ts::unsqueeze<0>(x), cube);                 // [1, e]
+    const auto gated = ts::glu(ts::concat<1>(sum, x)), other = ts::glu<0>(ts::concat<0>(x, sum));
+    const auto leaky = ts::prelu(sum, weight);
+    constexpr ts::CrossEntropy smooth{.label_smoothing = 0.2};
+    const auto loss = ts::cross_entropy(leaky, targets, ts::abs(weight) + 0.5, smooth) +
+                      ts::nll_loss(ts::log_softmax(sum), targets, ts::abs(weight) + 0.5) +
+                      ts::multi_margin_loss<ts::LossReduction::mean, 2>(gated, targets) +
+                      ts::multilabel_soft_margin_loss(other, labels) + ts::soft_margin_loss(sum, labels);
+    const auto tails = ts::log_ndtr(x * 20.0), below = ts::ndtr(x);
+    return std::tuple(loss + energy(gated, other, leaky, cross, sums, tails * 0.01, below), tails, below,
+                      ts::addcmul(bias, x, sum, 0.5), ts::addcdiv(x, sum, ts::exp(x)), ts::entr(below),
+                      ts::xlog1py(x, below), ts::logaddexp2(x, sum), ts::frac(x), ts::float_power(x, 2));
+  };
+  expect_equal_on_all_meshes<std::tuple<Tensor<2>, Tensor<2>, Tensor<1>, Tensor<1>, Tensor<3>>, Tensor<1, std::int32_t>,
+                             Tensor<2, std::int32_t>>(
+      with_gradient(f),
+      {.arguments = {values("bc"), values("cc"), values("c"), values("c"), values("bce"), indices("b", 'c'),
+                     indices("bc", 'c')}},
+      4);
+}
