@@ -15,7 +15,7 @@ namespace tessera {
 /// 1612.08083.
 template <int D = -1, TensorOperand X> constexpr auto glu(const X& x, Here at = Here::current()) {
   const auto [value, gate] = chunk<2, D>(x, at);
-  return value * sigmoid(gate, at);
+  return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
 }
 
 }  // namespace tessera

@@ -1,4 +1,13 @@
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "../base/expect_error.hpp"
 #include "check.hpp"
+
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/evaluate.hpp>
+#include <tessera/tensor/host.hpp>
 
 namespace ts = tessera;
 using namespace programs;
@@ -43,4 +52,40 @@ TEST(Programs, ProductsGatesAndLossesOfClasses) {
       {.arguments = {values("bc"), values("cc"), values("c"), values("c"), values("bce"), indices("b", 'c'),
                      indices("bc", 'c')}},
       4);
+}
+
+// The kernels, against C's functions of long doubles, where the formulas of log_ndtr meet and far away from them.
+TEST(Compositions, LogarithmsOfTheNormalDistributionOfBothTypes) {
+  const auto check = [](auto type, double tolerance) {
+    using T = decltype(type);
+    std::vector<T> x;
+    for (double at = -36; at <= 8; at += 0.0625) x.push_back(static_cast<T>(at));
+    const auto count = static_cast<std::int64_t>(x.size());
+    constexpr ts::Mesh mesh({{"x", 3}});
+    const std::vector<T> got = ts::to_host(ts::eval(ts::log_ndtr(ts::shard(x, {count}, mesh, {"x"}))));
+    ASSERT_EQ(got.size(), x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      const long double v = x[i], root = std::sqrt(2.0L);
+      const long double want = v < 0 ? std::log(std::erfc(-v / root) / 2) : std::log1p(-std::erfc(v / root) / 2);
+      ASSERT_NEAR(static_cast<double>(got[i] / want), 1, tolerance) << x[i];
+    }
+  };
+  check(float{}, 4e-6);
+  check(double{}, 1e-14);
+}
+
+TEST(Compositions, RefuseShapesThatDoNotFit) {
+  constexpr ts::Mesh mesh({{"x", 1}});
+  const auto x = ts::full<float>({2, 3}, 1.0f, mesh, {});
+  const auto targets = ts::full<std::int32_t>({2}, 1, mesh, {});
+  const auto refused = [](const auto& expression) {
+    tessera_test::expect_error(
+        ts::errc::shape_mismatch, [&] { ts::eval(expression); }, "rows_test.cpp");
+  };
+  refused(ts::glu(x));
+  refused(ts::cross_entropy(x, targets, ts::full<float>({4}, 1.0f, mesh, {})));
+  refused(ts::nll_loss(x, targets, ts::full<float>({4}, 1.0f, mesh, {})));
+  refused(ts::prelu(x, ts::full<float>({2}, 1.0f, mesh, {})));
+  refused(ts::addmm(x, x, x));
+  refused(ts::tensordot<1>(x, x));
 }
