@@ -10,6 +10,7 @@
 #include <tessera/ops/checkpoint.hpp>
 #include <tessera/ops/cond.hpp>
 #include <tessera/ops/constraint.hpp>
+#include <tessera/ops/contraction/addmm.hpp>
 #include <tessera/ops/contraction/autocast.hpp>
 #include <tessera/ops/contraction/convolution.hpp>
 #include <tessera/ops/contraction/default_matmul_precision.hpp>
@@ -27,6 +28,7 @@
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/functional.hpp>
+#include <tessera/ops/glu.hpp>
 #include <tessera/ops/indexing/cumulative.hpp>
 #include <tessera/ops/indexing/dynamic_slice.hpp>
 #include <tessera/ops/indexing/embedding.hpp>

@@ -12,10 +12,12 @@
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adafactor.hpp>
 #include <tessera/optim/adagrad.hpp>
-#include <tessera/optim/adam.hpp>
-#include <tessera/optim/adamax.hpp>
-#include <tessera/optim/adamw.hpp>
-#include <tessera/optim/amsgrad.hpp>
+#include <tessera/optim/adam/adam.hpp>
+#include <tessera/optim/adam/adamax.hpp>
+#include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/adam/amsgrad.hpp>
+#include <tessera/optim/adam/nadam.hpp>
+#include <tessera/optim/adam/radam.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/muon.hpp>
@@ -79,6 +81,12 @@ template <class Model> AdamaxState<Model> init_state(const Adamax&, const Model&
 }
 template <class Model> AmsGradState<Model> init_state(const AmsGrad&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model), 0};
+}
+template <class Model> NAdamState<Model> init_state(const NAdam&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), 0, 1};
+}
+template <class Model> AdamWState<Model> init_state(const RAdam&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 template <class Model> AdamWState<Model> init_state(const Lamb&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model), 0};

@@ -9,7 +9,7 @@
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/elementwise/composition.hpp>
 #include <tessera/ops/reduction/reduce.hpp>
-#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {

@@ -18,7 +18,7 @@
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/elementwise.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
-#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/tree_map.hpp>
 #include <tessera/optim/update.hpp>
 

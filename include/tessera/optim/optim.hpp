@@ -6,10 +6,12 @@
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adafactor.hpp>
 #include <tessera/optim/adagrad.hpp>
-#include <tessera/optim/adam.hpp>
-#include <tessera/optim/adamax.hpp>
-#include <tessera/optim/adamw.hpp>
-#include <tessera/optim/amsgrad.hpp>
+#include <tessera/optim/adam/adam.hpp>
+#include <tessera/optim/adam/adamax.hpp>
+#include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/adam/amsgrad.hpp>
+#include <tessera/optim/adam/nadam.hpp>
+#include <tessera/optim/adam/radam.hpp>
 #include <tessera/optim/average.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/groups.hpp>

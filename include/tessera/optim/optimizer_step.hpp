@@ -6,10 +6,12 @@
 #include <tessera/optim/adadelta.hpp>
 #include <tessera/optim/adafactor.hpp>
 #include <tessera/optim/adagrad.hpp>
-#include <tessera/optim/adam.hpp>
-#include <tessera/optim/adamax.hpp>
-#include <tessera/optim/adamw.hpp>
-#include <tessera/optim/amsgrad.hpp>
+#include <tessera/optim/adam/adam.hpp>
+#include <tessera/optim/adam/adamax.hpp>
+#include <tessera/optim/adam/adamw.hpp>
+#include <tessera/optim/adam/amsgrad.hpp>
+#include <tessera/optim/adam/nadam.hpp>
+#include <tessera/optim/adam/radam.hpp>
 #include <tessera/optim/lamb.hpp>
 #include <tessera/optim/lion.hpp>
 #include <tessera/optim/muon.hpp>
@@ -42,6 +44,16 @@ template <class Model>
 constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamaxState<Model>& state,
                               const Adamax& config, Here at = Here::current()) {
   return adamax(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const NAdamState<Model>& state,
+                              const NAdam& config, Here at = Here::current()) {
+  return nadam(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdamWState<Model>& state,
+                              const RAdam& config, Here at = Here::current()) {
+  return radam(model, gradients, state, config, at);
 }
 template <class Model>
 constexpr auto optimizer_step(const Model& model, const Model& gradients, const AdadeltaState<Model>& state,

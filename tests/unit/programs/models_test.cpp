@@ -4,7 +4,7 @@
 
 #include "check.hpp"
 
-#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/clip.hpp>
 #include <tessera/optim/sgd.hpp>
 

@@ -37,6 +37,7 @@ TEST(Programs, RandomDraws) {
                       ts::randint_like<std::int32_t>(x, -3, 9, key), ts::randint_like<std::int8_t, 1>(d, 0, 5, key),
                       ts::exponential_like(d, key), ts::categorical<0>(x * 4.0, key), ts::categorical<-1, 2>(d, key),
                       ts::gumbel_like(d, key), ts::laplace_like<4>(x, key), ts::cauchy_like<5>(d, key),
+                      ts::logistic_like<8>(x, key), ts::rademacher_like<9>(d, key),
                       ts::truncated_normal_like<6>(x, -1.5, 2.0, key), ts::multinomial(p + 0.25, 1, key),
                       ts::multinomial<ts::Replacement::yes, 7>(p + 0.25, 3, key));
   };
@@ -53,18 +54,19 @@ TEST(RandomDraws, OfTheGammaFamilyAreEqualOnAllMeshes) {
     const auto rows = ts::embedding(ts::unsqueeze<0>(a), ts::full<std::int32_t>({5}, 0, mesh));  // [5, 7]
     return std::tuple(ts::to_host(ts::eval(ts::gamma(a, 3))), ts::to_host(ts::eval(ts::gamma<1>(d, 3))),
                       ts::to_host(ts::eval(ts::beta(d, d + 1.0, 5))), ts::to_host(ts::eval(ts::dirichlet(rows, 7))),
-                      ts::to_host(ts::eval(ts::chisquare(a, 9))),
+                      ts::to_host(ts::eval(ts::chisquare(a, 9))), ts::to_host(ts::eval(ts::student_t(d, 15))),
                       ts::to_host(ts::eval(ts::stochastic_round(a * 1.001, 11))));
   };
   const auto expected = draws(ts::Mesh({{"x", 1}}));
   for (const int devices : {2, 3, 9}) {
-    const auto [gamma, wide, beta, simplex, squares, rounded] = draws(ts::Mesh({{"x", devices}}));
+    const auto [gamma, wide, beta, simplex, squares, student, rounded] = draws(ts::Mesh({{"x", devices}}));
     EXPECT_EQ(gamma, std::get<0>(expected));
     EXPECT_EQ(wide, std::get<1>(expected));
     EXPECT_EQ(beta, std::get<2>(expected));
     for (std::size_t i = 0; i < simplex.size(); ++i) EXPECT_NEAR(simplex[i], std::get<3>(expected)[i], 1e-6);
     EXPECT_EQ(squares, std::get<4>(expected));
-    EXPECT_TRUE(std::equal(rounded.begin(), rounded.end(), std::get<5>(expected).begin(),
+    EXPECT_EQ(student, std::get<5>(expected));
+    EXPECT_TRUE(std::equal(rounded.begin(), rounded.end(), std::get<6>(expected).begin(),
                            [](ts::bf16 a, ts::bf16 b) { return static_cast<float>(a) == static_cast<float>(b); }));
   }
 }
@@ -118,6 +120,26 @@ TEST(RandomDraws, OfTheGammaFamilyHaveTheirDistributions) {
   EXPECT_LT(largest_difference(doubles(ts::sum<1>(ts::slice<1>(simplex, 1, 1))),
                                [](double x) { return 1 - std::pow(1 - x, 2); }),
             bound);
+  // Student's t of one degree is Cauchy's; those of two and four degrees have closed forms.
+  const auto student = [&](double degrees) {
+    return doubles(ts::student_t(ts::full<double>({n}, degrees, mesh, {"x"}), 21));
+  };
+  EXPECT_LT(largest_difference(student(1), [](double x) { return 0.5 + std::atan(x) / std::numbers::pi; }), bound);
+  EXPECT_LT(largest_difference(student(2), [](double x) { return 0.5 + x / std::sqrt(2 + x * x) / 2; }), bound);
+  EXPECT_LT(largest_difference(student(4),
+                               [](double x) {
+                                 const double s = 1 + x * x / 4;
+                                 return 0.5 + x / std::sqrt(s) * (1 - x * x / s / 12) * 3 / 8;
+                               }),
+            bound);
+  EXPECT_LT(largest_difference(doubles(ts::logistic_like(one, 23)), [](double x) { return 1 / (1 + std::exp(-x)); }),
+            bound);
+  std::int64_t ones = 0;
+  for (const double sign : doubles(ts::rademacher_like(one, 25))) {
+    ASSERT_EQ(std::abs(sign), 1);
+    ones += sign == 1;
+  }
+  EXPECT_NEAR(static_cast<double>(ones), n / 2.0, 4.5 * std::sqrt(n) / 2);
   for (const double v : doubles(ts::gamma(one * -1.0, 3))) ASSERT_TRUE(std::isnan(v));
 }
 

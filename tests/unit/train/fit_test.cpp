@@ -329,6 +329,8 @@ TEST(OptimizerStep, IsThatOfTheHyperParameters) {
   expect_equal_steps(ts::optim::AmsGrad{}, TESSERA_STEP_OF(amsgrad));
   expect_equal_steps(ts::optim::Adam{}, TESSERA_STEP_OF(adam));
   expect_equal_steps(ts::optim::Adamax{}, TESSERA_STEP_OF(adamax));
+  expect_equal_steps(ts::optim::NAdam{}, TESSERA_STEP_OF(nadam));
+  expect_equal_steps(ts::optim::RAdam{}, TESSERA_STEP_OF(radam));
   expect_equal_steps(ts::optim::Adadelta{}, TESSERA_STEP_OF(adadelta));
   expect_equal_steps(ts::optim::Adafactor{}, TESSERA_STEP_OF(adafactor));
   expect_equal_steps(ts::optim::Adagrad{}, TESSERA_STEP_OF(adagrad));

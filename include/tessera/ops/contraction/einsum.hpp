@@ -69,6 +69,22 @@ constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& l
     return build::cast(product, dtype_v<Out>);
 }
 
+/// The equation of a product that sums over the last `Count` dims of the first operand and the first of the second:
+/// "abc,bcd->ad" of two of rank 3 with a Count of 2.
+template <int Count, int RankA, int RankB> consteval auto tensordot_equation() {
+  constexpr int rank = RankA + RankB - 2 * Count, size = RankA + RankB + rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  const auto letter = [&](int label) { text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26); };
+  for (int d = 0; d < RankA; ++d) letter(d);
+  text[n++] = ',';
+  for (int d = 0; d < RankB; ++d) letter(RankA - Count + d);
+  text[n++] = '-', text[n++] = '>';
+  for (int d = 0; d < RankA - Count; ++d) letter(d);
+  for (int d = Count; d < RankB; ++d) letter(RankA - Count + d);
+  return FixedString<size>(text);
+}
+
 /// Whether a product can have precision P: lower precisions are for f32 operands only.
 template <Precision P, class A>
 inline constexpr bool splits_v = P == Precision::full || std::is_same_v<typename A::type, float>;
@@ -186,6 +202,19 @@ constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
 template <Precision P, TensorOperand A, TensorOperand B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, P>(Source::from(at), a, b);
+}
+
+/// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
+/// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
+/// einsum.
+template <int Count = 2, TensorOperand A, TensorOperand B>
+constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
+  constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
+  static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
+  if constexpr (fits)
+    return einsum<detail::tensordot_equation<Count, A::rank, B::rank>()>(a, b, at);
+  else
+    return a;
 }
 
 }  // namespace tessera

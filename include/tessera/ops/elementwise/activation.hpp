@@ -95,6 +95,19 @@ struct LeakyReluTag : FloatingComposition {
     return above_zero(x, x, x * slope);
   }
 };
+struct PReluTag : Binary<ops::DivOp> {
+  template <class X, class Weight> struct result : Binary<ops::DivOp>::result<X, Weight> {
+    using Ranks = decltype([] {
+      static_assert(Weight::rank <= 1 && Weight::rank <= X::rank,
+                    "tessera: the weight of prelu has rank 0 or 1: one number, or one for each feature, the last dim");
+    });
+  };
+  // The product is 0 where x is above 0: infinity times a cotangent of 0 is NaN.
+  static constexpr Value emit(Value context, Value x, Value weight) {
+    x = x.at(context.source);
+    return above_zero(x, x, weight * above_zero(x, x.number(0), x));
+  }
+};
 struct EluTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x, Value alpha) {
     x = x.at(context.source);
@@ -206,6 +219,13 @@ template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::curre
 template <TensorOperand X, NumberOperand N = double>
 constexpr auto leaky_relu(const X& x, const N& slope = 0.01, Here at = Here::current()) {
   return call<detail::LeakyReluTag>(Source::from(at), x, slope);
+}
+/// x where it is above 0, weight x elsewhere, as torch.nn.functional.prelu. The weight, which is trained, has rank 0,
+/// or is a vector with an element for each feature, the last dim of x. Gradients: of x 1 above 0, elsewhere the weight;
+/// of the weight the sum of x up to 0. Errors: shape_mismatch. Source: He and others, 1502.01852.
+template <TensorOperand X, Operand Weight>
+constexpr auto prelu(const X& x, const Weight& weight, Here at = Here::current()) {
+  return call<detail::PReluTag>(Source::from(at), x, weight);
 }
 /// x where it is above 0, alpha (exp(x) - 1) elsewhere. The gradient at 0 is alpha. Source: Clevert and others,
 /// 1511.07289.

@@ -120,6 +120,43 @@ struct LerpTag : ThreeOperands {
   }
 };
 
+/// x + number * a * b, or x + number * a / b, where fractions are computed in the promoted element type.
+template <bool Divides> struct AddProductTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class A, class B>
+  static constexpr DType meets_in =
+      Divides ? floating_type(ThreeOperands::Meet<X, A, B>::dtype) : ThreeOperands::Meet<X, A, B>::dtype;
+  template <class X, class A, class B, class> struct result {
+    using type = element_t<meets_in<X, A, B>>;
+    static constexpr int rank = ThreeOperands::Meet<X, A, B>::rank;
+    using Checks = decltype([] {
+      static_assert(meets_in<X, A, B> != DType::bool_,
+                    "tessera: addcmul takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    });
+  };
+  template <class X, class A, class B, class N>
+  static constexpr void convert(Value& x, Value& a, Value& b, Value& number) {
+    x = convert_operand<X>(x, meets_in<X, A, B>);
+    a = convert_operand<A>(a, meets_in<X, A, B>);
+    b = convert_operand<B>(b, meets_in<X, A, B>);
+    number = convert_operand<N>(number, meets_in<X, A, B>);
+  }
+  static constexpr Value emit(Value context, Value x, Value a, Value b, Value number) {
+    const Value scaled = number.at(context.source) * a;
+    return x + (Divides ? scaled / b : scaled * b);
+  }
+};
+struct FloatPowerTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class A, class B> using result = Typed<double, Promote<A, B>::rank>;
+  template <class...> static constexpr void convert(Value& x, Value& y) {
+    x = build::cast(x, DType::f64), y = build::cast(y, DType::f64);
+  }
+  static constexpr Value emit(Value context, Value x, Value y) {
+    return build::apply<ops::PowOp>(x.at(context.source), y);
+  }
+};
+
 /// Whether the sign of a number is negative: 1 / x tells it of zeros. NaN has none.
 constexpr Value is_negative(Value x) {
   const Value zero = x.number(0), below = build::less(x, zero);
@@ -213,6 +250,27 @@ template <Operand X, Operand Low, Operand High>
   requires(TensorOperand<X> || TensorOperand<Low> || TensorOperand<High>)
 constexpr auto clamp(const X& x, const Low& low, const High& high, Here at = Here::current()) {
   return call<detail::ClampTag>(Source::from(at), x, low, high);
+}
+/// x + value a b, and x + value a / b, as torch.addcmul and torch.addcdiv. The three operands are broadcast against
+/// each other and promoted; addcdiv of integers gives f32, where PyTorch throws. Gradients: 1, value b and value a; of
+/// addcdiv 1, value / b and -value a / b^2. Errors: shape_mismatch; dtype_mismatch for an integer value that is none of
+/// an integer type. No communication.
+template <Operand X, Operand A, Operand B, NumberOperand N = int>
+  requires(TensorOperand<X> || TensorOperand<A> || TensorOperand<B>)
+constexpr auto addcmul(const X& x, const A& a, const B& b, const N& value = 1, Here at = Here::current()) {
+  return call<detail::AddProductTag<false>>(Source::from(at), x, a, b, value);
+}
+template <Operand X, Operand A, Operand B, NumberOperand N = int>
+  requires(TensorOperand<X> || TensorOperand<A> || TensorOperand<B>)
+constexpr auto addcdiv(const X& x, const A& a, const B& b, const N& value = 1, Here at = Here::current()) {
+  return call<detail::AddProductTag<true>>(Source::from(at), x, a, b, value);
+}
+/// x to the power of y in double, whatever the element types of the operands (torch.float_power): a double tensor.
+/// Special cases and gradients: as pow. Errors: shape_mismatch. No communication.
+template <Operand X, Operand Y>
+  requires(TensorOperand<X> || TensorOperand<Y>)
+constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::FloatPowerTag>(Source::from(at), x, y);
 }
 /// Whether x is negative, -0 included: a bool tensor. False of NaN, of which PyTorch gives the sign bit. No gradient.
 template <TensorOperand X> constexpr auto signbit(const X& x, Here at = Here::current()) {

@@ -51,6 +51,13 @@ template <class Operation> struct Rounding : Unary<Operation> {
     return is_floating(x.dtype()) ? Unary<Operation>::emit(context, x) : x;
   }
 };
+/// What trunc leaves: x minus its whole part.
+struct FracTag : Unary<ops::TruncOp> {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return is_floating(x.dtype()) ? x - build::apply<ops::TruncOp>(x) : x - x;
+  }
+};
 }  // namespace detail
 
 // The result has the element type, the shape and the sharding of the operand, and nothing is communicated. Integers are
@@ -72,6 +79,12 @@ template <TensorOperand X> constexpr auto trunc(const X& x, Here at = Here::curr
 /// 1.5 gives 2.
 template <TensorOperand X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
+}
+
+/// The fraction of x with its sign, x - trunc(x), as torch.frac: 0.25 of 3.25, -0.25 of -3.25. NaN of infinities, 0 of
+/// integers, which torch.frac refuses. The gradient is 1.
+template <TensorOperand X> constexpr auto frac(const X& x, Here at = Here::current()) {
+  return call<detail::FracTag>(Source::from(at), x);
 }
 
 }  // namespace tessera

@@ -160,6 +160,57 @@ struct XlogyTag : Binary<ops::HypotOp> {
     return x * build::unary(Op::log, build::select(is_zero, y.number(1), y));
   }
 };
+/// Computed of the operands times log(2): there is no power that could overflow.
+struct LogAddExp2Tag : Binary<ops::LogAddExpOp> {
+  static constexpr Value emit(Value context, Value x, Value y) {
+    constexpr double log2 = 0.69314718055994530942;
+    return build::apply<ops::LogAddExpOp>(x.at(context.source) * log2, y * log2) * (1 / log2);
+  }
+};
+struct Xlog1pyTag : Binary<ops::HypotOp> {
+  static constexpr Value emit(Value context, Value x, Value y) {
+    x = x.at(context.source);
+    const Value has_no_log = build::binary(Op::logical_or, build::binary(Op::less_equal, y, y.number(-1)),
+                                           build::equal(y, y.number(ops::infinity)));
+    const Value is_zero = build::binary(Op::logical_and, build::equal(x, x.number(0)), has_no_log);
+    return x * build::apply<ops::Log1pOp>(build::select(is_zero, y.number(0), y));
+  }
+};
+struct EntrTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const Value zero = x.number(0), is_above = build::greater(x, zero), safe = build::select(is_above, x, x.number(1));
+    // NaN is neither above nor below 0, and stays.
+    const Value rest = build::select(build::less(x, zero), x.number(-ops::infinity), x);
+    return build::select(is_above, -(safe * build::unary(Op::log, safe)), rest);
+  }
+};
+struct NdtrTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    return build::apply<ops::ErfcOp>(x.at(context.source) * -0.70710678118654752440) * 0.5;
+  }
+};
+struct LogNdtrTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value given) {
+    const Value x = build::cast(given.at(context.source), computed_as(given.dtype()));
+    constexpr double root = 0.70710678118654752440;
+    const Value zero = x.number(0), tail = x.number(x.dtype() == DType::f64 ? -20 : -10);
+    const Value in_tail = build::less(x, tail), below = build::less(x, zero);
+    // Each formula is given numbers that it is finite for. NaN is in the last.
+    const Value far = build::select(in_tail, x, tail),
+                near = build::select(in_tail, tail, build::select(below, x, zero)),
+                above = build::select(below, zero, x);
+    const Value high = build::apply<ops::Log1pOp>(build::apply<ops::ErfcOp>(above * root) * -0.5);
+    const Value middle = build::unary(Op::log, build::apply<ops::ErfcOp>(near * -root) * 0.5);
+    // The asymptotic series 1 - 1 / x^2 + 3 / x^4 - 15 / x^6 + ..., whose next term is below 1e-17 at -20.
+    const Value inverse = 1.0 / far, step = inverse * inverse;
+    Value series = x.number(1);
+    for (int n = 10; n >= 1; --n) series = 1.0 - step * series * (2.0 * n - 1);
+    const Value low = build::unary(Op::log, series) - far * far * 0.5 - build::unary(Op::log, -far) -
+                      0.91893853320467274178;  // log(2 pi) / 2
+    return build::cast(build::select(in_tail, low, build::select(below, middle, high)), given.dtype());
+  }
+};
 
 }  // namespace detail
 
@@ -229,6 +280,36 @@ template <Operand X, Operand Y>
   requires(TensorOperand<X> || TensorOperand<Y>)
 constexpr auto xlogy(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::XlogyTag>(Source::from(at), x, y);
+}
+/// log2(2^a + 2^b), without overflow (torch.logaddexp2). Special cases and gradients: as logaddexp, of the operands
+/// times log(2). Error: 4 ulp of the larger operand. Errors: shape_mismatch.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto logaddexp2(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::LogAddExp2Tag>(Source::from(at), a, b);
+}
+/// x log(1 + y), and 0 where x is 0 and y is not NaN, accurate for y near 0. Gradients: log1p(y), 0 where x is 0 and y
+/// is not above -1; x / (1 + y). Errors: shape_mismatch.
+template <Operand X, Operand Y>
+  requires(TensorOperand<X> || TensorOperand<Y>)
+constexpr auto xlog1py(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::Xlog1pyTag>(Source::from(at), x, y);
+}
+/// The entropy of a probability, -x log(x): 0 of 0, -infinity below 0 (torch.special.entr). Gradient: -log(x) - 1 above
+/// 0; 1 at 0 and 0 below it, where PyTorch has infinity and NaN.
+template <TensorOperand X> constexpr auto entr(const X& x, Here at = Here::current()) {
+  return call<detail::EntrTag>(Source::from(at), x);
+}
+/// The normal distribution function, the probability that a standard normal number is below x: erfc(-x / sqrt(2)) / 2,
+/// as torch.special.ndtr. Error: 2 (1 + x^2) ulp, since -x / sqrt(2) is rounded. Gradient: exp(-x^2 / 2) / sqrt(2 pi).
+template <TensorOperand X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
+  return call<detail::NdtrTag>(Source::from(at), x);
+}
+/// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). Relative error up to 8:
+/// 1e-14 of f64, 4e-6 of f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source: Abramowitz
+/// and Stegun, 26.2.12.
+template <TensorOperand X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
+  return call<detail::LogNdtrTag>(Source::from(at), x);
 }
 /// sin(pi x) / (pi x), and 1 at 0, NumPy's sinc; NaN of infinities. The error of f32 is 3 ulp below 1, and grows with
 /// that of pi x. The gradient at 0 is 0; the second derivative there is left out.

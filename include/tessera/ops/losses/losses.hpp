@@ -2,6 +2,7 @@
 #define TESSERA_OPS_LOSSES_LOSSES_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -103,8 +104,9 @@ struct BceWithLogitsLoss : ElementLoss {
     return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
   }
 };
-struct KlDivLoss : ElementLoss {
+template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
   static constexpr Value of(Value x, Value y) {
+    if (OfLogarithms) return build::unary(Op::exp, y) * (y - x);
     const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
     return y * build::unary(Op::log, safe) - y * x;
   }
@@ -137,18 +139,41 @@ template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
   }
 };
 
-/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
-constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
-  const Value some = build::select(kept, losses, losses.number(0));
+/// The same with a count of each position: the mean is the sum over the sum of the counts.
+constexpr Value reduce_kept(Value losses, Value kept, Value counts, int lead, LossReduction reduction) {
+  const Value zero = losses.number(0), some = build::select(kept, losses, zero);
   if (reduction == LossReduction::each) return some;
   const Value sum = build::reduce_loss(some, lead, LossReduction::sum);
   if (reduction == LossReduction::sum) return sum;
-  return sum / build::reduce_loss(build::cast(kept, losses.dtype()), lead, LossReduction::sum);
+  return sum / build::reduce_loss(build::select(kept, counts, zero), lead, LossReduction::sum);
+}
+/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
+constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
+  return reduce_kept(losses, kept, build::cast(kept, losses.dtype()), lead, reduction);
 }
 /// Targets with a last dim of extent 1, to be compared with the positions of the classes.
 constexpr Value with_class_dim(Value targets, Value scores) {
   return build::insert_singletons(targets, 1u << (scores.rank() - 1), scores.rank());
 }
+/// A vector of the weights of the classes, to be multiplied with scores [..., classes].
+constexpr Value weights_of_classes(Value weight, Value scores) {
+  const int lead = weight.leading(1);
+  const unsigned positions = ((1u << (scores.rank() - 1)) - 1) & ~((1u << lead) - 1);
+  weight = build::cast(weight, scores.dtype());
+  return lead == 0 ? weight : build::insert_singletons(weight, positions, scores.rank());
+}
+/// The weight of the class of each target, 0 outside of the classes.
+constexpr Value weights_of_targets(Value weights, Value picked, int dim) {
+  return build::reduce(Op::sum, build::select(picked, weights, weights.number(0)), 1u << dim, false);
+}
+template <class Scores, class Weight>
+inline constexpr bool weighs_classes_v = [] {
+  static_assert(Weight::rank == 1 && (std::is_same_v<typename Weight::type, typename Scores::type> ||
+                                      std::is_same_v<typename Weight::type, loss_t<Scores>>),
+                "tessera: the weight of classes is a vector with the element type of the scores, or float for bf16 and "
+                "f16 scores");
+  return true;
+}();
 constexpr Value is_counted(Value targets, Value ignored) {
   // An unsigned element type has no -100.
   const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
@@ -156,11 +181,13 @@ constexpr Value is_counted(Value targets, Value ignored) {
 }
 
 template <int Rank, LossReduction Reduction> struct NllTag {
-  template <class Scores, class Targets, class Ignored>
+  template <class Scores, class Targets, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+    static_assert((weighs_classes_v<Scores, Weight> && ...));
   };
-  static constexpr Value emit(Value context, Value scores, Value targets, Value ignored) {
+  static constexpr Value emit(Value context, Value scores, Value targets, Value ignored,
+                              std::same_as<Value> auto... weight) {
     const int lead = scores.leading(Rank), dim = scores.rank() - 1;
     scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
     targets = targets.at(context.source);
@@ -168,16 +195,22 @@ template <int Rank, LossReduction Reduction> struct NllTag {
         build::binary(Op::equal, build::iota(scores, dim, targets.dtype()), with_class_dim(targets, scores));
     const Value losses = build::reduce(Op::sum, build::select(picked, build::unary(Op::neg, scores), scores.number(0)),
                                        1u << dim, false);
+    if constexpr (sizeof...(weight) == 1) {
+      const Value counts = weights_of_targets((weights_of_classes(weight, scores), ...), picked, dim);
+      return reduce_kept(losses * counts, is_counted(targets, ignored), counts, lead, Reduction);
+    }
     return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
   }
 };
 
 template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
-  template <class Logits, class Targets, class Smoothing, class Z, class Ignored>
+  template <class Logits, class Targets, class Smoothing, class Z, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+    static_assert((weighs_classes_v<Logits, Weight> && ...));
   };
-  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored) {
+  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
+                              std::same_as<Value> auto... class_weight) {
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     targets = targets.at(context.source);
@@ -188,12 +221,17 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
         build::binary(Op::equal, build::iota(logits, dim, targets.dtype()), with_class_dim(targets, logits));
     // A class of weight 0 adds 0 even if its logit is -infinity, as in PyTorch without smoothing.
     const Value spread = smoothing / build::cast(build::extent(logits, dim), logits.dtype());
-    const Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
+    Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
+    ((weight = weight * weights_of_classes(class_weight, logits)), ...);
     const Value some =
         build::select(build::apply<ops::GreaterOp>(weight, logits.number(0)), weight * loss, loss.number(0));
     const Value total = log_sum + most;
     const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
     const Value losses = build::reduce(Op::sum, some, 1u << dim, false) + penalty;
+    if constexpr (sizeof...(class_weight) == 1) {
+      const Value counts = weights_of_targets((weights_of_classes(class_weight, logits), ...), picked, dim);
+      return reduce_kept(losses, is_counted(targets, ignored), counts, lead, Reduction);
+    }
     return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
   }
 };
@@ -235,12 +273,16 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
-/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0.
-/// PyTorch's reduction "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and
-/// communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+/// Options of kl_div, with PyTorch's names and defaults.
+struct KlDiv {
+  bool log_target = false;  ///< y is the logarithm of the target probability
+};
+/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0. For
+/// log-probabilities y, `kl_div<Reduction, ts::KlDiv{.log_target = true}>(x, y)`, exp(y) (y - x). PyTorch's reduction
+/// "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorOperand X, TensorOperand Y>
 constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::KlDivLoss, X::rank, Reduction>>(Source::from(at), x, y);
+  return call<detail::LossTag<detail::KlDivLoss<Options.log_target>, X::rank, Reduction>>(Source::from(at), x, y);
 }
 
 /// The focal loss of logits x and probabilities y, as torchvision.ops.sigmoid_focal_loss: bce_with_logits times
@@ -293,6 +335,14 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
   return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
 }
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a position is
+/// multiplied by the weight of its target, and the mean is the sum over the sum of these weights.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Weight>
+constexpr auto nll_loss(const X& x, const Targets& targets, const Weight& weight, int ignore_index = -100,
+                        Here at = Here::current()) {
+  return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index),
+                                                  weight);
+}
 
 /// Options of cross_entropy, with PyTorch's names and defaults.
 struct CrossEntropy {
@@ -314,6 +364,18 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const
   return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
                                                                         options.label_smoothing, options.z_loss,
                                                                         static_cast<double>(options.ignore_index));
+}
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: -log p of each class is multiplied
+/// by its weight, and the mean is the sum over the sum of the weights of the targets. z_loss has no weights.
+///
+///     ts::cross_entropy(logits, targets, weight, ts::CrossEntropy{.label_smoothing = 0.1})
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets,
+          TensorOperand Weight>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const Weight& weight,
+                             const CrossEntropy& options = {}, Here at = Here::current()) {
+  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(
+      Source::from(at), logits, targets, options.label_smoothing, options.z_loss,
+      static_cast<double>(options.ignore_index), weight);
 }
 
 }  // namespace tessera

@@ -65,6 +65,33 @@ template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
   }
 };
 
+struct SoftMarginLoss : ElementLoss {
+  template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
+  static constexpr Value of(Value x, Value label) { return build::apply<ops::SoftplusOp>(-(label * x)); }
+};
+struct MultilabelSoftMarginLoss : RowLoss {
+  template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
+  static constexpr Value of(Value x, Value label) {
+    const int dim = x.rank() - 1;
+    return build::reduce(Op::sum, BceWithLogitsLoss::of(x, label), 1u << dim, false) /
+           build::cast(build::extent(x, dim), x.dtype());
+  }
+};
+template <int P> struct MultiMarginLoss : RowLoss {
+  static_assert(P == 1 || P == 2, "tessera: the power of multi_margin_loss is 1 or 2");
+  template <class X, class Targets, class Margin>
+  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1>;
+  static constexpr Value of(Value x, Value target, Value margin) {
+    const int dim = x.rank() - 1;
+    const Value zero = x.number(0), classes = build::cast(build::iota(x, dim, DType::i32), x.dtype());
+    const Value picked = build::equal(classes, with_class_dim(target, x));
+    const Value own = build::row_sum(build::select(picked, x, zero), dim);
+    const Value hinge = at_least_zero(margin - own + x);
+    const Value others = build::select(picked, zero, P == 1 ? hinge : hinge * hinge);
+    return build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+  }
+};
+
 /// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
 struct UnitRowsTag {
   template <class X> using result = Typed<loss_t<X>, X::rank>;
@@ -104,6 +131,31 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
                                      Here at = Here::current()) {
   return call<detail::LossTag<detail::CosineEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
+}
+
+/// log(1 + exp(-label x)) for labels 1 and -1, without overflow, as torch.nn.functional.soft_margin_loss. Shapes,
+/// reductions, errors and communication: as margin_ranking_loss.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+constexpr auto soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
+  return call<detail::LossTag<detail::SoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
+}
+/// The mean over the classes of bce_with_logits, for labels 0 and 1 of each class, as
+/// torch.nn.functional.multilabel_soft_margin_loss. Shapes: x and labels [..., classes]; one loss for each row. Labels
+/// are integers or of the element type of x. Reductions and errors: as huber. Communication: for split classes an
+/// all_reduce of one value for each row.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
+}
+/// The sum over all classes but the target of max(0, margin - x[target] + x[class])^P, over the number of classes, as
+/// torch.nn.functional.multi_margin_loss; P is 1 or 2. Shapes: x [..., classes], integer targets [...]; one loss for
+/// each row. A target outside of the classes counts as a class of score 0. Reductions and errors: as huber.
+/// Communication: for split classes all_reduces of two values for each row.
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
+          NumberOperand Margin = double>
+constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margin& margin = 1.0,
+                                 Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin);
 }
 
 /// Options of triplet_margin_loss, with PyTorch's names and defaults.

@@ -7,7 +7,9 @@
 
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/random/key_rows.hpp>
+#include <tessera/ops/random/random.hpp>
 #include <tessera/ops/random/random_draws.hpp>
+#include <tessera/ops/stop_gradient.hpp>
 
 // Draws of the gamma distribution, and of those that are made of it.
 
@@ -87,6 +89,15 @@ constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here:
 template <std::uint32_t Stream = 0, TensorOperand A, class Key>
 constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
   return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
+}
+
+/// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
+/// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient. For degrees far
+/// below 1 draws may be infinite in f32: use double there.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
+  const auto fixed = stop_gradient(degrees, at);
+  return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
 }
 
 }  // namespace tessera

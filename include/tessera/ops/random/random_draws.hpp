@@ -95,6 +95,17 @@ struct Cauchy {
     return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
   }
 };
+struct Logistic {
+  static constexpr Value draw(Value uniform) {
+    const Value above = above_zero_draw(uniform);
+    return build::unary(Op::log, above) - build::apply<ops::Log1pOp>(-above);
+  }
+};
+struct Rademacher {
+  static constexpr Value draw(Value uniform) {
+    return build::select(build::less(uniform, uniform.number(0.5)), uniform.number(-1), uniform.number(1));
+  }
+};
 struct TruncatedNormal {
   static constexpr Value draw(Value uniform, Value lower, Value upper) {
     const double root = 1.41421356237309504880;
@@ -188,6 +199,16 @@ constexpr auto laplace_like(const Like& like, const Key& key, Here at = Here::cu
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+/// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Logistic, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+/// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Rademacher, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on

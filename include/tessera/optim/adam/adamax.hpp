@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_ADAMAX_HPP
-#define TESSERA_OPTIM_ADAMAX_HPP
+#ifndef TESSERA_OPTIM_ADAM_ADAMAX_HPP
+#define TESSERA_OPTIM_ADAM_ADAMAX_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,12 +1,12 @@
-#ifndef TESSERA_OPTIM_ADAM_HPP
-#define TESSERA_OPTIM_ADAM_HPP
+#ifndef TESSERA_OPTIM_ADAM_ADAM_HPP
+#define TESSERA_OPTIM_ADAM_ADAM_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <tuple>
 
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
-#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {

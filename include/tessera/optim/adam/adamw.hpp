@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_ADAMW_HPP
-#define TESSERA_OPTIM_ADAMW_HPP
+#ifndef TESSERA_OPTIM_ADAM_ADAMW_HPP
+#define TESSERA_OPTIM_ADAM_ADAMW_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>

@@ -1,5 +1,5 @@
-#ifndef TESSERA_OPTIM_AMSGRAD_HPP
-#define TESSERA_OPTIM_AMSGRAD_HPP
+#ifndef TESSERA_OPTIM_ADAM_AMSGRAD_HPP
+#define TESSERA_OPTIM_ADAM_AMSGRAD_HPP
 #include <tessera/base/push_macros.hpp>
 
 #include <array>
@@ -10,7 +10,7 @@
 #include <tessera/graph/ir/value.hpp>
 #include <tessera/graph/trace/sharded_tensor.hpp>
 #include <tessera/ops/elementwise.hpp>
-#include <tessera/optim/adamw.hpp>
+#include <tessera/optim/adam/adamw.hpp>
 #include <tessera/optim/update.hpp>
 
 namespace tessera {

@@ -1,0 +1,25 @@
+#ifndef TESSERA_OPS_GLU_HPP
+#define TESSERA_OPS_GLU_HPP
+#include <tessera/base/push_macros.hpp>
+
+#include <tuple>
+
+#include <tessera/ops/data_movement/stack.hpp>
+#include <tessera/ops/elementwise.hpp>
+
+namespace tessera {
+
+/// The gated linear unit, as torch.nn.functional.glu: the first half of dim D, by default the last, times the sigmoid
+/// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
+/// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
+/// 1612.08083.
+template <int D = -1, TensorOperand X> constexpr auto glu(const X& x, Here at = Here::current()) {
+  const auto [value, gate] = chunk<2, D>(x, at);
+  return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
+}
+
+}  // namespace tessera
+
+#include <tessera/base/pop_macros.hpp>
+
+#endif
