@@ -9796,6 +9796,43 @@ struct LerpTag : ThreeOperands {
   }
 };
 
+/// x + number * a * b, or x + number * a / b, where fractions are computed in the promoted element type.
+template <bool Divides> struct AddProductTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class A, class B>
+  static constexpr DType meets_in =
+      Divides ? floating_type(ThreeOperands::Meet<X, A, B>::dtype) : ThreeOperands::Meet<X, A, B>::dtype;
+  template <class X, class A, class B, class> struct result {
+    using type = element_t<meets_in<X, A, B>>;
+    static constexpr int rank = ThreeOperands::Meet<X, A, B>::rank;
+    using Checks = decltype([] {
+      static_assert(meets_in<X, A, B> != DType::bool_,
+                    "tessera: addcmul takes numbers; a bool tensor needs ts::cast<float>(x) first");
+    });
+  };
+  template <class X, class A, class B, class N>
+  static constexpr void convert(Value& x, Value& a, Value& b, Value& number) {
+    x = convert_operand<X>(x, meets_in<X, A, B>);
+    a = convert_operand<A>(a, meets_in<X, A, B>);
+    b = convert_operand<B>(b, meets_in<X, A, B>);
+    number = convert_operand<N>(number, meets_in<X, A, B>);
+  }
+  static constexpr Value emit(Value context, Value x, Value a, Value b, Value number) {
+    const Value scaled = number.at(context.source) * a;
+    return x + (Divides ? scaled / b : scaled * b);
+  }
+};
+struct FloatPowerTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class A, class B> using result = Typed<double, Promote<A, B>::rank>;
+  template <class...> static constexpr void convert(Value& x, Value& y) {
+    x = build::cast(x, DType::f64), y = build::cast(y, DType::f64);
+  }
+  static constexpr Value emit(Value context, Value x, Value y) {
+    return build::apply<ops::PowOp>(x.at(context.source), y);
+  }
+};
+
 /// Whether the sign of a number is negative: 1 / x tells it of zeros. NaN has none.
 constexpr Value is_negative(Value x) {
   const Value zero = x.number(0), below = build::less(x, zero);
@@ -9889,6 +9926,27 @@ template <Operand X, Operand Low, Operand High>
   requires(TensorOperand<X> || TensorOperand<Low> || TensorOperand<High>)
 constexpr auto clamp(const X& x, const Low& low, const High& high, Here at = Here::current()) {
   return call<detail::ClampTag>(Source::from(at), x, low, high);
+}
+/// x + value a b, and x + value a / b, as torch.addcmul and torch.addcdiv. The three operands are broadcast against
+/// each other and promoted; addcdiv of integers gives f32, where PyTorch throws. Gradients: 1, value b and value a; of
+/// addcdiv 1, value / b and -value a / b^2. Errors: shape_mismatch; dtype_mismatch for an integer value that is none of
+/// an integer type. No communication.
+template <Operand X, Operand A, Operand B, NumberOperand N = int>
+  requires(TensorOperand<X> || TensorOperand<A> || TensorOperand<B>)
+constexpr auto addcmul(const X& x, const A& a, const B& b, const N& value = 1, Here at = Here::current()) {
+  return call<detail::AddProductTag<false>>(Source::from(at), x, a, b, value);
+}
+template <Operand X, Operand A, Operand B, NumberOperand N = int>
+  requires(TensorOperand<X> || TensorOperand<A> || TensorOperand<B>)
+constexpr auto addcdiv(const X& x, const A& a, const B& b, const N& value = 1, Here at = Here::current()) {
+  return call<detail::AddProductTag<true>>(Source::from(at), x, a, b, value);
+}
+/// x to the power of y in double, whatever the element types of the operands (torch.float_power): a double tensor.
+/// Special cases and gradients: as pow. Errors: shape_mismatch. No communication.
+template <Operand X, Operand Y>
+  requires(TensorOperand<X> || TensorOperand<Y>)
+constexpr auto float_power(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::FloatPowerTag>(Source::from(at), x, y);
 }
 /// Whether x is negative, -0 included: a bool tensor. False of NaN, of which PyTorch gives the sign bit. No gradient.
 template <TensorOperand X> constexpr auto signbit(const X& x, Here at = Here::current()) {
@@ -10031,6 +10089,19 @@ struct LeakyReluTag : FloatingComposition {
     return above_zero(x, x, x * slope);
   }
 };
+struct PReluTag : Binary<ops::DivOp> {
+  template <class X, class Weight> struct result : Binary<ops::DivOp>::result<X, Weight> {
+    using Ranks = decltype([] {
+      static_assert(Weight::rank <= 1 && Weight::rank <= X::rank,
+                    "tessera: the weight of prelu has rank 0 or 1: one number, or one for each feature, the last dim");
+    });
+  };
+  // The product is 0 where x is above 0: infinity times a cotangent of 0 is NaN.
+  static constexpr Value emit(Value context, Value x, Value weight) {
+    x = x.at(context.source);
+    return above_zero(x, x, weight * above_zero(x, x.number(0), x));
+  }
+};
 struct EluTag : FloatingComposition {
   static constexpr Value emit(Value context, Value x, Value alpha) {
     x = x.at(context.source);
@@ -10142,6 +10213,13 @@ template <TensorOperand X> constexpr auto silu(const X& x, Here at = Here::curre
 template <TensorOperand X, NumberOperand N = double>
 constexpr auto leaky_relu(const X& x, const N& slope = 0.01, Here at = Here::current()) {
   return call<detail::LeakyReluTag>(Source::from(at), x, slope);
+}
+/// x where it is above 0, weight x elsewhere, as torch.nn.functional.prelu. The weight, which is trained, has rank 0,
+/// or is a vector with an element for each feature, the last dim of x. Gradients: of x 1 above 0, elsewhere the weight;
+/// of the weight the sum of x up to 0. Errors: shape_mismatch. Source: He and others, 1502.01852.
+template <TensorOperand X, Operand Weight>
+constexpr auto prelu(const X& x, const Weight& weight, Here at = Here::current()) {
+  return call<detail::PReluTag>(Source::from(at), x, weight);
 }
 /// x where it is above 0, alpha (exp(x) - 1) elsewhere. The gradient at 0 is alpha. Source: Clevert and others,
 /// 1511.07289.
@@ -10304,6 +10382,13 @@ template <class Operation> struct Rounding : Unary<Operation> {
     return is_floating(x.dtype()) ? Unary<Operation>::emit(context, x) : x;
   }
 };
+/// What trunc leaves: x minus its whole part.
+struct FracTag : Unary<ops::TruncOp> {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    return is_floating(x.dtype()) ? x - build::apply<ops::TruncOp>(x) : x - x;
+  }
+};
 }  // namespace detail
 
 // The result has the element type, the shape and the sharding of the operand, and nothing is communicated. Integers are
@@ -10325,6 +10410,12 @@ template <TensorOperand X> constexpr auto trunc(const X& x, Here at = Here::curr
 /// 1.5 gives 2.
 template <TensorOperand X> constexpr auto round(const X& x, Here at = Here::current()) {
   return call<detail::Rounding<ops::RoundOp>>(Source::from(at), x);
+}
+
+/// The fraction of x with its sign, x - trunc(x), as torch.frac: 0.25 of 3.25, -0.25 of -3.25. NaN of infinities, 0 of
+/// integers, which torch.frac refuses. The gradient is 1.
+template <TensorOperand X> constexpr auto frac(const X& x, Here at = Here::current()) {
+  return call<detail::FracTag>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -11099,6 +11190,57 @@ struct XlogyTag : Binary<ops::HypotOp> {
     return x * build::unary(Op::log, build::select(is_zero, y.number(1), y));
   }
 };
+/// Computed of the operands times log(2): there is no power that could overflow.
+struct LogAddExp2Tag : Binary<ops::LogAddExpOp> {
+  static constexpr Value emit(Value context, Value x, Value y) {
+    constexpr double log2 = 0.69314718055994530942;
+    return build::apply<ops::LogAddExpOp>(x.at(context.source) * log2, y * log2) * (1 / log2);
+  }
+};
+struct Xlog1pyTag : Binary<ops::HypotOp> {
+  static constexpr Value emit(Value context, Value x, Value y) {
+    x = x.at(context.source);
+    const Value has_no_log = build::binary(Op::logical_or, build::binary(Op::less_equal, y, y.number(-1)),
+                                           build::equal(y, y.number(ops::infinity)));
+    const Value is_zero = build::binary(Op::logical_and, build::equal(x, x.number(0)), has_no_log);
+    return x * build::apply<ops::Log1pOp>(build::select(is_zero, y.number(0), y));
+  }
+};
+struct EntrTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    x = x.at(context.source);
+    const Value zero = x.number(0), is_above = build::greater(x, zero), safe = build::select(is_above, x, x.number(1));
+    // NaN is neither above nor below 0, and stays.
+    const Value rest = build::select(build::less(x, zero), x.number(-ops::infinity), x);
+    return build::select(is_above, -(safe * build::unary(Op::log, safe)), rest);
+  }
+};
+struct NdtrTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value x) {
+    return build::apply<ops::ErfcOp>(x.at(context.source) * -0.70710678118654752440) * 0.5;
+  }
+};
+struct LogNdtrTag : FloatingComposition {
+  static constexpr Value emit(Value context, Value given) {
+    const Value x = build::cast(given.at(context.source), computed_as(given.dtype()));
+    constexpr double root = 0.70710678118654752440;
+    const Value zero = x.number(0), tail = x.number(x.dtype() == DType::f64 ? -20 : -10);
+    const Value in_tail = build::less(x, tail), below = build::less(x, zero);
+    // Each formula is given numbers that it is finite for. NaN is in the last.
+    const Value far = build::select(in_tail, x, tail),
+                near = build::select(in_tail, tail, build::select(below, x, zero)),
+                above = build::select(below, zero, x);
+    const Value high = build::apply<ops::Log1pOp>(build::apply<ops::ErfcOp>(above * root) * -0.5);
+    const Value middle = build::unary(Op::log, build::apply<ops::ErfcOp>(near * -root) * 0.5);
+    // The asymptotic series 1 - 1 / x^2 + 3 / x^4 - 15 / x^6 + ..., whose next term is below 1e-17 at -20.
+    const Value inverse = 1.0 / far, step = inverse * inverse;
+    Value series = x.number(1);
+    for (int n = 10; n >= 1; --n) series = 1.0 - step * series * (2.0 * n - 1);
+    const Value low = build::unary(Op::log, series) - far * far * 0.5 - build::unary(Op::log, -far) -
+                      0.91893853320467274178;  // log(2 pi) / 2
+    return build::cast(build::select(in_tail, low, build::select(below, middle, high)), given.dtype());
+  }
+};
 
 }  // namespace detail
 
@@ -11168,6 +11310,36 @@ template <Operand X, Operand Y>
   requires(TensorOperand<X> || TensorOperand<Y>)
 constexpr auto xlogy(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::XlogyTag>(Source::from(at), x, y);
+}
+/// log2(2^a + 2^b), without overflow (torch.logaddexp2). Special cases and gradients: as logaddexp, of the operands
+/// times log(2). Error: 4 ulp of the larger operand. Errors: shape_mismatch.
+template <Operand A, Operand B>
+  requires(TensorOperand<A> || TensorOperand<B>)
+constexpr auto logaddexp2(const A& a, const B& b, Here at = Here::current()) {
+  return call<detail::LogAddExp2Tag>(Source::from(at), a, b);
+}
+/// x log(1 + y), and 0 where x is 0 and y is not NaN, accurate for y near 0. Gradients: log1p(y), 0 where x is 0 and y
+/// is not above -1; x / (1 + y). Errors: shape_mismatch.
+template <Operand X, Operand Y>
+  requires(TensorOperand<X> || TensorOperand<Y>)
+constexpr auto xlog1py(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::Xlog1pyTag>(Source::from(at), x, y);
+}
+/// The entropy of a probability, -x log(x): 0 of 0, -infinity below 0 (torch.special.entr). Gradient: -log(x) - 1 above
+/// 0; 1 at 0 and 0 below it, where PyTorch has infinity and NaN.
+template <TensorOperand X> constexpr auto entr(const X& x, Here at = Here::current()) {
+  return call<detail::EntrTag>(Source::from(at), x);
+}
+/// The normal distribution function, the probability that a standard normal number is below x: erfc(-x / sqrt(2)) / 2,
+/// as torch.special.ndtr. Error: 2 (1 + x^2) ulp, since -x / sqrt(2) is rounded. Gradient: exp(-x^2 / 2) / sqrt(2 pi).
+template <TensorOperand X> constexpr auto ndtr(const X& x, Here at = Here::current()) {
+  return call<detail::NdtrTag>(Source::from(at), x);
+}
+/// The logarithm of ndtr, accurate where ndtr is 0 or rounds to 1 (torch.special.log_ndtr). Relative error up to 8:
+/// 1e-14 of f64, 4e-6 of f32. Gradient: exp(-x^2 / 2) / sqrt(2 pi) / ndtr(x), about -x far below 0. Source: Abramowitz
+/// and Stegun, 26.2.12.
+template <TensorOperand X> constexpr auto log_ndtr(const X& x, Here at = Here::current()) {
+  return call<detail::LogNdtrTag>(Source::from(at), x);
 }
 /// sin(pi x) / (pi x), and 1 at 0, NumPy's sinc; NaN of infinities. The error of f32 is 3 ulp below 1, and grows with
 /// that of pi x. The gradient at 0 is 0; the second derivative there is left out.
@@ -16525,66 +16697,6 @@ template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, 
 
 #endif
 
-// ---- tessera/ops/contraction/product_scope.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
-#define TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
-
-namespace tessera::detail {
-
-/// f, in whose trace products of f32 operands have this precision, of operands rounded to this type.
-template <Precision P, DType Type, class F> constexpr auto with_products(const F& f, const char* outside) {
-  return [f, outside](const auto&... given) {
-    const auto arguments = std::tuple<decltype(settle(given))...>(settle(given)...);
-    const Value context = trace_in(arguments);
-    if (context.module == nullptr) fail(errc::unsupported, outside);
-    Module& module = *context.module;
-    const Precision precision = module.matmul_precision;
-    const DType type = module.product_type;
-    module.matmul_precision = P, module.product_type = Type;
-    auto result = settle(std::apply(f, arguments));
-    module.matmul_precision = precision, module.product_type = type;
-    return result;
-  };
-}
-
-}  // namespace tessera::detail
-
-#endif
-
-// ---- tessera/ops/contraction/autocast.hpp
-
-#ifndef TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
-#define TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
-
-namespace tessera {
-
-/// Inside a traced function: f with mixed precision, as torch.autocast. Products of f32 tensors (matmul, einsum,
-/// convolutions, attention, and the layers made of them) round their operands to bf16, sum in f32 and round the result
-/// to bf16, and so do their gradients. All else is computed in f32: softmax, norms, losses, sums, exp, log, pow.
-///
-///     const auto forward = ts::autocast<ts::bf16>([](const auto& model, const auto& x) { return model(x); });
-///     const auto y = forward(model, x);
-///
-/// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
-/// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
-/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16, f16 and integers
-/// are left alone. With ts::f16 all of this is done in f16: scale the loss, as f16 has a small range. `autocast<float>`
-/// or `autocast_off` inside of f switches it off for a part of f; the innermost call counts, also of
-/// default_matmul_precision. Errors: unsupported outside of a traced function.
-template <Element T, class F> constexpr auto autocast(const F& f) {
-  static_assert(is_half_v<T> || std::is_same_v<T, float>,
-                "tessera: the element type of ts::autocast is ts::bf16 or ts::f16, or float to switch it off");
-  return detail::with_products<Precision::full, dtype_v<T>>(
-      f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
-}
-/// f with its products of f32 tensors computed in f32, inside of a function of ts::autocast.
-template <class F> constexpr auto autocast_off(const F& f) { return autocast<float>(f); }
-
-}  // namespace tessera
-
-#endif
-
 // ---- tessera/ops/contraction/einsum.hpp
 
 #ifndef TESSERA_OPS_CONTRACTION_EINSUM_HPP
@@ -16650,6 +16762,22 @@ constexpr Value product_of(const Value& a, const Value& b, const EinsumLabels& l
     return build::cast(build::cast(product, type), given);
   else
     return build::cast(product, dtype_v<Out>);
+}
+
+/// The equation of a product that sums over the last `Count` dims of the first operand and the first of the second:
+/// "abc,bcd->ad" of two of rank 3 with a Count of 2.
+template <int Count, int RankA, int RankB> consteval auto tensordot_equation() {
+  constexpr int rank = RankA + RankB - 2 * Count, size = RankA + RankB + rank + 4;  // with ',', "->" and the last 0
+  char text[size]{};
+  int n = 0;
+  const auto letter = [&](int label) { text[n++] = static_cast<char>(label < 26 ? 'a' + label : 'A' + label - 26); };
+  for (int d = 0; d < RankA; ++d) letter(d);
+  text[n++] = ',';
+  for (int d = 0; d < RankB; ++d) letter(RankA - Count + d);
+  text[n++] = '-', text[n++] = '>';
+  for (int d = 0; d < RankA - Count; ++d) letter(d);
+  for (int d = Count; d < RankB; ++d) letter(RankA - Count + d);
+  return FixedString<size>(text);
 }
 
 /// Whether a product can have precision P: lower precisions are for f32 operands only.
@@ -16770,6 +16898,136 @@ template <Precision P, TensorOperand A, TensorOperand B>
 constexpr auto matmul(const A& a, const B& b, Here at = Here::current()) {
   return detail::matmul_of<void, P>(Source::from(at), a, b);
 }
+
+/// The product that sums over the last `Count` dims of a and the first of b, by default two (torch.tensordot):
+/// `tensordot<1>(a, b)` of [I, J, K] and [K, L] is [I, J, L]. Other dims are einsum. Errors and communication: as
+/// einsum.
+template <int Count = 2, TensorOperand A, TensorOperand B>
+constexpr auto tensordot(const A& a, const B& b, Here at = Here::current()) {
+  constexpr bool fits = Count >= 0 && Count <= A::rank && Count <= B::rank;
+  static_assert(fits, "tessera: tensordot sums over as many dims as both operands have, or fewer");
+  if constexpr (fits)
+    return einsum<detail::tensordot_equation<Count, A::rank, B::rank>()>(a, b, at);
+  else
+    return a;
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/addmm.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_ADDMM_HPP
+#define TESSERA_OPS_CONTRACTION_ADDMM_HPP
+
+namespace tessera {
+
+namespace detail {
+
+/// beta x + alpha product, in the shape of the product.
+struct AddToProductTag {
+  static constexpr auto leading_dims = ops::LeadingDims::aligned;
+  template <class X, class Product, class Beta, class Alpha> struct result : Product {
+    using Checks = decltype([] {
+      static_assert(std::is_same_v<typename X::type, typename Product::type> && X::rank <= Product::rank,
+                    "tessera: the tensor that is added to a product has its element type and at most its rank");
+    });
+  };
+  template <class X, class Product, class Beta, class Alpha>
+  static constexpr void convert(Value&, Value& product, Value& beta, Value& alpha) {
+    const DType type = computed_as(product.dtype());
+    beta = convert_operand<Beta>(beta, type), alpha = convert_operand<Alpha>(alpha, type);
+  }
+  static constexpr Value emit(Value context, Value x, Value product, Value beta, Value alpha) {
+    const DType type = product.dtype();
+    const Value scaled = build::cast(product.at(context.source), computed_as(type)) * alpha;
+    // As in PyTorch a factor of 0 leaves out NaN and infinities.
+    const bool added = !(beta.node().is_constant() && beta.node().value == 0);
+    return build::cast(added ? build::cast(x, computed_as(type)) * beta + scaled : scaled, type);
+  }
+};
+
+}  // namespace detail
+
+/// beta x + alpha (a times b) of matrices a and b, as torch.addmm; baddbmm of batches of matrices [batch, M, K] and
+/// [batch, K, N], as torch.baddbmm. x is broadcast to the product, trailing dims aligned; a constant beta of 0 leaves
+/// it out, with its NaN. All three have one element type. The addition is part of the product. Gradients: beta, and
+/// those of matmul times alpha. Errors: shape_mismatch; dtype_mismatch for an integer factor that is none of an integer
+/// type. Communication: as matmul.
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto addmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                     Here at = Here::current()) {
+  static_assert(A::rank == 2 && B::rank == 2, "tessera: addmm takes matrices; use ts::baddbmm for batches of them");
+  return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
+}
+template <TensorOperand X, TensorOperand A, TensorOperand B, NumberOperand Beta = int, NumberOperand Alpha = int>
+constexpr auto baddbmm(const X& x, const A& a, const B& b, const Beta& beta = 1, const Alpha& alpha = 1,
+                       Here at = Here::current()) {
+  static_assert(A::rank == 3 && B::rank == 3,
+                "tessera: baddbmm takes batches of matrices, [batch, M, K] and [batch, K, N]");
+  return call<detail::AddToProductTag>(Source::from(at), x, matmul(a, b, at), beta, alpha);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/contraction/product_scope.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
+#define TESSERA_OPS_CONTRACTION_PRODUCT_SCOPE_HPP
+
+namespace tessera::detail {
+
+/// f, in whose trace products of f32 operands have this precision, of operands rounded to this type.
+template <Precision P, DType Type, class F> constexpr auto with_products(const F& f, const char* outside) {
+  return [f, outside](const auto&... given) {
+    const auto arguments = std::tuple<decltype(settle(given))...>(settle(given)...);
+    const Value context = trace_in(arguments);
+    if (context.module == nullptr) fail(errc::unsupported, outside);
+    Module& module = *context.module;
+    const Precision precision = module.matmul_precision;
+    const DType type = module.product_type;
+    module.matmul_precision = P, module.product_type = Type;
+    auto result = settle(std::apply(f, arguments));
+    module.matmul_precision = precision, module.product_type = type;
+    return result;
+  };
+}
+
+}  // namespace tessera::detail
+
+#endif
+
+// ---- tessera/ops/contraction/autocast.hpp
+
+#ifndef TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
+#define TESSERA_OPS_CONTRACTION_AUTOCAST_HPP
+
+namespace tessera {
+
+/// Inside a traced function: f with mixed precision, as torch.autocast. Products of f32 tensors (matmul, einsum,
+/// convolutions, attention, and the layers made of them) round their operands to bf16, sum in f32 and round the result
+/// to bf16, and so do their gradients. All else is computed in f32: softmax, norms, losses, sums, exp, log, pow.
+///
+///     const auto forward = ts::autocast<ts::bf16>([](const auto& model, const auto& x) { return model(x); });
+///     const auto y = forward(model, x);
+///
+/// The element types that f's code sees do not change: the result of a product is an f32 tensor whose elements are bf16
+/// numbers. What is stored of it, for a gradient too, is bf16, and a rounded operand is gathered as bf16. Gradients of
+/// parameters are f32. `matmul<float>(a, b)` returns sums that are not rounded. Tensors of f64, bf16, f16 and integers
+/// are left alone. With ts::f16 all of this is done in f16: scale the loss, as f16 has a small range. `autocast<float>`
+/// or `autocast_off` inside of f switches it off for a part of f; the innermost call counts, also of
+/// default_matmul_precision. Errors: unsupported outside of a traced function.
+template <Element T, class F> constexpr auto autocast(const F& f) {
+  static_assert(is_half_v<T> || std::is_same_v<T, float>,
+                "tessera: the element type of ts::autocast is ts::bf16 or ts::f16, or float to switch it off");
+  return detail::with_products<Precision::full, dtype_v<T>>(
+      f, "[autocast] outside of a traced function: call it inside a function of ts::compile");
+}
+/// f with its products of f32 tensors computed in f32, inside of a function of ts::autocast.
+template <class F> constexpr auto autocast_off(const F& f) { return autocast<float>(f); }
 
 }  // namespace tessera
 
@@ -18364,6 +18622,26 @@ template <TensorOperand X, TensorOperand Y> constexpr auto mse(const X& x, const
 
 #endif
 
+// ---- tessera/ops/glu.hpp
+
+#ifndef TESSERA_OPS_GLU_HPP
+#define TESSERA_OPS_GLU_HPP
+
+namespace tessera {
+
+/// The gated linear unit, as torch.nn.functional.glu: the first half of dim D, by default the last, times the sigmoid
+/// of the second. [..., 2 n] gives [..., n]. x is floating or integer, of which the result is f32. Errors:
+/// shape_mismatch for an odd extent. Communication: as slice; none along other dims. Source: Dauphin and others,
+/// 1612.08083.
+template <int D = -1, TensorOperand X> constexpr auto glu(const X& x, Here at = Here::current()) {
+  const auto [value, gate] = chunk<2, D>(x, at);
+  return call<detail::Binary<ops::MulOp>>(Source::from(at), value, sigmoid(gate, at));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/indexing/cumulative.hpp
 
 #ifndef TESSERA_OPS_INDEXING_CUMULATIVE_HPP
@@ -19417,8 +19695,9 @@ struct BceWithLogitsLoss : ElementLoss {
     return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
   }
 };
-struct KlDivLoss : ElementLoss {
+template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
   static constexpr Value of(Value x, Value y) {
+    if (OfLogarithms) return build::unary(Op::exp, y) * (y - x);
     const Value safe = build::select(build::binary(Op::equal, y, y.number(0)), y.number(1), y);
     return y * build::unary(Op::log, safe) - y * x;
   }
@@ -19451,18 +19730,41 @@ template <bool OfLogarithms, bool Full> struct PoissonNllLoss : ElementLoss {
   }
 };
 
-/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
-constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
-  const Value some = build::select(kept, losses, losses.number(0));
+/// The same with a count of each position: the mean is the sum over the sum of the counts.
+constexpr Value reduce_kept(Value losses, Value kept, Value counts, int lead, LossReduction reduction) {
+  const Value zero = losses.number(0), some = build::select(kept, losses, zero);
   if (reduction == LossReduction::each) return some;
   const Value sum = build::reduce_loss(some, lead, LossReduction::sum);
   if (reduction == LossReduction::sum) return sum;
-  return sum / build::reduce_loss(build::cast(kept, losses.dtype()), lead, LossReduction::sum);
+  return sum / build::reduce_loss(build::select(kept, counts, zero), lead, LossReduction::sum);
+}
+/// The losses of positions, of which those with an ignored target are 0 and are not counted in the mean.
+constexpr Value reduce_kept(Value losses, Value kept, int lead, LossReduction reduction) {
+  return reduce_kept(losses, kept, build::cast(kept, losses.dtype()), lead, reduction);
 }
 /// Targets with a last dim of extent 1, to be compared with the positions of the classes.
 constexpr Value with_class_dim(Value targets, Value scores) {
   return build::insert_singletons(targets, 1u << (scores.rank() - 1), scores.rank());
 }
+/// A vector of the weights of the classes, to be multiplied with scores [..., classes].
+constexpr Value weights_of_classes(Value weight, Value scores) {
+  const int lead = weight.leading(1);
+  const unsigned positions = ((1u << (scores.rank() - 1)) - 1) & ~((1u << lead) - 1);
+  weight = build::cast(weight, scores.dtype());
+  return lead == 0 ? weight : build::insert_singletons(weight, positions, scores.rank());
+}
+/// The weight of the class of each target, 0 outside of the classes.
+constexpr Value weights_of_targets(Value weights, Value picked, int dim) {
+  return build::reduce(Op::sum, build::select(picked, weights, weights.number(0)), 1u << dim, false);
+}
+template <class Scores, class Weight>
+inline constexpr bool weighs_classes_v = [] {
+  static_assert(Weight::rank == 1 && (std::is_same_v<typename Weight::type, typename Scores::type> ||
+                                      std::is_same_v<typename Weight::type, loss_t<Scores>>),
+                "tessera: the weight of classes is a vector with the element type of the scores, or float for bf16 and "
+                "f16 scores");
+  return true;
+}();
 constexpr Value is_counted(Value targets, Value ignored) {
   // An unsigned element type has no -100.
   const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
@@ -19470,11 +19772,13 @@ constexpr Value is_counted(Value targets, Value ignored) {
 }
 
 template <int Rank, LossReduction Reduction> struct NllTag {
-  template <class Scores, class Targets, class Ignored>
+  template <class Scores, class Targets, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Scores, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+    static_assert((weighs_classes_v<Scores, Weight> && ...));
   };
-  static constexpr Value emit(Value context, Value scores, Value targets, Value ignored) {
+  static constexpr Value emit(Value context, Value scores, Value targets, Value ignored,
+                              std::same_as<Value> auto... weight) {
     const int lead = scores.leading(Rank), dim = scores.rank() - 1;
     scores = build::cast(scores.at(context.source), computed_as(scores.dtype()));
     targets = targets.at(context.source);
@@ -19482,16 +19786,22 @@ template <int Rank, LossReduction Reduction> struct NllTag {
         build::binary(Op::equal, build::iota(scores, dim, targets.dtype()), with_class_dim(targets, scores));
     const Value losses = build::reduce(Op::sum, build::select(picked, build::unary(Op::neg, scores), scores.number(0)),
                                        1u << dim, false);
+    if constexpr (sizeof...(weight) == 1) {
+      const Value counts = weights_of_targets((weights_of_classes(weight, scores), ...), picked, dim);
+      return reduce_kept(losses * counts, is_counted(targets, ignored), counts, lead, Reduction);
+    }
     return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
   }
 };
 
 template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
-  template <class Logits, class Targets, class Smoothing, class Z, class Ignored>
+  template <class Logits, class Targets, class Smoothing, class Z, class Ignored, class... Weight>
   struct result : CrossEntropyTag<Rank>::template result<Logits, Targets> {
     static constexpr int rank = Reduction == LossReduction::each ? Targets::rank : 0;
+    static_assert((weighs_classes_v<Logits, Weight> && ...));
   };
-  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored) {
+  static constexpr Value emit(Value context, Value logits, Value targets, Value smoothing, Value z, Value ignored,
+                              std::same_as<Value> auto... class_weight) {
     const int lead = logits.leading(Rank), dim = logits.rank() - 1;
     logits = build::cast(logits.at(context.source), computed_as(logits.dtype()));
     targets = targets.at(context.source);
@@ -19502,12 +19812,17 @@ template <int Rank, LossReduction Reduction> struct SmoothedCrossEntropyTag {
         build::binary(Op::equal, build::iota(logits, dim, targets.dtype()), with_class_dim(targets, logits));
     // A class of weight 0 adds 0 even if its logit is -infinity, as in PyTorch without smoothing.
     const Value spread = smoothing / build::cast(build::extent(logits, dim), logits.dtype());
-    const Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
+    Value weight = build::select(picked, 1.0 - smoothing + spread, spread);
+    ((weight = weight * weights_of_classes(class_weight, logits)), ...);
     const Value some =
         build::select(build::apply<ops::GreaterOp>(weight, logits.number(0)), weight * loss, loss.number(0));
     const Value total = log_sum + most;
     const Value penalty = build::drop_singletons(build::cast(z, logits.dtype()) * total * total, 1u << dim);
     const Value losses = build::reduce(Op::sum, some, 1u << dim, false) + penalty;
+    if constexpr (sizeof...(class_weight) == 1) {
+      const Value counts = weights_of_targets((weights_of_classes(class_weight, logits), ...), picked, dim);
+      return reduce_kept(losses, is_counted(targets, ignored), counts, lead, Reduction);
+    }
     return reduce_kept(losses, is_counted(targets, ignored), lead, Reduction);
   }
 };
@@ -19549,12 +19864,16 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
-/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0.
-/// PyTorch's reduction "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and
-/// communication: as huber.
-template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+/// Options of kl_div, with PyTorch's names and defaults.
+struct KlDiv {
+  bool log_target = false;  ///< y is the logarithm of the target probability
+};
+/// y (log y - x) for log-probabilities x and probabilities y, as torch.nn.functional.kl_div; -y x where y is 0. For
+/// log-probabilities y, `kl_div<Reduction, ts::KlDiv{.log_target = true}>(x, y)`, exp(y) (y - x). PyTorch's reduction
+/// "batchmean" is the sum divided by the extent of the batch. Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, KlDiv Options = KlDiv{}, TensorOperand X, TensorOperand Y>
 constexpr auto kl_div(const X& x, const Y& y, Here at = Here::current()) {
-  return call<detail::LossTag<detail::KlDivLoss, X::rank, Reduction>>(Source::from(at), x, y);
+  return call<detail::LossTag<detail::KlDivLoss<Options.log_target>, X::rank, Reduction>>(Source::from(at), x, y);
 }
 
 /// The focal loss of logits x and probabilities y, as torchvision.ops.sigmoid_focal_loss: bce_with_logits times
@@ -19607,6 +19926,14 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto nll_loss(const X& x, const Targets& targets, int ignore_index = -100, Here at = Here::current()) {
   return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index));
 }
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a position is
+/// multiplied by the weight of its target, and the mean is the sum over the sum of these weights.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets, TensorOperand Weight>
+constexpr auto nll_loss(const X& x, const Targets& targets, const Weight& weight, int ignore_index = -100,
+                        Here at = Here::current()) {
+  return call<detail::NllTag<X::rank, Reduction>>(Source::from(at), x, targets, static_cast<double>(ignore_index),
+                                                  weight);
+}
 
 /// Options of cross_entropy, with PyTorch's names and defaults.
 struct CrossEntropy {
@@ -19628,6 +19955,18 @@ constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const
   return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(Source::from(at), logits, targets,
                                                                         options.label_smoothing, options.z_loss,
                                                                         static_cast<double>(options.ignore_index));
+}
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: -log p of each class is multiplied
+/// by its weight, and the mean is the sum over the sum of the weights of the targets. z_loss has no weights.
+///
+///     ts::cross_entropy(logits, targets, weight, ts::CrossEntropy{.label_smoothing = 0.1})
+template <LossReduction Reduction = LossReduction::mean, TensorOperand Logits, TensorOperand Targets,
+          TensorOperand Weight>
+constexpr auto cross_entropy(const Logits& logits, const Targets& targets, const Weight& weight,
+                             const CrossEntropy& options = {}, Here at = Here::current()) {
+  return call<detail::SmoothedCrossEntropyTag<Logits::rank, Reduction>>(
+      Source::from(at), logits, targets, options.label_smoothing, options.z_loss,
+      static_cast<double>(options.ignore_index), weight);
 }
 
 }  // namespace tessera
@@ -19993,6 +20332,33 @@ template <int P, bool Swap> struct TripletMarginLoss : RowLoss {
   }
 };
 
+struct SoftMarginLoss : ElementLoss {
+  template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
+  static constexpr Value of(Value x, Value label) { return build::apply<ops::SoftplusOp>(-(label * x)); }
+};
+struct MultilabelSoftMarginLoss : RowLoss {
+  template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
+  static constexpr Value of(Value x, Value label) {
+    const int dim = x.rank() - 1;
+    return build::reduce(Op::sum, BceWithLogitsLoss::of(x, label), 1u << dim, false) /
+           build::cast(build::extent(x, dim), x.dtype());
+  }
+};
+template <int P> struct MultiMarginLoss : RowLoss {
+  static_assert(P == 1 || P == 2, "tessera: the power of multi_margin_loss is 1 or 2");
+  template <class X, class Targets, class Margin>
+  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1>;
+  static constexpr Value of(Value x, Value target, Value margin) {
+    const int dim = x.rank() - 1;
+    const Value zero = x.number(0), classes = build::cast(build::iota(x, dim, DType::i32), x.dtype());
+    const Value picked = build::equal(classes, with_class_dim(target, x));
+    const Value own = build::row_sum(build::select(picked, x, zero), dim);
+    const Value hinge = at_least_zero(margin - own + x);
+    const Value others = build::select(picked, zero, P == 1 ? hinge : hinge * hinge);
+    return build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+  }
+};
+
 /// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
 struct UnitRowsTag {
   template <class X> using result = Typed<loss_t<X>, X::rank>;
@@ -20032,6 +20398,31 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto cosine_embedding_loss(const X& x, const Y& y, const Labels& labels, const Margin& margin = 0.0,
                                      Here at = Here::current()) {
   return call<detail::LossTag<detail::CosineEmbeddingLoss, X::rank, Reduction>>(Source::from(at), x, y, labels, margin);
+}
+
+/// log(1 + exp(-label x)) for labels 1 and -1, without overflow, as torch.nn.functional.soft_margin_loss. Shapes,
+/// reductions, errors and communication: as margin_ranking_loss.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+constexpr auto soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
+  return call<detail::LossTag<detail::SoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
+}
+/// The mean over the classes of bce_with_logits, for labels 0 and 1 of each class, as
+/// torch.nn.functional.multilabel_soft_margin_loss. Shapes: x and labels [..., classes]; one loss for each row. Labels
+/// are integers or of the element type of x. Reductions and errors: as huber. Communication: for split classes an
+/// all_reduce of one value for each row.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels>
+constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
+}
+/// The sum over all classes but the target of max(0, margin - x[target] + x[class])^P, over the number of classes, as
+/// torch.nn.functional.multi_margin_loss; P is 1 or 2. Shapes: x [..., classes], integer targets [...]; one loss for
+/// each row. A target outside of the classes counts as a class of score 0. Reductions and errors: as huber.
+/// Communication: for split classes all_reduces of two values for each row.
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
+          NumberOperand Margin = double>
+constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margin& margin = 1.0,
+                                 Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin);
 }
 
 /// Options of triplet_margin_loss, with PyTorch's names and defaults.
@@ -20282,6 +20673,17 @@ struct Cauchy {
     return build::apply<ops::TanOp>((above_zero_draw(uniform) - 0.5) * ops::pi);
   }
 };
+struct Logistic {
+  static constexpr Value draw(Value uniform) {
+    const Value above = above_zero_draw(uniform);
+    return build::unary(Op::log, above) - build::apply<ops::Log1pOp>(-above);
+  }
+};
+struct Rademacher {
+  static constexpr Value draw(Value uniform) {
+    return build::select(build::less(uniform, uniform.number(0.5)), uniform.number(-1), uniform.number(1));
+  }
+};
 struct TruncatedNormal {
   static constexpr Value draw(Value uniform, Value lower, Value upper) {
     const double root = 1.41421356237309504880;
@@ -20376,6 +20778,16 @@ template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto cauchy_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::InverseTag<detail::Cauchy, Stream>>(Source::from(at), like, detail::drawn_from(key));
 }
+/// Draws of the standard logistic distribution, log(u / (1 - u)), of variance pi^2 / 3 (jax.random.logistic).
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto logistic_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Logistic, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
+/// -1 or 1, with a probability of one half each, in the element type of `like` (jax.random.rademacher).
+template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
+constexpr auto rademacher_like(const Like& like, const Key& key, Here at = Here::current()) {
+  return call<detail::InverseTag<detail::Rademacher, Stream>>(Source::from(at), like, detail::drawn_from(key));
+}
 /// Standard normal draws within [lower, upper] only, by the inverse of erf of a uniform draw between erf(lower /
 /// sqrt(2)) and erf(upper / sqrt(2)), as jax.random.truncated_normal. In f32 the bounds should not both be beyond 5 on
 /// one side, where erf is 1.
@@ -20421,6 +20833,34 @@ constexpr auto permutation(const X& x, const Key& key, Here at = Here::current()
   constexpr int dim = detail::checked_dim<D, X::rank>();
   return index_select<D>(
       x, call<detail::PermutationTag<X::rank, dim, Stream>>(Source::from(at), x, detail::drawn_from(key)), at);
+}
+
+}  // namespace tessera
+
+#endif
+
+// ---- tessera/ops/stop_gradient.hpp
+
+#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
+#define TESSERA_OPS_STOP_GRADIENT_HPP
+
+namespace tessera {
+
+namespace detail {
+
+struct StopGradientTag {
+  template <class A> using result = A;
+  static constexpr Value emit(Value context, Value x) {
+    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
+  }
+};
+
+}  // namespace detail
+
+/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
+/// is not computed. No communication.
+template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
+  return call<detail::StopGradientTag>(Source::from(at), x);
 }
 
 }  // namespace tessera
@@ -20510,6 +20950,15 @@ constexpr auto dirichlet(const A& concentration, const Key& key, Here at = Here:
 template <std::uint32_t Stream = 0, TensorOperand A, class Key>
 constexpr auto chisquare(const A& degrees, const Key& key, Here at = Here::current()) {
   return gamma<Stream>(degrees * 0.5, key, at) * 2.0;
+}
+
+/// Draws of Student's t distribution with the given degrees of freedom, above 0: a normal draw over the root of a
+/// chi-squared one divided by the degrees (jax.random.t, torch.distributions.StudentT). No gradient. For degrees far
+/// below 1 draws may be infinite in f32: use double there.
+template <std::uint32_t Stream = 0, TensorOperand A, class Key>
+constexpr auto student_t(const A& degrees, const Key& key, Here at = Here::current()) {
+  const auto fixed = stop_gradient(degrees, at);
+  return normal_like<Stream>(fixed, key, at) / sqrt(chisquare<Stream>(fixed, key, at) / fixed, at);
 }
 
 }  // namespace tessera
@@ -21924,34 +22373,6 @@ template <TensorOperand X>
 constexpr auto fold(const X& x, const std::array<std::int64_t, 2>& extents, const Unfold& options,
                     Here at = Here::current()) {
   return detail::unfold<detail::FoldTag>(x, options, at, extents[0], extents[1]);
-}
-
-}  // namespace tessera
-
-#endif
-
-// ---- tessera/ops/stop_gradient.hpp
-
-#ifndef TESSERA_OPS_STOP_GRADIENT_HPP
-#define TESSERA_OPS_STOP_GRADIENT_HPP
-
-namespace tessera {
-
-namespace detail {
-
-struct StopGradientTag {
-  template <class A> using result = A;
-  static constexpr Value emit(Value context, Value x) {
-    return build::unary(ops::op_v<ops::StopGradientOp>, x.at(context.source));
-  }
-};
-
-}  // namespace detail
-
-/// x, which gradients treat as a constant: jax.lax.stop_gradient, Tensor.detach. What only the gradient behind it needs
-/// is not computed. No communication.
-template <TensorOperand X> constexpr auto stop_gradient(const X& x, Here at = Here::current()) {
-  return call<detail::StopGradientTag>(Source::from(at), x);
 }
 
 }  // namespace tessera
