@@ -39,7 +39,7 @@ TESSERA_ONCE std::span<const std::byte> idx_elements(std::span<const std::byte> 
   if (bytes.size() >= 2 && byte(0) == 0x1f && byte(1) == 0x8b) refuse("is compressed; decompress it with gunzip");
   if (bytes.size() < 4 || byte(0) != 0 || byte(1) != 0) refuse("is no IDX file: it does not begin with two zero bytes");
   // In the order of DType; 0: IDX has no such type.
-  constexpr unsigned types[] = {0x0d, 0x0e, 0, 0, 0x09, 0x0b, 0x0c, 0, 0x08, 0};
+  constexpr unsigned types[dtype_count] = {0x0d, 0x0e, 0, 0, 0x09, 0x0b, 0x0c, 0, 0x08, 0};
   if (byte(2) != types[static_cast<std::size_t>(dtype)] || byte(2) == 0)
     refuse("has elements of the IDX type ", byte(2), ", not of ", name_of(dtype));
   if (static_cast<int>(byte(3)) != rank) refuse("has ", byte(3), " dims, not ", rank);

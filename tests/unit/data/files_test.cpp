@@ -130,6 +130,9 @@ TEST_F(Files, IdxRefusesWhatItCantRead) {
   refused("", "does not begin");
   refused("\x1f\x8b\x08\x00"s, "gunzip");
   refused("\x00\x00\x0d\x02"s, "the IDX type 13, not of u8");
+  expect_error(
+      ts::errc::file, [&] { data::idx<ts::f8_e5m2, 1>(write("\x00\x00\x0d\x01"s)); },
+      "the IDX type 13, not of f8_e5m2");
   refused("\x00\x00\x08\x01"s, "has 1 dims, not 2");
   refused("\x00\x00\x08\x02\x00\x00"s, "ends in its header");
   refused("\x00\x00\x08\x02\x00\x00\x00\x02\x00\x00\x00\x02\x01\x02\x03"s, "has 3 bytes of elements");
