@@ -59,6 +59,17 @@ struct GptShape {
   int batch = 8, time = 256, classes = 4096, features = 256, heads = 4, layers = 4;
 };
 
+/// Arrays are [batch, height, width, features].
+struct ImageShape {
+  int batch, height, width, features;
+
+  std::string text() const {
+    return std::to_string(batch) + "x" + std::to_string(height) + "x" + std::to_string(width) + "x" +
+           std::to_string(features);
+  }
+  std::int64_t size() const { return std::int64_t{batch} * height * width * features; }
+};
+
 /// gelu(scale x + shift) mask + x: thirteen operations on each element.
 struct ChainInput {
   std::int64_t size;
@@ -88,6 +99,19 @@ class Peer {
                           const float* /*bias*/) {
     return {};
   }
+  /// By the statistics of this batch.
+  virtual Task batch_norm(const ImageShape&, const float* /*x*/, const float* /*gain*/, const float* /*bias*/) {
+    return {};
+  }
+  /// Windows of 2 x 2, which don't overlap.
+  virtual Task max_pool(const ImageShape&, const float* /*x*/) { return {}; }
+  virtual Task avg_pool(const ImageShape&, const float* /*x*/) { return {}; }
+  /// Losses, mean over all examples: the loss and its gradient with respect to the first array, which is the result.
+  virtual Task cross_entropy(int /*rows*/, int /*classes*/, const float* /*logits*/, const std::int32_t* /*targets*/) {
+    return {};
+  }
+  virtual Task mse(std::int64_t /*size*/, const float* /*x*/, const float* /*y*/) { return {}; }
+  virtual Task bce_with_logits(std::int64_t /*size*/, const float* /*x*/, const float* /*y*/) { return {}; }
   /// Causal attention and its gradients in the direction `g`; the result is the gradient of q.
   virtual Task attention(const AttentionShape&, const float* /*q*/, const float* /*k*/, const float* /*v*/,
                          const float* /*g*/) {

@@ -25,6 +25,7 @@ namespace {
 using compare::AttentionShape;
 using compare::ChainInput;
 using compare::GptShape;
+using compare::ImageShape;
 using compare::MlpShape;
 using compare::Task;
 using torch::Tensor;
@@ -45,6 +46,28 @@ template <class F> Task inference(const std::shared_ptr<Tensor>& y, F f) {
         f(*y);
       },
       [=] { return values_of(*y); });
+}
+
+/// A channels-last tensor, which libtorch's kernels vectorise along the features.
+Tensor images(const ImageShape& s, const float* data) {
+  return view(data, {s.batch, s.height, s.width, s.features}).permute({0, 3, 1, 2});
+}
+template <class F> Task of_images(F f) {
+  const auto y = std::make_shared<Tensor>();
+  return Task(
+      [=] {
+        const torch::NoGradGuard no_gradients;
+        *y = f();
+      },
+      [=] {
+        return values_of(y->permute({0, 2, 3, 1}));
+      });
+}
+/// A loss and its gradient.
+template <class Loss> Task gradient_of(const Tensor& input, Loss loss) {
+  const Tensor x = input.detach().requires_grad_();
+  const auto gradient = std::make_shared<Tensor>();
+  return Task([=] { *gradient = torch::autograd::grad({loss(x)}, {x})[0]; }, [=] { return values_of(*gradient); });
 }
 
 struct BlockImpl : nn::Module {
@@ -122,6 +145,32 @@ class LibTorch : public compare::Peer {
   Task layer_norm(int rows, int columns, const float* data, const float* gain, const float* bias) override {
     const Tensor x = view(data, {rows, columns}), g = view(gain, {columns}), b = view(bias, {columns});
     return inference(std::make_shared<Tensor>(), [=](Tensor& y) { y = torch::layer_norm(x, {columns}, g, b); });
+  }
+
+  Task batch_norm(const ImageShape& s, const float* x_data, const float* gain, const float* bias) override {
+    const Tensor x = images(s, x_data), g = view(gain, {s.features}), b = view(bias, {s.features});
+    return of_images([=] { return torch::batch_norm(x, g, b, {}, {}, true, 0, 1e-5, false); });
+  }
+  Task max_pool(const ImageShape& s, const float* data) override {
+    return of_images([x = images(s, data)] { return torch::max_pool2d(x, 2, 2); });
+  }
+  Task avg_pool(const ImageShape& s, const float* data) override {
+    return of_images([x = images(s, data)] { return torch::avg_pool2d(x, 2, 2); });
+  }
+
+  Task cross_entropy(int rows, int classes, const float* logits, const std::int32_t* targets) override {
+    const Tensor t = torch::from_blob(const_cast<std::int32_t*>(targets), {rows}, torch::kInt32).to(torch::kInt64);
+    return gradient_of(view(logits, {rows, classes}),
+                       [=](const Tensor& x) { return nn::functional::cross_entropy(x, t); });
+  }
+  Task mse(std::int64_t size, const float* x, const float* y) override {
+    return gradient_of(view(x, {size}),
+                       [target = view(y, {size})](const Tensor& z) { return torch::mse_loss(z, target); });
+  }
+  Task bce_with_logits(std::int64_t size, const float* x, const float* y) override {
+    return gradient_of(view(x, {size}), [target = view(y, {size})](const Tensor& z) {
+      return torch::binary_cross_entropy_with_logits(z, target);
+    });
   }
 
   Task attention(const AttentionShape& s, const float* q_data, const float* k_data, const float* v_data,

@@ -207,4 +207,35 @@ TEST(WindowHalo, Pools) {
     }
 }
 
+constexpr auto mean_gradient = ts::compile([](auto x) {
+  return ts::grad([](const auto& v) {
+    const auto y = ts::avg_pool2d(v, {.window = {3, 2}, .strides = {2, 1}, .padding = {1, 1}});
+    return ts::sum(y * y * y);
+  })(x);
+});
+
+// Large enough that the rows of an image are added up by several tasks, whose windows overlap.
+TEST(WindowHalo, GradientsOfLargePools) {
+  const std::int64_t batch = 3, height = 61, width = 47, features = 5;
+  Image x({batch, height, width, features}, 7), dx(x.shape);
+  for (std::int64_t b = 0; b < batch; ++b)
+    for (std::int64_t f = 0; f < features; ++f)
+      for (std::int64_t i = -1; i + 2 <= height; i += 2)
+        for (std::int64_t j = -1; j + 1 <= width; ++j) {
+          const auto each = [&](auto&& use) {
+            for (std::int64_t k = i; k < i + 3; ++k)
+              for (std::int64_t l = j; l < j + 2; ++l)
+                if (k >= 0 && k < height && l >= 0 && l < width) use(k, l);
+          };
+          double sum = 0;
+          each([&](std::int64_t k, std::int64_t l) { sum += x.at(b, k, l, f); });
+          each([&](std::int64_t k, std::int64_t l) { dx.at(b, k, l, f) += 3 * sum * sum / (6 * 6 * 6); });
+        }
+  for (const int devices : {1, 3}) {
+    const ts::Mesh mesh({{"x", devices}});
+    expect_close(ts::to_host(mean_gradient(put(x, mesh, {ts::none, "x"}))), dx.values, "gradient");
+    expect_close(ts::to_host(mean_gradient(put(x, mesh, {"x"}))), dx.values, "gradient");
+  }
+}
+
 }  // namespace

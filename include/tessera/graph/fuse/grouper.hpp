@@ -226,6 +226,13 @@ class Grouper : NodeReads {
           return true;
     return false;
   }
+  /// How often a node reads values of a group.
+  constexpr int reads_of(int id, int group) const {
+    int found = 0;
+    for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
+      found += state_[reads_.data()[r]].group == group ? 1 : 0;
+    return found;
+  }
   /// Whether a member of a reads a member of b that has the form `reduced`.
   constexpr bool reads_reduced(int a, int b) const {
     const std::int32_t* const reads = reads_.data();
@@ -292,7 +299,8 @@ class Grouper : NodeReads {
       return false;
     const bool whole = a.all_elements && b.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
     if (!whole && (reads_misaligned(own, other) || reads_misaligned(other, own))) return false;
-    Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
+    const int inside = a.count == 1 ? reads_of(a.first, other) : 0;
+    Needs needs{a.inputs + b.inputs - inside, a.loads + b.loads - inside, a.uniforms + b.uniforms};
     // Few members can't have too many inputs or outputs, so counting is skipped.
     if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
       needs = count_needs(own, other, space.rank, a_form, b_form);

@@ -51,6 +51,13 @@ template <const auto& Table, int I> struct Program {
     }
     return cost;
   }
+  /// Whether a row is nothing but elements: one pass, without values or results of a row.
+  static constexpr bool only_elements = [] {
+    if (fused.phases != 1 || reduces(0) || schedule.saves[0]) return false;
+    for (int stage = 0; stage <= 1; ++stage)
+      if (schedule.row[stage].size + schedule.row_exits[stage].size + schedule.reduces[stage].size > 0) return false;
+    return true;
+  }();
   /// The most expensive of the passes that read operands.
   static constexpr int busiest_pass = [] {
     int most = 0;
@@ -96,12 +103,42 @@ template <class P> struct FusedRun {
 
   const FusedCall& call;
   RowWalk rows;
+  Window whole_row;           ///< where `adjacent` is not 0: the current row
+  std::int64_t adjacent = 0;  ///< rows left, with the current row, that follow each other along the innermost outer dim
   alignas(64) std::byte buffer[P::layout.bytes];
   std::byte* kept = nullptr;                 ///< values kept between passes over a row
   std::int64_t kept_capacity = 0;            ///< elements
   std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
 
   explicit FusedRun(const FusedCall& c) : call(c) {}
+
+  /// Where a row is one window of contiguous elements, rows that follow each other need no windows of their own: short
+  /// rows, such as the features of a pixel, spend more time there than in their elements.
+  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
+    const std::int64_t size = call.inner_end - call.inner_begin;
+    if (!rows.contiguous || size % (width * P::unroll(0)) != 0 || size > window_size || rows.rank == 0) return;
+    adjacent = rows.left_along_dim();
+    if (adjacent > call.row_end - row) adjacent = call.row_end - row;
+    whole_row.begin = call.inner_begin;
+    whole_row.size = whole_row.padded = size;
+    for (int i = 0; i < P::operands; ++i) whole_row.at[i] = rows.row[i] + call.inner_begin * P::layout.sizes[i];
+    rows.skip(adjacent);
+  }
+  TESSERA_FLATTENED void next_row(std::int64_t row) {
+    if constexpr (P::only_elements) {
+      if (adjacent > 1) {
+        --adjacent;
+        const std::int64_t* const step = rows.step[rows.rank - 1];
+        for (int i = 0; i < P::operands; ++i) whole_row.at[i] += step[i];
+        return;
+      }
+      if (adjacent == 0) rows.next();
+      adjacent = 0;
+      if (row + 1 < call.row_end) find_adjacent(row + 1);
+    } else {
+      rows.next();
+    }
+  }
 
   struct Values {
     File shared;        ///< values per call and per row
@@ -281,9 +318,10 @@ template <class P> struct FusedRun {
     if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
     const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
                              schedule.writes[Pass], width * count, longest_window<Pass>());
-    Window window;
+    Window own;
+    Window& window = P::only_elements ? whole_row : own;
     for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
-      windows.open(window, begin, call.inner_end);
+      if (!P::only_elements || adjacent == 0) windows.open(window, begin, call.inner_end);
       if constexpr (P::reduces(Pass)) {
         const std::int64_t terms = window.padded / (width * count);
         if (values.pending[Pass] + terms > sum_run) collect<Pass>(values);
@@ -361,9 +399,10 @@ template <class P> struct FusedRun {
     });
     uniform_steps(std::make_index_sequence<static_cast<std::size_t>(schedule.uniform.size)>{}, values.shared,
                   {rows, call}, call.uniforms);
+    if constexpr (P::only_elements) find_adjacent(call.row_begin);
     for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
       (run_stage<Stage>(values, row), ...);
-      rows.next();
+      next_row(row);
     }
     each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = list[k];

@@ -51,6 +51,14 @@ struct RowWalk {
     }
   }
 
+  /// The rows from the current one to the end of the innermost outer dim.
+  std::int64_t left_along_dim() const { return extent[rank - 1] - index[rank - 1]; }
+  /// Goes on by `n` rows, at most left_along_dim().
+  void skip(std::int64_t n) {
+    index[rank - 1] += n - 1;
+    for (int i = 0; i < count; ++i) row[i] += (n - 1) * step[rank - 1][i];
+    next();
+  }
   TESSERA_NO_INLINE void next() {
     for (int d = rank - 1; d >= 0; --d) {
       if (++index[d] < extent[d]) {

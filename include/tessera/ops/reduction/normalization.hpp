@@ -14,21 +14,22 @@ namespace tessera {
 
 namespace build {
 
-/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: as in
-/// layer_norm a second mean, which has no gradient, corrects the rounding of the first; `near` is x - first.
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: the mean
+/// of x - first corrects the rounding of `first`, which cancels in all results and so needs no gradient.
 struct Moments {
-  Value near, first, rest, variance;
+  Value first, rest, variance;
 };
 constexpr Moments moments(Value x, unsigned dims) {
   const Value count = cast(element_count(x, dims), x.dtype());
-  const Value first = reduce(Op::sum, x, dims, true) / count, near = x - first;
-  const Value rest = constant_reduce(Op::sum, near, dims) / count;
-  return {near, first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
+  const Value first = constant_reduce(Op::sum, x, dims) / count, near = x - first;
+  const Value rest = reduce(Op::sum, near, dims, true) / count;
+  return {first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
 }
-/// x less its mean, over its standard deviation, along a bit set of dims.
+/// x less its mean, over its standard deviation, along a bit set of dims. The difference from `first` is another node
+/// than that of the moments, so it is computed again from x, where a shared node would be stored for all elements.
 constexpr Value normalized(Value x, unsigned dims, Value eps) {
   const Moments m = moments(x, dims);
-  return (m.near - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
+  return (x + -m.first - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
 }
 
 }  // namespace build

@@ -134,32 +134,44 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     add_pieces(piece);
   }
 
-  /// Divides a fold along its longest dim without windows into tasks.
+  /// Divides the rows of a fold into tasks, along its outermost dims first: a task writes memory that other tasks do
+  /// not, mostly contiguous, and little enough of it to stay in a cache while all elements of windows are added.
   void add_pieces(const Piece& piece) {
-    if (volume(piece.shape.rows) == 0) return;
-    const auto is_windowed = [&](std::size_t d) {
-      for (int k = 0; k < piece.shape.count; ++k)
-        if (piece.shape.windows[k].dim == d) return true;
-      return false;
-    };
+    const double bytes = bytes_of(piece);
+    if (bytes > 0) split(piece, std::max(0x1p18, bytes / 2048));
+  }
+  double bytes_of(const Piece& piece) const {
+    double bytes = static_cast<double>(volume(piece.shape.rows)) * static_cast<double>(size_of(dtype_));
+    for (int k = 0; k < piece.shape.count; ++k) bytes *= static_cast<double>(1 + piece.shape.windows[k].size);
+    return bytes;
+  }
+  void split(const Piece& piece, double most_bytes) {
     const Shape& rows = piece.shape.rows;
-    std::size_t longest = rows.size();
-    std::int64_t bytes = volume(rows) * static_cast<std::int64_t>(size_of(dtype_));
-    for (std::size_t d = 0; d < rows.size(); ++d)
-      if (!is_windowed(d) && (longest == rows.size() || rows[d] > rows[longest])) longest = d;
-    for (int k = 0; k < piece.shape.count; ++k) bytes *= 1 + piece.shape.windows[k].size;
-    const std::int64_t whole = longest == rows.size() ? 1 : rows[longest];
-    const std::int64_t step = std::max<std::int64_t>(1, whole * (1 << 18) / std::max<std::int64_t>(bytes, 1));
+    std::size_t outermost = rows.size();
+    // The innermost dim is what a loop adds up.
+    for (std::size_t d = 0; d + 1 < rows.size(); ++d)
+      if (rows[d] > 1 && (outermost == rows.size() || piece.shape.to[d] > piece.shape.to[outermost])) outermost = d;
+    const double bytes = bytes_of(piece);
+    if (bytes <= most_bytes || outermost == rows.size()) {
+      piece_bytes_ = std::max(piece_bytes_, bytes);
+      pieces_.push_back(piece);
+      return;
+    }
+    const std::int64_t whole = rows[outermost];
+    const auto step =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(whole) * most_bytes / bytes));
     for (std::int64_t begin = 0; begin < whole; begin += step) {
       Piece part = piece;
-      if (longest < rows.size()) {
-        part.shape.rows[longest] = std::min(step, whole - begin);
-        part.from_offset += begin * piece.shape.from[longest];
-        part.to_offset += begin * piece.shape.to[longest];
-      }
-      piece_bytes_ = std::max(piece_bytes_, static_cast<double>(bytes) * static_cast<double>(std::min(step, whole)) /
-                                                static_cast<double>(whole));
-      pieces_.push_back(part);
+      part.shape.rows[outermost] = std::min(step, whole - begin);
+      part.to_offset += begin * piece.shape.to[outermost];
+      bool windowed = false;
+      for (int k = 0; k < part.shape.count; ++k)
+        if (part.shape.windows[k].dim == outermost) {
+          part.shape.windows[k].first -= begin;
+          windowed = true;
+        }
+      if (!windowed) part.from_offset += begin * piece.shape.from[outermost];
+      split(part, most_bytes);
     }
   }
 
