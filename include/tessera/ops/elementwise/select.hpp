@@ -154,7 +154,7 @@ struct BroadcastOp {
                              .flops = 0,
                              .shape_only = 1u << 1,
                              .recomputed = true};
-  static constexpr bool by_part = false;
+  static constexpr bool by_part = false, divides_in_xsimd = false;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
     if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
