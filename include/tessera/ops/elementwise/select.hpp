@@ -17,6 +17,13 @@ constexpr Value cast(Value x, DType type) {
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
 }
+/// x cast so that the parts of a partial value are rounded, and their sum is a sum of rounded parts.
+constexpr Value cast_parts(Value x, DType type) {
+  const Node& from = x.node();
+  return x.make(
+      {.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons, .labels = pack_cast_of_parts()},
+      {x.id});
+}
 [[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
   const bool prints_whole = number > -9e18 && number < 9e18;
   fail(errc::dtype_mismatch,
