@@ -60,7 +60,8 @@ template <class T> TESSERA_INLINE Lanes<T> operator/(const Lanes<T>& x, const La
   if constexpr (std::is_integral_v<T>)
     return each_lane([](T a, T b) { return simd::quotient<T>(a, b); }, x, y);
   else
-    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide<T>(a, b); }, x, y);
+    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide<T>(a, b); }, x,
+                           y);
 }
 template <class T> TESSERA_INLINE Mask operator==(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
