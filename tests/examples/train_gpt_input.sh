@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # Nonsense given to train_gpt: exit code 2 and one line on stderr that names the option and its value.
 #   train_gpt_input.sh TRAIN_GPT
-set -uo pipefail
-train_gpt=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
+source "$(dirname "${BASH_SOURCE[0]}")/train_gpt_common.sh" "$1"
 
 # refused WORD... -- ARGUMENT...   every word is in the message
 refused() {
@@ -19,9 +14,8 @@ refused() {
   (($(wc -l <err) == 1)) || problem="stderr is not one line"
   for word in "${words[@]}"; do grep -qF -e "$word" err || problem="the message lacks '$word'"; done
   [[ -z $problem ]] && return
-  echo "train_gpt $*: $problem"
+  fail "train_gpt $*: $problem"
   sed 's/^/  stderr: /' err
-  failures=$((failures + 1))
 }
 
 : >empty.txt
@@ -67,8 +61,7 @@ for option in --lr --clip; do
 done
 refused --unknown -- --unknown
 
-cmp -s text.txt copy.txt || { echo "the text was written to"; failures=$((failures + 1)); }
-"$train_gpt" --help >out 2>err && grep -q -e --strategy out || { echo "--help failed"; failures=$((failures + 1)); }
+cmp -s text.txt copy.txt || fail "the text was written to"
+"$train_gpt" --help >out 2>err && grep -q -e --strategy out || fail "--help failed"
 
-((failures == 0)) || echo "$failures failures"
-exit $((failures > 0))
+finish

@@ -1,17 +1,7 @@
 #!/usr/bin/env bash
 # Every strategy of train_gpt, and what it is combined with, trains to the losses of one device, on up to 16 devices.
 #   train_gpt_strategies.sh TRAIN_GPT
-set -uo pipefail
-train_gpt=$1
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() {
-  echo "$*"
-  failures=$((failures + 1))
-}
+source "$(dirname "${BASH_SOURCE[0]}")/train_gpt_common.sh" "$1"
 head -c 20000 "$root/LICENSE" >text.txt
 
 # compare BOUND ARGUMENT...   a table of layouts, whose losses in 30 steps agree with the first row's
@@ -50,5 +40,4 @@ bubble() { awk -v mesh="$1" -v micro="$2" '$1 == "pp" && $2 == mesh && $(NF - 1)
 [[ $(bubble pipe=4 12) == 20.0% ]] || fail "pipe=4, 12 microbatches: a bubble of '$(bubble pipe=4 12)'"
 [[ $(bubble pipe=3 3) == 60.0% ]] || fail "pipe=3: a bubble of '$(bubble pipe=3 3)'"
 
-((failures == 0)) || echo "$failures failures"
-exit $((failures > 0))
+finish

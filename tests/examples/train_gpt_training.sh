@@ -1,17 +1,7 @@
 #!/usr/bin/env bash
 # What train_gpt learns does not depend on the mesh or the strategy, and Ctrl-C ends it cleanly.
 #   train_gpt_training.sh TRAIN_GPT
-set -uo pipefail
-train_gpt=$1
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work" || exit 1
-failures=0
-fail() {
-  echo "$*"
-  failures=$((failures + 1))
-}
+source "$(dirname "${BASH_SOURCE[0]}")/train_gpt_common.sh" "$1"
 
 # run ARGUMENT...   a small model on a text that does not change
 run() { "$train_gpt" --text "$root/LICENSE" --layers 2 --dim 32 --heads 4 --context 32 --batch 6 --microbatches 3 --seed 3 "$@"; }
@@ -99,5 +89,4 @@ wait $pid || status=$?
 grep -q "stopped after step $(($(wc -l <stopped.csv) - 1))\$" stopped.txt || fail "Ctrl-C: not said after which step"
 (($(sed '1,/stopped after/d' stopped.txt | wc -c) > 20)) || fail "Ctrl-C: no sample"
 
-((failures == 0)) || echo "$failures failures"
-exit $((failures > 0))
+finish

@@ -107,9 +107,9 @@ template <LuPart Part, class T, int Rank> struct LuTag {
     if constexpr (Part == LuPart::p)
       return LuFactors::permutation_of(apply<LuFactors, T>(1, a), packed);
     else if constexpr (Part == LuPart::u)
-      return kept(Op::less_equal, packed);
+      return upper_part(packed);
     else
-      return kept(Op::greater, packed) + build::cast(where(Op::equal, packed), packed.dtype());
+      return LuFactors::lower_of(packed);
   }
 };
 

@@ -15,7 +15,7 @@
 #include <tessera/base/shape.hpp>
 #include <tessera/graph/ir/attributes.hpp>
 #include <tessera/kernels/isa.hpp>
-#include <tessera/kernels/simd/xsimd.hpp>
+#include <tessera/kernels/simd/lane_math.hpp>
 #include <tessera/kernels/strided.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -117,7 +117,7 @@ template <class T> void square_roots(T* values, std::int64_t count) {
   using Batch = xsimd::batch<T>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   for (std::int64_t i = 0; i < count; i += lanes)
-    xsimd::sqrt(Batch::load_unaligned(values + i)).store_unaligned(values + i);
+    simd::sqrt<T>(Batch::load_unaligned(values + i)).store_unaligned(values + i);
 }
 
 /// Number of elements computed from one counter.

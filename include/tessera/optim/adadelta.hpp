@@ -45,7 +45,7 @@ constexpr auto adadelta(const Model& model, const Model& gradients, const optim:
       at,
       [&](const auto& x, Value p, Value g, Value v, Value u) {
         const Value rho = x(config.rho), fresh = x(1.0 - x.wide(config.rho)), epsilon = x(config.epsilon);
-        const Value slope = x(config.weight_decay) * p + g;
+        const Value slope = x.decayed(config.weight_decay, g);
         const Value next_v = rho * v + fresh * (slope * slope);
         const Value ratio = build::apply<ops::SqrtOp>(u + epsilon) / build::apply<ops::SqrtOp>(next_v + epsilon);
         const Value delta = ratio * slope;

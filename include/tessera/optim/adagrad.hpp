@@ -43,7 +43,7 @@ constexpr auto adagrad(const Model& model, const Model& gradients, const optim::
   auto [moved, sum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value s) {
-        const Value slope = x(config.weight_decay) * p + g;
+        const Value slope = x.decayed(config.weight_decay, g);
         const Value next = s + slope * slope;
         const Value spread = build::apply<ops::SqrtOp>(next) + x(config.epsilon);
         return std::tuple(p - x(config.learning_rate) * slope / spread, next);

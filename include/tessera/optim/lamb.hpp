@@ -55,8 +55,8 @@ constexpr auto lamb(const Model& model, const Model& gradients, const optim::Ada
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
         const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), count = x.wide(step);
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * g;
-        const Value next_v = x(beta2) * v + x(1.0 - beta2) * (g * g);
+        const Value next_m = x.running_mean(beta1, m, g);
+        const Value next_v = x.running_mean(beta2, v, g * g);
         const Value mean_hat = next_m * x(1.0 / (1.0 - build::apply<ops::PowOp>(beta1, count)));
         const Value scale = x(build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count)));
         const Value step_of = mean_hat / (build::apply<ops::SqrtOp>(next_v) * scale + x(config.epsilon));

@@ -48,9 +48,9 @@ constexpr auto lion(const Model& model, const Model& gradients, const optim::Lio
       at,
       [&](const auto& x, Value p, Value g, Value m) {
         const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), rate = x.wide(config.learning_rate);
-        const Value mixed = x(beta1) * m + x(1.0 - beta1) * g;
+        const Value mixed = x.running_mean(beta1, m, g);
         const Value kept = x.decays() ? x(1.0 - rate * x.wide(config.weight_decay)) * p : p;
-        return std::tuple(kept - x(rate) * build::apply<ops::SignOp>(mixed), x(beta2) * m + x(1.0 - beta2) * g);
+        return std::tuple(kept - x(rate) * build::apply<ops::SignOp>(mixed), x.running_mean(beta2, m, g));
       },
       model, gradients, state.momentum);
   return std::tuple(moved, optim::LionState<Model>{momentum});

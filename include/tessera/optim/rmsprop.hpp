@@ -47,8 +47,8 @@ constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::
       at,
       [&](const auto& x, Value p, Value g, Value v, Value b) {
         const Value alpha = x.wide(config.alpha);
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_v = x(alpha) * v + x(1.0 - alpha) * (slope * slope);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_v = x.running_mean(alpha, v, slope * slope);
         const Value spread = build::apply<ops::SqrtOp>(next_v) + x(config.epsilon);
         const Value next_b = x(config.momentum) * b + slope / spread;
         return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_b);

@@ -39,7 +39,7 @@ constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, con
   auto [moved, velocity] = update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v) {
-        const Value momentum = x(config.momentum), slope = x(config.weight_decay) * p + g;
+        const Value momentum = x(config.momentum), slope = x.decayed(config.weight_decay, g);
         const Value next = momentum * v + slope;
         return std::tuple(p - x(config.learning_rate) * (ahead ? slope + momentum * next : next), next);
       },
@@ -57,7 +57,7 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
   return std::get<0>(optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g) {
-        return std::tuple(p - x(config.learning_rate) * (x(config.weight_decay) * p + g));
+        return std::tuple(p - x(config.learning_rate) * x.decayed(config.weight_decay, g));
       },
       model, gradients));
 }

@@ -27,6 +27,15 @@ struct Updated {
   constexpr Value wide(const Scalar& of) const { return lower(parameter, of); }
   constexpr Value operator()(const Value& of) const { return build::cast(of, parameter.dtype()); }
   constexpr Value operator()(const Scalar& of) const { return (*this)(wide(of)); }
+
+  /// The gradient of the loss and of decay / 2 times the squared parameter: weight decay that is coupled.
+  constexpr Value decayed(const Scalar& decay, const Value& gradient) const {
+    return (*this)(decay)*parameter + gradient;
+  }
+  /// A running mean after one more value: beta mean + (1 - beta) value, for a beta in f64.
+  constexpr Value running_mean(const Value& beta, const Value& mean, const Value& value) const {
+    return (*this)(beta)*mean + (*this)(1.0 - beta) * value;
+  }
 };
 
 /// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.

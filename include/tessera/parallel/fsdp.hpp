@@ -127,15 +127,8 @@ template <FsdpPolicy policy> struct GatherParameter {
 
 /// A gradient in the sharding of its parameter, reduced in the element type of the policy.
 template <FsdpPolicy policy> constexpr Value reduced_as_stored(const Value& gradient, const Value& stored) {
-  Value parts = gradient;
-  const Node& node = gradient.node();
-  if (policy.reduce_dtype == DType::bf16 && node.dtype == DType::f32)
-    parts = gradient.make({.op = Op::cast,
-                           .dtype = DType::bf16,
-                           .rank = node.rank,
-                           .singletons = node.singletons,
-                           .labels = pack_cast_of_parts()},
-                          {gradient.id});
+  const bool rounds = policy.reduce_dtype == DType::bf16 && gradient.dtype() == DType::f32;
+  const Value parts = rounds ? build::cast_parts(gradient, DType::bf16) : gradient;
   const Value sum = summed_over(parts, policy.axis.view());
   return build::cast(build::alike(sum, stored, {.exactly = true}), stored.dtype());
 }

@@ -5,9 +5,9 @@
 #include <limits>
 #include <numbers>
 #include <random>
-#include <type_traits>
 #include <vector>
 
+#include "lane_accuracy.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/kernels/simd/lane_ops.hpp>
@@ -16,25 +16,7 @@ namespace {
 
 using namespace tessera;
 using namespace tessera::kernels;
-
-/// Distance of `got` from the exact result, in units of the last place of T at the exact result.
-template <class T, class Exact> double ulps(T got, Exact exact) {
-  if (std::isnan(exact)) return std::isnan(got) ? 0 : 1e30;
-  const T rounded = static_cast<T>(exact);
-  if (got == rounded)
-    return static_cast<double>(std::fabs(static_cast<Exact>(got) - exact)) == 0 || std::isinf(rounded)
-               ? 0
-               : static_cast<double>(std::fabs((static_cast<Exact>(got) - exact) /
-                                               (std::nextafter(std::fabs(rounded), INFINITY) - std::fabs(rounded))));
-  if (std::isinf(got) || std::isinf(rounded))
-    // Overflow may come one unit early or late.
-    return std::fabs(std::isinf(got) ? rounded : got) > std::numeric_limits<T>::max() * T(0.999999) ? 1 : 1e30;
-  int exponent = 0;
-  std::frexp(exact, &exponent);
-  const int least = std::numeric_limits<T>::min_exponent - std::numeric_limits<T>::digits;
-  const Exact unit = std::ldexp(Exact(1), std::max(exponent - std::numeric_limits<T>::digits, least));
-  return static_cast<double>(std::fabs(static_cast<Exact>(got) - exact) / unit);
-}
+using namespace lane_accuracy;
 
 /// Every bit pattern of float in steps: denormals, infinities and NaN of both signs are among them.
 template <class F, class G> void expect_accurate_floats(F function, G exact, double bound) {
@@ -50,36 +32,6 @@ template <class F, class G> void expect_accurate_floats(F function, G exact, dou
       if (const double u = ulps(y[i], exact(static_cast<double>(x[i]))); u > worst) worst = u, worst_at = x[i];
   }
   EXPECT_LE(worst, bound) << "at " << worst_at;
-}
-
-template <class T> const std::vector<T>& specials() {
-  using L = std::numeric_limits<T>;
-  static const std::vector<T> values{T(0),
-                                     T(-0.0),
-                                     T(1),
-                                     T(-1),
-                                     L::infinity(),
-                                     -L::infinity(),
-                                     L::quiet_NaN(),
-                                     L::min(),
-                                     -L::min(),
-                                     L::denorm_min(),
-                                     -L::denorm_min(),
-                                     L::max(),
-                                     L::lowest(),
-                                     L::epsilon(),
-                                     T(0.5),
-                                     T(88.5),
-                                     T(-88.5),
-                                     T(-103.5),
-                                     T(709.5),
-                                     T(-745),
-                                     T(2),
-                                     T(-2),
-                                     T(3),
-                                     T(1e-30),
-                                     T(12345.678)};
-  return values;
 }
 
 /// Doubles against long double: specials, and magnitudes of all sizes with both signs.
@@ -183,18 +135,6 @@ TEST(LaneMath, Hyperbolic) {
   expect_accurate<ops::AsinhOp>([](auto x) { return std::asinh(x); }, 3, 3);
   expect_accurate<ops::AcoshOp>([](auto x) { return std::acosh(x); }, 2.5, 2.5);
   expect_accurate<ops::AtanhOp>([](auto x) { return std::atanh(x); }, 2.5, 2.5);
-}
-
-/// The same of two operands, of all pairs of specials.
-template <class Operation, class T> void expect_special_pairs(double (*exact)(double, double), double bound) {
-  for (const T y : specials<T>())
-    for (const T x : specials<T>()) {
-      T made[width];
-      store(made, apply<ops::op_v<Operation>>(splat<T>(y), splat<T>(x)));
-      const double want = exact(static_cast<double>(y), static_cast<double>(x));
-      EXPECT_LE(ulps(made[0], static_cast<long double>(want)), bound) << y << ", " << x;
-      EXPECT_TRUE(std::isnan(want) || std::signbit(made[0]) == std::signbit(want)) << y << ", " << x;
-    }
 }
 
 // Against libm and libstdc++ in long double.
@@ -304,32 +244,6 @@ TEST(LaneMath, Atan2) {
       steep, [](auto x) { return std::atan2(3, x); }, 2.5);
 }
 
-// Remainders are exact, and shifts by all bits and more move everything out.
-TEST(LaneMath, RemaindersAndBits) {
-  expect_special_pairs<ops::FmodOp, float>(std::fmod, 0);
-  expect_special_pairs<ops::FmodOp, double>(std::fmod, 0);
-  const auto made = []<class Operation>(Operation, std::int32_t x, std::int32_t y) {
-    std::int32_t to[width];
-    store(to, apply<ops::op_v<Operation>>(splat<std::int32_t>(x), splat<std::int32_t>(y)));
-    std::int64_t wide[width];
-    store(wide, apply<ops::op_v<Operation>>(splat<std::int64_t>(x), splat<std::int64_t>(y)));
-    EXPECT_TRUE(to[0] == wide[0] || y >= 31) << x << ", " << y;
-    return to[0];
-  };
-  EXPECT_EQ(made(ops::FmodOp{}, -7, 3), -1);
-  EXPECT_EQ(made(ops::FmodOp{}, -7, 0), -7);
-  EXPECT_EQ(made(ops::FmodOp{}, std::numeric_limits<std::int32_t>::min(), -1), 0);
-  EXPECT_EQ(made(ops::BitwiseAndOp{}, -7, 12), -7 & 12);
-  EXPECT_EQ(made(ops::BitwiseOrOp{}, -7, 12), -7 | 12);
-  EXPECT_EQ(made(ops::BitwiseXorOp{}, -7, 12), -7 ^ 12);
-  EXPECT_EQ(made(ops::LeftShiftOp{}, -7, 3), -56);
-  EXPECT_EQ(made(ops::LeftShiftOp{}, 7, 32), 0);
-  EXPECT_EQ(made(ops::LeftShiftOp{}, 7, -1), 0);
-  EXPECT_EQ(made(ops::RightShiftOp{}, -7, 1), -4);
-  EXPECT_EQ(made(ops::RightShiftOp{}, -7, 40), -1);
-  EXPECT_EQ(made(ops::RightShiftOp{}, 7, -1), 0);
-}
-
 // The argument p that gelu gives exp carries four roundings (coefficient, square, sum, product), so its result is off
 // by 4 |p| half units; the rest takes eight. Where exp is denormal, its last place is multiplied by x.
 TEST(LaneMath, GeluAndSilu) {
@@ -375,128 +289,5 @@ TEST(LaneMath, TanhStaysBelowOne) {
     }
   }
 }
-
-template <class T> void check_pairs(double pow_bound) {
-  std::vector<T> points = specials<T>();
-  std::mt19937_64 random(11);
-  std::uniform_real_distribution<double> size(-3, 3);
-  for (int i = 0; i < 40; ++i) points.push_back(static_cast<T>(size(random)));
-  for (const double x : {4.0, 5.0, -3.0, 0.25, 1.5, 1e10, -7.0}) points.push_back(static_cast<T>(x));
-  using Wide = std::conditional_t<std::is_same_v<T, float>, double, long double>;
-  double worst = 0;
-  for (const T a : points)
-    for (const T b : points) {
-      T result[width];
-      store(result, pow(splat(a), splat(b)));
-      const double u = ulps(result[0], std::pow(static_cast<Wide>(a), static_cast<Wide>(b)));
-      EXPECT_LE(u, pow_bound) << a << " ^ " << b << " = " << result[0];
-      worst = std::max(worst, u);
-      const auto same = [&](T want, const char* name) {
-        EXPECT_TRUE(result[0] == want || (std::isnan(result[0]) && std::isnan(want))) << name << ' ' << a << ' ' << b;
-      };
-      const bool nan = std::isnan(a) || std::isnan(b);
-      store(result, maximum(splat(a), splat(b)));
-      same(nan ? T(NAN) : std::max(a, b), "maximum");
-      store(result, minimum(splat(a), splat(b)));
-      same(nan ? T(NAN) : std::min(a, b), "minimum");
-      store(result, apply<Op::div>(splat(a), splat(b)));
-      same(a / b, "div");
-      // A quotient that is denormal may be off by one of its units.
-      if (std::fabs(a / b) >= std::numeric_limits<T>::min() || a == 0 || nan) {
-        store(result, divide_by_invariant(splat(a), splat(b)));
-        same(a / b, "divide by invariant");
-      }
-      bool truth[width];
-      const auto holds = [&](bool want, const char* name) {
-        EXPECT_EQ(truth[0], want) << name << ' ' << a << ' ' << b;
-      };
-      store(truth, apply<Op::equal>(splat(a), splat(b)));
-      holds(a == b, "equal");
-      store(truth, apply<Op::not_equal>(splat(a), splat(b)));
-      holds(a != b, "not_equal");
-      store(truth, apply<Op::less>(splat(a), splat(b)));
-      holds(a < b, "less");
-      store(truth, apply<Op::less_equal>(splat(a), splat(b)));
-      holds(a <= b, "less_equal");
-      store(truth, apply<Op::greater>(splat(a), splat(b)));
-      holds(a > b, "greater");
-      store(truth, apply<Op::greater_equal>(splat(a), splat(b)));
-      holds(a >= b, "greater_equal");
-    }
-}
-TEST(LaneMath, PairsOfFloats) { check_pairs<float>(1.0); }
-TEST(LaneMath, PairsOfDoubles) { check_pairs<double>(1.0); }
-
-TEST(LaneMath, DivisionByInvariantIsRoundedAsDivision) {
-  std::mt19937 engine(7);
-  const auto random = [&] { return static_cast<std::uint32_t>(engine()); };
-  for (int round = 0; round < 200000 / width; ++round) {
-    float a[width], q[width];
-    const float d = std::bit_cast<float>((random() & 0x807fffffu) | ((64u + random() % 128u) << 23));
-    for (float& x : a) x = std::bit_cast<float>((random() & 0x807fffffu) | ((100u + random() % 54u) << 23));
-    store(q, divide_by_invariant(load(a), splat(d)));
-    for (int i = 0; i < width; ++i) ASSERT_EQ(q[i], a[i] / d) << a[i] << " / " << d;
-  }
-}
-
-// IEEE signs, also of zeros, whatever the instruction set: a comparison with == does not see them.
-template <class T> void check_signs() {
-  const auto alike = [](T got, T expected) {
-    return std::isnan(expected) ? std::isnan(got) : got == expected && std::signbit(got) == std::signbit(expected);
-  };
-  const std::vector<T>& points = specials<T>();
-  const auto one = [&](const char* name, auto function, auto exact, const std::vector<T>& values) {
-    for (const T x : values) {
-      T got[width];
-      store(got, function(splat(x)));
-      EXPECT_TRUE(alike(got[width - 1], exact(x))) << name << " of " << x << ": " << got[width - 1];
-    }
-  };
-  one(
-      "neg", [](const auto& x) { return apply<Op::neg>(x); }, [](T x) { return -x; }, points);
-  one(
-      "abs", [](const auto& x) { return apply<Op::abs>(x); }, [](T x) { return std::fabs(x); }, points);
-  one(
-      "sign", [](const auto& x) { return apply<Op::sign>(x); }, [](T x) { return x > 0   ? T(1)
-                                                                                 : x < 0 ? T(-1)
-                                                                                         : x; },
-      points);
-  one(
-      "sqrt", [](const auto& x) { return apply<Op::sqrt>(x); }, [](T x) { return std::sqrt(x); }, {T(-0.0), T(0)});
-  const std::vector<T> zeros{T(0), T(-0.0)};
-  one(
-      "tanh", [](const auto& x) { return apply<Op::tanh>(x); }, [](T x) { return x; }, zeros);
-  one(
-      "gelu", [](const auto& x) { return apply<Op::gelu>(x); }, [](T x) { return x; }, zeros);
-  one(
-      "silu", [](const auto& x) { return apply<Op::silu>(x); }, [](T x) { return x; }, zeros);
-  T sign_of_nan[width];
-  store(sign_of_nan, apply<Op::neg>(splat(std::numeric_limits<T>::quiet_NaN())));
-  EXPECT_TRUE(std::signbit(sign_of_nan[0])) << "negation flips the sign bit of NaN too";
-
-  const auto two = [&](const char* name, auto function, auto exact, T x, T y) {
-    T got[width];
-    store(got, function(splat(x), splat(y)));
-    EXPECT_TRUE(alike(got[width - 1], exact(x, y))) << name << " of " << x << " and " << y << ": " << got[width - 1];
-  };
-  for (const T x : {T(0), T(-0.0), T(3), T(-3), std::numeric_limits<T>::infinity()})
-    for (const T y : {T(0), T(-0.0), T(3), T(-3), T(-433), std::numeric_limits<T>::infinity()}) {
-      two(
-          "add", [](auto a, auto b) { return apply<Op::add>(a, b); }, [](T a, T b) { return a + b; }, x, y);
-      two(
-          "sub", [](auto a, auto b) { return apply<Op::sub>(a, b); }, [](T a, T b) { return a - b; }, x, y);
-      two(
-          "mul", [](auto a, auto b) { return apply<Op::mul>(a, b); }, [](T a, T b) { return a * b; }, x, y);
-      two(
-          "div", [](auto a, auto b) { return apply<Op::div>(a, b); }, [](T a, T b) { return a / b; }, x, y);
-      two(
-          "pow", [](auto a, auto b) { return apply<Op::pow>(a, b); }, [](T a, T b) { return std::pow(a, b); }, x, y);
-      two(
-          "division by what stays the same", [](auto a, auto b) { return divide_by_invariant(a, b); },
-          [](T a, T b) { return a / b; }, x, y);
-    }
-}
-TEST(LaneMath, SignsOfFloats) { check_signs<float>(); }
-TEST(LaneMath, SignsOfDoubles) { check_signs<double>(); }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Losses of margins, likelihoods and sequences; layers_test.cpp has the others.
+// Losses of margins, likelihoods and sequences; element_losses_test.cpp has the others.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

@@ -8,73 +8,16 @@
 #include <vector>
 
 #include "../../support/traced.hpp"
+#include "every_leaf.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/nn/nn.hpp>
 #include <tessera/optim/optim.hpp>
 
 namespace ts = tessera;
-using oracle::Array;
-using oracle::random_array;
+using namespace every_leaf;
 
 namespace {
-
-struct Layer {
-  ts::ShardedTensor<float, 2> weight;
-  ts::ShardedTensor<float, 1> bias;
-  ts::Dim width;
-};
-/// Every kind of leaf: tensors of several ranks and types, stacked ones, numbers, integers.
-struct Model {
-  ts::ShardedTensor<double, 3> wide;
-  ts::Stack<Layer> layers;
-  ts::ShardedTensor<std::int32_t, 1> indices;
-  ts::Scalar scale;
-  ts::ShardedTensor<float, 1> bias;
-};
-
-// The leaves of a Model, in order, with what an optimizer has to know of each.
-struct LeafKind {
-  ts::Shape shape;
-  bool parameter, decays;
-};
-const std::vector<LeafKind> kinds = {{{2, 3, 2}, true, true}, {{3, 2, 4}, true, true}, {{3, 4}, true, false},
-                                     {{}, false, false},      {{5}, false, false},     {{}, false, false},
-                                     {{3}, true, false}};
-
-std::vector<Array> random_model(unsigned seed) {
-  std::vector<Array> leaves;
-  for (const LeafKind& kind : kinds)
-    leaves.push_back(random_array(kind.shape, seed * 100 + static_cast<unsigned>(leaves.size())));
-  return leaves;
-}
-/// What init_state makes of a model: zeros for its parameters, and the rest as it is.
-std::vector<Array> zeros_for(std::vector<Array> model) {
-  for (std::size_t leaf = 0; leaf < kinds.size(); ++leaf)
-    if (kinds[leaf].parameter) model[leaf] = Array(kinds[leaf].shape);
-  return model;
-}
-void append(std::vector<Array>& to, const std::vector<Array>& more) { to.insert(to.end(), more.begin(), more.end()); }
-/// The n-th model among the results.
-std::vector<Array> model_at(const std::vector<Array>& results, std::size_t n, std::size_t skip = 0) {
-  const auto begin = results.begin() + static_cast<std::ptrdiff_t>(skip + n * kinds.size());
-  return {begin, begin + static_cast<std::ptrdiff_t>(kinds.size())};
-}
-void expect_models_near(const std::vector<Array>& got, const std::vector<Array>& want, double tolerance) {
-  ASSERT_EQ(got.size(), want.size());
-  for (std::size_t leaf = 0; leaf < got.size(); ++leaf)
-    oracle::expect_near(got[leaf], want[leaf], tolerance, "leaf " + std::to_string(leaf));
-}
-
-/// Calls f(p, g, states...) on the elements of all parameters.
-template <class F, class... States>
-void for_each_parameter(F f, std::vector<Array>& p, const std::vector<Array>& g, States&... states) {
-  for (std::size_t leaf = 0; leaf < kinds.size(); ++leaf) {
-    if (!kinds[leaf].parameter) continue;
-    for (std::size_t i = 0; i < p[leaf].data.size(); ++i)
-      f(kinds[leaf], p[leaf].data[i], g[leaf].data[i], states[leaf].data[i]...);
-  }
-}
 
 struct AdamWStep {
   constexpr auto operator()(const auto& model, const auto& gradients, const auto& state, const auto& config) const {
@@ -437,58 +380,6 @@ TEST(Optimizers, ArePublishedUpdatesForTwentySteps) {
   }
 }
 
-struct ClipValue {
-  constexpr auto operator()(const auto& gradients, const auto& limit) const {
-    return ts::clip_by_value(gradients, limit);
-  }
-};
-
-TEST(Clip, ByValueClipsEachElement) {
-  const oracle::Program program = oracle::trace<ClipValue, Model, ts::Scalar>();
-  std::vector<Array> arguments = random_model(3), want = arguments;
-  arguments.push_back(Array::number(0.3));
-  for_each_parameter([](const LeafKind&, double& x, double) { x = std::clamp(x, -0.3, 0.3); }, want, want);
-  expect_models_near(model_at(oracle::run(program.view(), arguments), 0), want, 0);
-}
-
-struct Clip {
-  constexpr auto operator()(const auto& gradients, const auto& limit) const {
-    const auto [clipped, norm] = ts::clip_by_global_norm(gradients, limit);
-    return std::tuple(norm, ts::global_norm(gradients), clipped);
-  }
-};
-
-TEST(Clip, ScalesTheWholeGradientDownToTheLimit) {
-  const oracle::Program program = oracle::trace<Clip, Model, ts::Scalar>();
-  std::vector<Array> g = random_model(3);
-  double square = 0;
-  for_each_parameter([&](const LeafKind&, double&, double x) { square += x * x; }, g,
-                     g);  // every layer of the stack too
-  const double norm = std::sqrt(square);
-  for (const double limit : {norm / 3, norm * 0.999, norm * 1.001, norm * 5}) {
-    std::vector<Array> arguments = g, want = g;
-    arguments.push_back(Array::number(limit));
-    const std::vector<Array> results = oracle::run(program.view(), arguments);
-    EXPECT_NEAR(results[0].data[0], norm, 1e-12 * norm);
-    EXPECT_NEAR(results[1].data[0], norm, 1e-12 * norm);
-    for_each_parameter([&](const LeafKind&, double& x, double) { x *= std::min(1.0, limit / norm); }, want, g);
-    expect_models_near(model_at(results, 0, 2), want, 1e-12);
-    if (limit < norm) continue;
-    for (std::size_t leaf = 0; leaf < g.size(); ++leaf)
-      EXPECT_EQ(results[2 + leaf].data, g[leaf].data) << "touched below the limit";
-  }
-}
-
-TEST(Clip, OfZerosIsZero) {
-  const oracle::Program program = oracle::trace<Clip, Model, ts::Scalar>();
-  const std::vector<Array> zero = zeros_for(random_model(1));
-  std::vector<Array> arguments = zero;
-  arguments.push_back(Array::number(1));
-  const std::vector<Array> results = oracle::run(program.view(), arguments);
-  EXPECT_EQ(results[0].data[0], 0);
-  expect_models_near(model_at(results, 0, 2), zero, 0);
-}
-
 struct Scaled {
   constexpr auto operator()(const auto& first, const auto& second) const {
     const auto [sum, difference] =
@@ -509,57 +400,6 @@ TEST(TreeMap, KeepsWhatIsNoParameter) {
   expect_models_near(model_at(results, 0), sum, 1e-12);
   expect_models_near(model_at(results, 1), difference, 1e-12);
   expect_models_near(model_at(results, 2), square, 1e-12);
-}
-
-TEST(WarmupCosine, RisesThenFallsToTheFloor) {
-  const auto rate = [](std::int64_t step) { return ts::optim::warmup_cosine(step, 10, 110, 2.0, 0.5); };
-  EXPECT_DOUBLE_EQ(rate(0), 0.2);
-  EXPECT_DOUBLE_EQ(rate(4), 1.0);
-  EXPECT_DOUBLE_EQ(rate(9), 2.0);
-  EXPECT_DOUBLE_EQ(rate(10), 2.0);
-  EXPECT_DOUBLE_EQ(rate(60), 1.25);  // halfway between peak and floor
-  EXPECT_NEAR(rate(35), 0.5 + 1.5 * (1 + std::sqrt(0.5)) / 2, 1e-15);
-  EXPECT_DOUBLE_EQ(rate(110), 0.5);
-  EXPECT_DOUBLE_EQ(rate(100000), 0.5);
-  for (std::int64_t step = 10; step < 110; ++step) EXPECT_GT(rate(step), rate(step + 1));
-  EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(0, 0, 10, 3.0), 3.0);
-  EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(5, 10, 5, 1.0), 0.6);  // a warm-up longer than the training
-  EXPECT_DOUBLE_EQ(ts::optim::warmup_cosine(0, 0, 0, 1.0, 0.1), 0.1);
-}
-
-// The documentation of torch.optim.lr_scheduler.
-TEST(Schedules, AreThoseOfPyTorch) {
-  using namespace ts::optim;
-  EXPECT_DOUBLE_EQ(step_decay(29, 30, 0.05), 0.05);
-  EXPECT_DOUBLE_EQ(step_decay(30, 30, 0.05), 0.005);
-  EXPECT_NEAR(step_decay(60, 30, 0.05), 0.0005, 1e-18);
-  EXPECT_DOUBLE_EQ(inverse_root(50, 100, 2.0), 1.0);
-  EXPECT_DOUBLE_EQ(inverse_root(100, 100, 2.0), 2.0);
-  EXPECT_DOUBLE_EQ(inverse_root(400, 100, 2.0), 1.0);
-  EXPECT_DOUBLE_EQ(inverse_root(0, 0, 2.0), 0.0);
-  EXPECT_NEAR(exponential(3, 2.0, 0.1), 0.002, 1e-17);
-  EXPECT_DOUBLE_EQ(polynomial(5, 10, 4.0, 2), 1.0);
-  EXPECT_EQ(polynomial(11, 10, 4.0), 0);
-  EXPECT_THROW(polynomial(0, 0, 1.0), ts::error);
-  EXPECT_DOUBLE_EQ(cosine_restarts(5, 10, 2.0, 2, 1.0), 1.5);
-  EXPECT_EQ(cosine_restarts(10, 10, 2.0, 2), 2.0);  // the second period has 20 steps
-  EXPECT_DOUBLE_EQ(cosine_restarts(20, 10, 2.0, 2), 1.0);
-  EXPECT_EQ(cosine_restarts(30, 10, 2.0, 2), 2.0);
-  EXPECT_DOUBLE_EQ(cosine_restarts(1000005, 10, 2.0), 1.0);
-  EXPECT_THROW(cosine_restarts(0, 0, 1.0), ts::error);
-  EXPECT_NEAR(one_cycle(0, 100, 1.0), 0.04, 1e-15);
-  EXPECT_DOUBLE_EQ(one_cycle(29, 100, 1.0), 1.0);
-  EXPECT_DOUBLE_EQ(one_cycle(64, 100, 1.0), 0.5 + 0.5 * 4e-6);
-  EXPECT_NEAR(one_cycle(99, 100, 1.0), 4e-6, 1e-15);
-  EXPECT_NEAR(one_cycle(1000, 100, 1.0), 4e-6, 1e-15);
-  const auto rate = [](std::int64_t at) {
-    return chained(
-        at, 3, [](std::int64_t s) { return static_cast<double>(s); },
-        [](std::int64_t s) { return step_decay(s, 2, 8.0, 0.5); });
-  };
-  EXPECT_EQ(rate(2), 2.0);
-  EXPECT_EQ(rate(3), 8.0);
-  EXPECT_EQ(rate(5), 4.0);
 }
 
 }  // namespace

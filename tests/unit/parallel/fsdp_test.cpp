@@ -9,6 +9,7 @@
 
 #include "../../support/page.hpp"
 #include "../base/expect_error.hpp"
+#include "model_results.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/transform/value_and_grad.hpp>
@@ -26,6 +27,8 @@
 namespace ts = tessera;
 namespace nn = tessera::nn;
 using tessera_test::expect_error;
+using tessera_test::expect_near;
+using tessera_test::types;
 
 namespace {
 
@@ -90,18 +93,6 @@ template <class Model> std::vector<double> trained(Model& model, const ts::Mesh&
     found.push_back(static_cast<double>(ts::item(norm)));
   }
   return found;
-}
-template <class Model> std::vector<std::string> types(const Model& model) {
-  std::vector<std::string> list;
-  nn::for_each_named_parameter(model, [&](const std::string& name, const auto& leaf) {
-    list.push_back(name + " " + ts::sharded_type_text(leaf));
-  });
-  return list;
-}
-void expect_near(const std::vector<double>& got, const std::vector<double>& wanted, double relative) {
-  ASSERT_EQ(got.size(), wanted.size());
-  for (std::size_t i = 0; i < got.size(); ++i)
-    EXPECT_NEAR(got[i], wanted[i], relative * std::fabs(wanted[i])) << "value " << i;
 }
 
 struct Case {

@@ -1,4 +1,5 @@
 #include "check.hpp"
+#include "half_programs.hpp"
 
 #include <tessera/graph/trace/stack.hpp>
 #include <tessera/ops/attention/attention.hpp>
@@ -6,6 +7,7 @@
 
 namespace ts = tessera;
 using namespace programs;
+using namespace programs::half;
 using ts::bf16;
 
 namespace {
@@ -13,8 +15,6 @@ namespace {
 /// bf16 has eight bits of precision: results may differ by one or two roundings of their largest element, and by the
 /// effect of roundings of their operands.
 constexpr double tolerance = 0x1p-7;
-
-constexpr auto loss = [](const auto&... results) { return energy(ts::cast<float>(results)...); };
 
 }  // namespace
 
@@ -46,46 +46,9 @@ TEST(ProgramsBf16, Reductions) {
       with_gradient(f), {.arguments = {values<bf16>("abc")}, .cases = 60, .tolerance = tolerance}, 62);
 }
 
-TEST(ProgramsBf16, SumsAreAsPreciseAsFloats) {
-  // A thousand ones beside a large number would vanish in sums of bf16.
-  constexpr auto f = [](auto x, auto w) {
-    return std::tuple(ts::sum<0>(ts::cast<float>(x)), ts::matmul<float>(ts::transpose<1, 0>(x), w));
-  };
-  expect_equal_on_all_meshes<Tensor<2, bf16>, Tensor<2, bf16>>(f,
-                                                               {.arguments = {values<bf16>("kn"), values<bf16>("km")},
-                                                                .cases = 30,
-                                                                .tolerance = 1e-5,
-                                                                .extents = {{'k', {1000, 2000}}}},
-                                                               63);
-}
-
-TEST(ProgramsBf16, Products) {
-  constexpr auto f = [](const auto& floats) {
-    const auto& [x, w, b] = floats;  // [b, t, d], [d, e], [e]
-    const auto y = ts::relu(ts::matmul(x, w) + b);
-    const auto scores = ts::einsum<"bte,bse->bts", float>(y, y);
-    const auto outer = ts::einsum<"btd,bte->de">(x, y);
-    return std::tuple(loss(y, scores, outer), y, scores, outer);
-  };
-  expect_equal_on_all_meshes<std::tuple<Tensor<3, bf16>, Tensor<2, bf16>, Tensor<1, bf16>>>(
-      with_gradient(f),
-      {.arguments = {values<bf16>("btd"), values<bf16>("de"), values<bf16>("e")},
-       .cases = 60,
-       .tolerance = 2 * tolerance,
-       .may_be_empty = true},
-      64);
-}
-
-TEST(ProgramsBf16, LargeProducts) {
-  constexpr auto f = [](auto x, auto w, auto b) { return ts::matmul(x, w) + b; };
-  expect_equal_on_all_meshes<Tensor<2, bf16>, Tensor<2, bf16>, Tensor<1, bf16>>(
-      f,
-      {.arguments = {values<bf16>("md"), values<bf16>("de"), values<bf16>("e")},
-       .cases = 6,
-       .tolerance = tolerance,
-       .extents = {{'m', {130, 300}}, {'d', {64, 700}}, {'e', {100, 257}}}},
-      65);
-}
+TEST(ProgramsBf16, SumsAreAsPreciseAsFloats) { expect_sums_of_floats<bf16>(30); }
+TEST(ProgramsBf16, Products) { expect_products_of_layers<bf16>(-1, 1, 2 * tolerance); }
+TEST(ProgramsBf16, LargeProducts) { expect_large_products<bf16>(tolerance); }
 
 TEST(ProgramsBf16, Rows) {
   constexpr auto f = [](const auto& floats, const auto& targets) {

@@ -1,9 +1,11 @@
 #include "check.hpp"
+#include "half_programs.hpp"
 
 #include <tessera/ops/attention/attention.hpp>
 
 namespace ts = tessera;
 using namespace programs;
+using namespace programs::half;
 using ts::bf16, ts::f16, ts::f8_e4m3, ts::f8_e5m2;
 
 namespace {
@@ -11,8 +13,6 @@ namespace {
 /// f16 has eleven bits of precision: results may differ by one or two roundings of their largest element, and by the
 /// effect of roundings of their operands.
 constexpr double tolerance = 0x1p-10;
-
-constexpr auto loss = [](const auto&... results) { return energy(ts::cast<float>(results)...); };
 
 }  // namespace
 
@@ -52,46 +52,9 @@ TEST(ProgramsF16, Reductions) {
       with_gradient(f), {.arguments = {values<f16>("abc")}, .cases = 60, .tolerance = tolerance}, 62);
 }
 
-// Two thousand ones beside a large number would vanish in sums of f16.
-TEST(ProgramsF16, SumsAreAsPreciseAsFloats) {
-  constexpr auto f = [](auto x, auto w) {
-    return std::tuple(ts::sum<0>(ts::cast<float>(x)), ts::matmul<float>(ts::transpose<1, 0>(x), w));
-  };
-  expect_equal_on_all_meshes<Tensor<2, f16>, Tensor<2, f16>>(f,
-                                                             {.arguments = {values<f16>("kn"), values<f16>("km")},
-                                                              .cases = 20,
-                                                              .tolerance = 1e-5,
-                                                              .extents = {{'k', {1000, 2000}}}},
-                                                             63);
-}
-
-TEST(ProgramsF16, Products) {
-  constexpr auto f = [](const auto& floats) {
-    const auto& [x, w, b] = floats;  // [b, t, d], [d, e], [e]
-    const auto y = ts::relu(ts::matmul(x, w) + b);
-    const auto scores = ts::einsum<"bte,bse->bts", float>(y, y);
-    const auto outer = ts::einsum<"btd,bte->de">(x, y);
-    return std::tuple(loss(y, scores, outer), y, scores, outer);
-  };
-  expect_equal_on_all_meshes<std::tuple<Tensor<3, f16>, Tensor<2, f16>, Tensor<1, f16>>>(
-      with_gradient(f),
-      {.arguments = {values<f16>("btd", -0.5, 0.5), values<f16>("de", -0.5, 0.5), values<f16>("e")},
-       .cases = 60,
-       .tolerance = 2 * tolerance,
-       .may_be_empty = true},
-      64);
-}
-
-TEST(ProgramsF16, LargeProducts) {
-  constexpr auto f = [](auto x, auto w, auto b) { return ts::matmul(x, w) + b; };
-  expect_equal_on_all_meshes<Tensor<2, f16>, Tensor<2, f16>, Tensor<1, f16>>(
-      f,
-      {.arguments = {values<f16>("md"), values<f16>("de"), values<f16>("e")},
-       .cases = 6,
-       .tolerance = tolerance,
-       .extents = {{'m', {130, 300}}, {'d', {64, 700}}, {'e', {100, 257}}}},
-      65);
-}
+TEST(ProgramsF16, SumsAreAsPreciseAsFloats) { expect_sums_of_floats<f16>(20); }
+TEST(ProgramsF16, Products) { expect_products_of_layers<f16>(-0.5, 0.5, 2 * tolerance); }
+TEST(ProgramsF16, LargeProducts) { expect_large_products<f16>(tolerance); }
 
 TEST(ProgramsF16, RowsAttentionAndLookups) {
   constexpr auto f = [](const auto& floats, const auto& tokens, const auto& targets) {

@@ -4,8 +4,6 @@
 #include <cstdlib>
 #include <iostream>
 #include <map>
-#include <memory>
-#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,12 +11,12 @@
 
 #include "../../support/interpreted_kernel.hpp"
 #include "../../support/program_units.hpp"
-#include "../../support/random_program.hpp"
 #include "../../support/stored.hpp"
+#include "random_case.hpp"
+#include "shrinker.hpp"
 #include <gtest/gtest.h>
 
 #include <tessera/graph/fuse/lower_fused.hpp>
-#include <tessera/graph/ir/print.hpp>
 #include <tessera/partition/plan/explain.hpp>
 #include <tessera/partition/plan/make_plan.hpp>
 #include <tessera/partition/plan/verify_plan.hpp>
@@ -38,17 +36,7 @@ namespace {
 
 namespace ts = tessera;
 using namespace oracle;
-
-/// A program and everything that it runs on.
-struct Case {
-  ts::Module module;
-  std::vector<Array> values;
-  std::vector<std::size_t> stacked;
-  ts::Mesh mesh;
-  std::vector<ts::PartitionSpec> specs;  ///< of the arguments
-  bool held = false;                     ///< arguments are not given up
-  bool rounds = false;                   ///< to bf16
-};
+using namespace random_programs;
 
 /// What ran so far, so that nothing is silently left out.
 struct Seen {
@@ -69,87 +57,6 @@ std::string fusion_name(ts::Fusion fusion) {
 std::string role_name(ts::ValueRole role) {
   constexpr const char* names[] = {"argument", "intermediate", "output", "view", "fused", "host"};
   return names[static_cast<std::size_t>(role)];
-}
-
-/// Up to 16 devices on up to three axes, of even and odd sizes.
-ts::Mesh random_mesh(std::mt19937& random) {
-  const char* names[] = {"x", "y", "z"};
-  ts::AxisTable axes;
-  int devices = 1;
-  for (int axis = 0, rank = static_cast<int>(random() % 4); axis < rank; ++axis) {
-    const int sizes[] = {2, 2, 3, 4, 4, 1};
-    const int size = std::min(sizes[random() % 6], 16 / devices);
-    axes.push_back({names[axis], size});
-    devices *= size;
-  }
-  std::vector<std::int32_t> order;
-  if (random() % 3 == 0) {
-    for (int device = 0; device < devices; ++device) order.push_back(device);
-    std::shuffle(order.begin(), order.end(), random);
-  }
-  return ts::Mesh(axes, ts::DeviceOrder(order.data(), order.size()));
-}
-
-/// Gives each axis, or each half of an axis of four, to a random dim or to none.
-ts::PartitionSpec random_spec(std::mt19937& random, const ts::Mesh& mesh, int rank) {
-  std::vector<std::string> parts;
-  for (const ts::Axis& axis : mesh.axes()) {
-    const std::string name(axis.name.view());
-    if (axis.size == 4 && random() % 4 == 0) {
-      parts.push_back(name + ":(1)2");
-      if (random() % 2 == 0) parts.push_back(name + ":(2)2");
-    } else {
-      parts.push_back(name);
-    }
-  }
-  std::shuffle(parts.begin(), parts.end(), random);
-  ts::PartitionSpec spec;
-  for (int d = 0; d < rank; ++d) spec.entries.push_back(ts::SpecEntry());
-  for (const std::string& part : parts)
-    if (const auto d = static_cast<std::size_t>(random() % static_cast<unsigned>(rank + 1));
-        d < static_cast<std::size_t>(rank) && spec.entries[d].axes.size() < ts::max_axes_per_dim)
-      spec.entries[d].axes.push_back(ts::Name(part));
-  // Parts of one axis in one dim are written major first.
-  for (ts::SpecEntry& entry : spec.entries) {
-    std::vector<ts::Name> names(entry.axes.begin(), entry.axes.end());
-    std::stable_sort(names.begin(), names.end(),
-                     [](const ts::Name& a, const ts::Name& b) { return a.view() < b.view(); });
-    if (std::any_of(names.begin(), names.end(), [](const ts::Name& n) { return n.view().find(':') != n.view().npos; }))
-      for (std::size_t i = 0; i < names.size(); ++i) entry.axes[i] = names[i];
-  }
-  return random() % 6 == 0 ? spec.gathered_on_use() : spec;
-}
-
-const Node& argument_of(const Case& c, std::size_t index) {
-  for (const Node& node : c.module.main().nodes)
-    if ((node.is_argument() || node.is_dim() || node.is_scalar()) && node.index() == static_cast<int>(index))
-      return node;
-  throw std::logic_error("an argument that the program lacks");
-}
-
-Case random_case(unsigned seed, bool gradients, bool smooth) {
-  std::mt19937 random(seed);
-  Case c;
-  c.mesh = random_mesh(random);
-  RandomProgramOptions options;
-  options.every_operation = true;
-  options.smooth = smooth;
-  options.type = smooth || random() % 3 > 0 ? ts::DType::f64 : ts::DType::f32;
-  options.spec = [&](int rank) { return random_spec(random, c.mesh, rank); };
-  RandomProgram made(seed, 3 + static_cast<int>(random() % 10), options);
-  c.module = made.finish(gradients, false).module;
-  c.values = made.arguments;
-  c.stacked = made.stacked_arguments;
-  c.rounds = made.rounds;
-  c.held = random() % 2 == 0;
-  for (std::size_t i = 0; i < c.values.size(); ++i) {
-    const bool stacked = std::find(c.stacked.begin(), c.stacked.end(), i) != c.stacked.end();
-    c.specs.push_back(random_spec(random, c.mesh, static_cast<int>(c.values[i].shape.size()) - (stacked ? 1 : 0)));
-  }
-  for (std::size_t i = 0; i < c.values.size(); ++i)
-    if (argument_of(c, i).dtype == ts::DType::f32)
-      for (double& v : c.values[i].data) v = static_cast<double>(static_cast<float>(v));
-  return c;
 }
 
 ts::Leaf stored_argument(const Case& c, std::size_t i) {
@@ -316,135 +223,6 @@ std::string defect_of(const Case& c, Seen& seen, std::string* plan_text = nullpt
   return {};
 }
 
-/// A failing program, made as small as it stays failing: each node in turn becomes the only result, then an argument
-/// that has the node's value, and arguments are replicated one after the other.
-class Shrinker {
- public:
-  explicit Shrinker(Case failing) : best_(std::move(failing)) {}
-
-  Case shrunk() {
-    keep_one_result();
-    for (int round = 0; round < 3; ++round) {
-      const int before = best_.module.main().size();
-      cut();
-      keep_one_result();
-      if (best_.module.main().size() == before) break;
-    }
-    replicate();
-    return best_;
-  }
-
- private:
-  Case best_;
-  Seen ignored_;
-
-  bool fails(const Case& c) {
-    try {
-      const std::string found = defect_of(c, ignored_);
-      return !found.empty() && found.find("the program is none") == std::string::npos;
-    } catch (const std::exception&) {
-      return false;
-    }
-  }
-  bool take(Case candidate) {
-    if (!fails(candidate)) return false;
-    best_ = std::move(candidate);
-    return true;
-  }
-  void keep_one_result() {
-    const ts::Graph& graph = best_.module.main();
-    const int size = graph.size();
-    for (int id = 0; id < size; ++id) {
-      const Node& node = best_.module.main()[id];
-      if (node.is_repeat() || (node.rank == 0 && !node.is_projection() &&
-                               ts::host_scalars(best_.module.main().view())[static_cast<std::size_t>(id)]))
-        continue;
-      Case candidate = best_;
-      candidate.module.main().outputs = {id};
-      if (take(without_dead_nodes(std::move(candidate)))) return;
-    }
-  }
-  /// Only what the results need, and only the arguments that are read.
-  static Case without_dead_nodes(Case c) {
-    const ts::Graph old = c.module.main();
-    std::vector<bool> needed(static_cast<std::size_t>(old.size()), false);
-    for (const std::int32_t id : old.outputs) needed[static_cast<std::size_t>(id)] = true;
-    for (int id = old.size() - 1; id >= 0; --id)
-      for (int i = 0; needed[static_cast<std::size_t>(id)] && i < old[id].arity; ++i)
-        if (old.operand(id, i) >= 0) needed[static_cast<std::size_t>(old.operand(id, i))] = true;
-    return rebuilt(std::move(c), needed, -1, {});
-  }
-  /// The nodes that are needed; node `argument` is an argument that has this value.
-  static Case rebuilt(Case c, const std::vector<bool>& needed, int argument, const Array& value) {
-    const ts::Graph old = c.module.main();
-    ts::Graph made;
-    std::vector<std::int32_t> to(static_cast<std::size_t>(old.size()), -1);
-    std::vector<Array> values;
-    std::vector<ts::PartitionSpec> specs;
-    for (int id = 0; id < old.size(); ++id) {
-      if (!needed[static_cast<std::size_t>(id)]) continue;
-      Node node = old[id];
-      std::vector<std::int32_t> operands;
-      if (id == argument) {
-        node = ts::argument_node(static_cast<int>(values.size()), node.dtype, node.rank, node.singletons);
-        values.push_back(value);
-        specs.push_back({});
-      } else {
-        for (int i = 0; i < node.arity; ++i)
-          operands.push_back(old.operand(id, i) < 0 ? -1 : to[static_cast<std::size_t>(old.operand(id, i))]);
-        if (node.is_argument() || node.is_dim() || node.is_scalar()) {
-          values.push_back(c.values[static_cast<std::size_t>(node.index())]);
-          specs.push_back(c.specs[static_cast<std::size_t>(node.index())]);
-          node.value = static_cast<double>(values.size() - 1);
-        }
-      }
-      to[static_cast<std::size_t>(id)] = made.add(node, operands.data(), static_cast<int>(operands.size()));
-    }
-    for (const std::int32_t id : old.outputs) made.outputs.push_back(to[static_cast<std::size_t>(id)]);
-    c.module.main() = std::move(made);
-    c.values = std::move(values);
-    c.specs = std::move(specs);
-    return c;
-  }
-  void cut() {
-    for (int id = best_.module.main().size() - 2; id >= 0; --id) {
-      if (id >= best_.module.main().size() - 1) continue;
-      const Node node = best_.module.main()[id];
-      const auto host = ts::host_scalars(best_.module.main().view());
-      if (node.is_argument() || node.is_repeat() || host[static_cast<std::size_t>(id)] != 0) continue;
-      Case all = best_;
-      all.module.main().outputs = {id};
-      std::vector<Array> value;
-      try {
-        value = run(Program(all.module, static_cast<int>(all.values.size())).view(), all.values, draw_philox);
-      } catch (const std::exception&) {
-        continue;
-      }
-      // An argument has values of its type; others would differ from the argument itself.
-      with_type(node.dtype, [&]<class T>() {
-        for (double& v : value[0].data) v = static_cast<double>(static_cast<T>(v));
-      });
-      std::vector<bool> everything(static_cast<std::size_t>(best_.module.main().size()), true);
-      take(without_dead_nodes(rebuilt(best_, everything, id, value[0])));
-    }
-  }
-  void replicate() {
-    for (std::size_t i = 0; i < best_.specs.size(); ++i) {
-      Case candidate = best_;
-      candidate.specs[i] = {};
-      take(std::move(candidate));
-    }
-  }
-};
-
-std::string text_of_case(const Case& c) {
-  std::string text = "on " + c.mesh.text() + (c.held ? ", arguments held" : "") + "\n";
-  for (std::size_t i = 0; i < c.values.size(); ++i)
-    text += ts::concat_text("  argument ", i, ": ", ts::shape_text(argument_of(c, i).dtype, c.values[i].shape),
-                            c.specs[i].text(), "\n");
-  return text + ts::text_of(Program(c.module, static_cast<int>(c.values.size())).view());
-}
-
 int environment(const char* name, int usual) {
   const char* const given = std::getenv(name);
   return given == nullptr ? usual : std::atoi(given);
@@ -470,7 +248,8 @@ void expect_runs(unsigned seed, bool gradients, bool smooth, Seen& seen) {
   ++seen.programs;
   const std::string found = defect_of(c, seen);
   if (found.empty()) return;
-  const Case small = Shrinker(c).shrunk();
+  Seen ignored;
+  const Case small = Shrinker(c, [&](const Case& each) { return defect_of(each, ignored); }).shrunk();
   std::string plan;
   const std::string left = defect_of(small, seen, &plan);
   ADD_FAILURE() << "case " << seed << ": " << found << "\nmade smaller: " << left << "\n"

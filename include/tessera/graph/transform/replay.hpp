@@ -52,7 +52,7 @@ constexpr bool has_batch_dims(const Node& einsum) {
 constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
                         const Growable<std::int32_t>& readers) {
   const Node& node = graph[id];
-  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.op == Op::name;
+  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.is_name();
   switch (kind) {
     using enum CheckpointPolicy::Kind;
     case everything:
@@ -130,7 +130,7 @@ class Replay {
     Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
     if (policy.is(CheckpointPolicy::Kind::everything_but))
       for (int at = 0; at <= id; ++at)
-        if (const Graph& all = module.graph(graph); all[at].op == Op::name)
+        if (const Graph& all = module.graph(graph); all[at].is_name())
           for (int named = all.operand(at, 0);; named = all.operand(named, 0)) {
             readers[static_cast<std::size_t>(named)] = at;
             if (!row_of(all[named]).converts) break;  // a product that is rounded has its casts' name

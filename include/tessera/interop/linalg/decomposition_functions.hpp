@@ -21,7 +21,7 @@ namespace tessera::linalg::detail {
 /// 1 / (w[j] - w[i]) at [i, j], and 0 on the diagonal, for the vector w in each batch entry.
 constexpr Value reciprocal_gaps(Value w) {
   const Value gaps = as_row(w) - as_column(w);
-  const Value on = where(Op::equal, gaps);
+  const Value on = is_on_diagonal(gaps);
   return build::select(on, gaps.number(0), 1.0 / build::select(on, gaps.number(1), gaps));
 }
 
@@ -74,9 +74,9 @@ struct Qr {
   template <class T> static constexpr void gradient(Gradient& r) {
     const Value q = build::result_of_call(r, 0), upper = build::result_of_call(r, 1), g = r.full_g();
     const bool of_q = CustomCall::of(r.node()).result == 0;
-    const Value m = of_q ? -product(g, As::transposed, q, As::given)
-                         : product(upper, As::given, kept(Op::less_equal, g), As::transposed);
-    const Value symmetric = kept(Op::greater_equal, m) + transposed(kept(Op::greater, m));
+    const Value m =
+        of_q ? -product(g, As::transposed, q, As::given) : product(upper, As::given, upper_part(g), As::transposed);
+    const Value symmetric = lower_part(m) + transposed(strictly_lower_part(m));
     Value left = product(q, symmetric);
     if (of_q) left = left + g;
     r.add(0, transposed(solve_triangular<T, Triangle::upper>(upper, transposed(left))));

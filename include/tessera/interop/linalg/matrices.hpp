@@ -72,12 +72,18 @@ constexpr Value as_matrix(Value v) {
   return v.rank() == 0 ? v : build::insert_singletons(v, 3u << v.rank(), v.rank() + 2);
 }
 
-/// Whether row and column of an element compare so.
-constexpr Value where(Op op, Value x) {
-  return build::binary(op, build::iota(x, x.rank() - 2, DType::i32), build::iota(x, x.rank() - 1, DType::i32));
-}
-/// The elements for which row and column compare so, and zeros elsewhere.
-constexpr Value kept(Op op, Value x) { return build::select(where(op, x), x, x.number(0)); }
+constexpr Value row_index(Value x) { return build::iota(x, x.rank() - 2, DType::i32); }
+constexpr Value column_index(Value x) { return build::iota(x, x.rank() - 1, DType::i32); }
+constexpr Value is_on_diagonal(Value x) { return build::equal(row_index(x), column_index(x)); }
+constexpr Value is_below_diagonal(Value x) { return build::greater(row_index(x), column_index(x)); }
+constexpr Value is_above_diagonal(Value x) { return build::less(row_index(x), column_index(x)); }
+/// The matrix with zeros off its diagonal.
+constexpr Value diagonal_part(Value x) { return build::select(is_on_diagonal(x), x, x.number(0)); }
+/// The matrix with zeros above its diagonal, or below it; `strictly`: on the diagonal too.
+constexpr Value lower_part(Value x) { return build::select(is_above_diagonal(x), x.number(0), x); }
+constexpr Value upper_part(Value x) { return build::select(is_below_diagonal(x), x.number(0), x); }
+constexpr Value strictly_lower_part(Value x) { return build::select(is_below_diagonal(x), x, x.number(0)); }
+constexpr Value strictly_upper_part(Value x) { return build::select(is_above_diagonal(x), x, x.number(0)); }
 
 /// Checks at compile time that a function of matrices gets them.
 template <class X, int Least> constexpr bool takes_matrices() {

@@ -49,9 +49,13 @@ template <Triangle Half, As Turn, Diagonal On> struct SolveTriangular {
     if (!r.needs(0)) return;
     const Value to_t = Turn == As::given ? -product(to_b, As::given, r.y(), As::transposed)
                                          : -product(r.y(), As::given, to_b, As::transposed);
-    constexpr Op within = Half == Triangle::lower ? (On == Diagonal::ones ? Op::greater : Op::greater_equal)
-                                                  : (On == Diagonal::ones ? Op::less : Op::less_equal);
-    r.add(0, kept(within, to_t));
+    r.add(0, within_triangle(to_t));
+  }
+
+ private:
+  static constexpr Value within_triangle(Value x) {
+    if (Half == Triangle::lower) return On == Diagonal::ones ? strictly_lower_part(x) : lower_part(x);
+    return On == Diagonal::ones ? strictly_upper_part(x) : upper_part(x);
   }
 };
 /// The solution X of T X = B or T^t X = B.
@@ -81,8 +85,8 @@ struct Cholesky {
   /// triangle and half of the diagonal; of that the symmetric part.
   template <class T> static constexpr void gradient(Gradient& r) {
     const Value l = r.y();
-    const Value inner = product(l, As::transposed, kept(Op::greater_equal, r.full_g()), As::given);
-    const Value phi = kept(Op::greater_equal, inner) - kept(Op::equal, inner) * 0.5;
+    const Value inner = product(l, As::transposed, lower_part(r.full_g()), As::given);
+    const Value phi = lower_part(inner) - diagonal_part(inner) * 0.5;
     const Value left = solve_triangular<T, Triangle::lower, As::transposed>(l, phi);
     const Value both = solve_triangular<T, Triangle::lower, As::transposed>(l, transposed(left));
     r.add(0, symmetric_part(both));
@@ -232,20 +236,22 @@ struct LuFactors {
   template <class T> static constexpr void gradient(Gradient& r) {
     if (CustomCall::of(r.node()).result != 0) return;
     const Value packed = r.y(), g = r.full_g();
-    const Value ones = build::cast(where(Op::equal, packed), packed.dtype());
-    const Value l = kept(Op::greater, packed) + ones, u = kept(Op::less_equal, packed);
-    const Value of_l = kept(Op::greater, product(l, As::transposed, kept(Op::greater, g), As::given));
-    const Value of_u = kept(Op::less_equal, product(kept(Op::less_equal, g), As::given, u, As::transposed));
+    const Value l = lower_of(packed), u = upper_part(packed);
+    const Value of_l = strictly_lower_part(product(l, As::transposed, strictly_lower_part(g), As::given));
+    const Value of_u = upper_part(product(upper_part(g), As::given, u, As::transposed));
     const Value left = solve_triangular<T, Triangle::lower, As::transposed>(l, of_l + of_u);
     const Value both = transposed(solve_triangular<T, Triangle::upper>(u, transposed(left)));
     // Row rows[i] of the gradient is row i of `both`.
     const Value rows = build::result_of_call(r, 1);
     r.add(0, product(permutation_of(rows, both), both));
   }
+  /// The matrix L of A = P L U: `packed` has U on and above its diagonal, and L, without its diagonal of ones, below.
+  static constexpr Value lower_of(Value packed) {
+    return strictly_lower_part(packed) + build::cast(is_on_diagonal(packed), packed.dtype());
+  }
   /// The matrix P of A = P L U: P[rows[i], i] = 1.
   static constexpr Value permutation_of(Value rows, Value like) {
-    const Value at = build::iota(like, like.rank() - 2, DType::i32);
-    return build::cast(build::binary(Op::equal, at, as_row(rows)), like.dtype());
+    return build::cast(build::equal(row_index(like), as_row(rows)), like.dtype());
   }
 };
 

@@ -186,7 +186,7 @@ template <class T> struct RunningSoftmax {
     using Batch = xsimd::batch<T>;
     constexpr std::int64_t row = attention_queries;
     const Batch total = Batch::load_aligned(totals + c), zero(T(0));
-    const Batch inverse = xsimd::select(total == zero, zero, Batch(T(1)) / total);
+    const Batch inverse = xsimd::select(total == zero, zero, simd::divide<T>(Batch(T(1)), total));
     for (std::int64_t e = 0; e < width; ++e)
       (Batch::load_aligned(sums + e * row + c) * inverse).store_aligned(sums + e * row + c);
     (Batch::load_aligned(largest + c) + simd::log<T>(total)).store_aligned(totals + c);

@@ -60,7 +60,8 @@ template <class T> TESSERA_INLINE Lanes<T> operator/(const Lanes<T>& x, const La
   if constexpr (std::is_integral_v<T>)
     return each_lane([](T a, T b) { return simd::quotient<T>(a, b); }, x, y);
   else
-    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a / b; }, x, y);
+    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide<T>(a, b); }, x,
+                           y);
 }
 template <class T> TESSERA_INLINE Mask operator==(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
@@ -108,7 +109,9 @@ TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
 /// Applies an elementwise operation to lanes. Casts are convert().
 template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
   using Operation = ops::elementwise_operation<O>;
-  if constexpr (Operation::by_part)
+  if constexpr (Operation::divides_in_xsimd && simd::estimates_quotients && (std::is_same_v<T, float> && ...))
+    return convert<float>(apply<O>(convert<double>(x)...));
+  else if constexpr (Operation::by_part)
     return simd::each_part([](const auto&... part) TESSERA_INLINE_LAMBDA { return Operation::value(part...); }, x...);
   else
     return Operation::value(x...);

@@ -100,6 +100,8 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr CheckRule check = check_elementwise;
   /// `value` takes xsimd batches instead of lanes: for functions that xsimd has
   static constexpr bool by_part = false;
+  /// xsimd's function divides or takes a root: where its quotients of floats are estimates, they are computed in double
+  static constexpr bool divides_in_xsimd = false;
 };
 
 namespace detail {

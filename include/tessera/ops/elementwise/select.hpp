@@ -17,6 +17,13 @@ constexpr Value cast(Value x, DType type) {
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
 }
+/// x cast so that the parts of a partial value are rounded, and their sum is a sum of rounded parts.
+constexpr Value cast_parts(Value x, DType type) {
+  const Node& from = x.node();
+  return x.make(
+      {.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons, .labels = pack_cast_of_parts()},
+      {x.id});
+}
 [[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
   const bool prints_whole = number > -9e18 && number < 9e18;
   fail(errc::dtype_mismatch,
@@ -154,7 +161,7 @@ struct BroadcastOp {
                              .flops = 0,
                              .shape_only = 1u << 1,
                              .recomputed = true};
-  static constexpr bool by_part = false;
+  static constexpr bool by_part = false, divides_in_xsimd = false;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
     if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");

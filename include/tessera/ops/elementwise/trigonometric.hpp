@@ -51,12 +51,14 @@ constexpr void SinOp::gradient(Gradient& r) { r.add(0, r.g() * build::apply<CosO
 
 struct TanOp : FloatingFunction {
   static constexpr std::string_view name = "tan";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return tan(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * (r.y() * r.y() + 1.0)); }
 };
 
 struct AsinOp : FloatingFunction {
   static constexpr std::string_view name = "asin";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return asin(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::apply<RsqrtOp>(1.0 - r.x(0) * r.x(0))); }
 };
@@ -69,6 +71,7 @@ struct AcosOp : FloatingFunction {
 
 struct AtanOp : FloatingFunction {
   static constexpr std::string_view name = "atan";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return atan(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() / (r.x(0) * r.x(0) + 1.0)); }
 };
@@ -100,6 +103,7 @@ constexpr void SinhOp::gradient(Gradient& r) { r.add(0, r.g() * build::apply<Cos
 
 struct AsinhOp : FloatingFunction {
   static constexpr std::string_view name = "asinh";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return asinh(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::apply<RsqrtOp>(r.x(0) * r.x(0) + 1.0)); }
 };
@@ -125,7 +129,7 @@ struct AtanhOp : FloatingFunction {
 struct Atan2Op : ElementwiseOperation<2> {
   static constexpr std::string_view name = "atan2";
   static constexpr std::uint8_t flops = 30, lane_cost = 30;
-  static constexpr bool fractional = true, by_part = true;
+  static constexpr bool fractional = true, by_part = true, divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& y, const auto& x) {
     if constexpr (std::is_same_v<decltype(y), const double&>)
       return atan2(y, x);

@@ -33,7 +33,7 @@ template <class Model>
 constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                     const optim::Adam& config = {}, Here at = Here::current()) {
   const Model coupled = std::get<0>(optim::detail::map_parameters(
-      at, [&](const auto& x, Value p, Value g) { return std::tuple(x(config.weight_decay) * p + g); }, model,
+      at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
       gradients));
   const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
   return adamw(model, coupled, state, plain, at);

@@ -48,8 +48,8 @@ constexpr auto adamax(const Model& model, const Model& gradients, const optim::A
       at,
       [&](const auto& x, Value p, Value g, Value m, Value u) {
         const Value beta1 = x.wide(config.beta1);
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * slope;
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
         const Value next_u =
             build::apply<ops::MaximumOp>(x(config.beta2) * u, build::apply<ops::AbsOp>(slope) + x(config.epsilon));
         const Value rate = x.wide(config.learning_rate) / (1.0 - build::apply<ops::PowOp>(beta1, x.wide(step)));

@@ -59,9 +59,9 @@ constexpr auto nadam(const Model& model, const Model& gradients, const optim::NA
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * slope;
-        const Value next_v = x(beta2) * v + x(1.0 - beta2) * (slope * slope);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
+        const Value next_v = x.running_mean(beta2, v, slope * slope);
         const Value ahead = x(of_mean) * next_m + x(of_gradient) * slope;
         const Value spread = build::apply<ops::SqrtOp>(next_v) * x(inverse_root) + x(config.epsilon);
         return std::tuple(p - x(config.learning_rate) * (ahead / spread), next_m, next_v);

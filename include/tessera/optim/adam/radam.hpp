@@ -52,9 +52,9 @@ constexpr auto radam(const Model& model, const Model& gradients, const optim::Ad
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * slope;
-        const Value next_v = x(beta2) * v + x(1.0 - beta2) * (slope * slope);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
+        const Value next_v = x.running_mean(beta2, v, slope * slope);
         const Value rectified = x(scale) / (build::apply<ops::SqrtOp>(next_v) + x(config.epsilon));
         const Value factor = build::select(build::greater(x(flag), p.number(0)), rectified, p.number(1));
         return std::tuple(p - x(rate) * (next_m * factor), next_m, next_v);

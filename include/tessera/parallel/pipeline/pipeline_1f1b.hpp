@@ -69,7 +69,7 @@ struct OneForwardOneBackward {
     for (int g = before; g < graphs(); ++g) {
       const Graph& graph = made.value.module->graph(g);
       for (int i = 0; i < graph.size(); ++i)
-        if (graph[i].op == Op::random)
+        if (row_of(graph[i]).unit == UnitKind::random)
           made.value.refuse(
               errc::unsupported,
               "[pipeline_1f1b] layers: they draw random numbers, and other ones when they are computed again in the "

@@ -28,7 +28,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     return total;
   }
   if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const Link& link = links.of(u);
     std::int64_t total = 2;
     for (int f = 0; f < link.factor_count; ++f)
       if (links.factor(link, f).extent == 0) total = 0;
@@ -36,7 +36,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
   }
   if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const Link& link = links.of(u);
     const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
     using namespace ops::attention_factor;
     const std::int64_t scores =

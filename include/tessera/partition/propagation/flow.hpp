@@ -3,15 +3,14 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
-#include <utility>
 
 #include <tessera/base/growable.hpp>
 #include <tessera/base/planning.hpp>
 #include <tessera/partition/propagation/assign.hpp>
 #include <tessera/partition/propagation/linear.hpp>
+#include <tessera/partition/propagation/movement_choice.hpp>
 #include <tessera/partition/propagation/solve.hpp>
 #include <tessera/partition/propagation/unit_readers.hpp>
-#include <tessera/partition/reshard/halo.hpp>
 #include <tessera/partition/reshard/reshard_path.hpp>
 
 TESSERA_PLANNING_BEGIN
@@ -65,6 +64,7 @@ class Flow {
     is_result_.assign(static_cast<std::size_t>(graph.size), 0);
     for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
+    const MovementChoice movement{graph, units, links, found, mesh, values, produced};
     if (!sums.empty()) take_carried(sums[at(g)]);
     for (int u = 0; u < units.count; ++u) {
       if (units[u].kind == UnitKind::repeat && !sums.empty()) leave_partial(u);
@@ -74,8 +74,8 @@ class Flow {
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::cumulative) keep_whole(u, dim_of(graph[units[u].root]));
-      if (units[u].kind == UnitKind::data_movement) choose_halo(u);
-      if (takes_row(u)) choose_row(u, deterministic);
+      if (units[u].kind == UnitKind::data_movement) avoids_halo[at(u)] = movement.choose_halo(u, factors[at(u)]);
+      if (movement.takes_row(u)) movement.choose_row(u, factors[at(u)], deterministic);
       if (units[u].kind == UnitKind::constraint)
         pass_constraint(u);
       else
@@ -94,9 +94,7 @@ class Flow {
     }
   }
 
-  constexpr const Link& link(int u) const {
-    return links_.links[static_cast<std::size_t>(links_.of_unit[static_cast<std::size_t>(u)])];
-  }
+  constexpr const Link& link(int u) const { return links_.of(u); }
   /// The sharding in which unit u (not a repeat) reads its input i, with the axes over which the input may be partial.
   constexpr Sharding needed(int u, int i) const {
     const int node = units_.input(u, i).node;
@@ -216,77 +214,6 @@ class Flow {
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
-  }
-
-  /// Chooses between a halo exchange and keeping the dim whole on each device (all_gather, or all_to_all onto another
-  /// dim), by bytes sent. Both choices count the reshards of operands and result that they cause. Where the split
-  /// choice needs no reshard, its halo is at most a device's shard, which a gather sends at least.
-  constexpr void choose_halo(int u) {
-    FactorAxes& own = factors[at(u)];
-    int moved = 0;
-    while (moved < link(u).factor_count && links_.factor(link(u), moved).kind != FactorKind::permutation) ++moved;
-    if (moved == link(u).factor_count || own[at(moved)].empty()) return;
-    const Reshards split = reshards(u, own);
-    if (split.count == 0) return;
-    const Sharding made = sharding_of(links_, link(u), units_[u].input_count, own, graph_[units_[u].root].rank, mesh_);
-    const ShapeContext context{graph_, units_[u].root, found_.shapes.data(), found_.numbers.data(), nullptr};
-    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, moved);
-    if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return;
-    own = std::move(whole);
-    avoids_halo[at(u)] = 1;
-  }
-  /// Whether the unit is a data movement unit that may leave its result partial: `x[3]` of a split dim is a row on one
-  /// device and zeros on all others.
-  constexpr bool takes_row(int u) const {
-    return units_[u].kind == UnitKind::data_movement && row_of(graph_[units_[u].root]).partial != nullptr;
-  }
-  /// Chooses how to take one row of a split dim: an all_reduce of the row, or an all_gather of the dim, which all units
-  /// that take a row of this dim share. The fewer bytes win.
-  constexpr void choose_row(int u, bool deterministic) {
-    const Node& node = graph_[units_[u].root];
-    const int factor = row_factor(u);
-    if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
-    int rows = 0;
-    for (int other = 0; other < units_.count; ++other)
-      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
-              units_.input(other, 0).node == units_.input(u, 0).node;
-    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
-    const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);
-    const std::int64_t sum =
-        ring_bytes(Collective::all_reduce, local_bytes(found_.shapes[at(units_[u].root)], made, mesh_, node.dtype),
-                   devices_on(mesh_, lacking_axes(links_, link(u), 1, factors[at(u)])));
-    if (!deterministic && rows * sum < reshards(u, whole).bytes) return;
-    factors[at(u)] = std::move(whole);
-  }
-  /// The factor of the dim of which a slice takes one row; -1 for a slice of more rows.
-  constexpr int row_factor(int u) const {
-    for (int f = 0; f < link(u).factor_count; ++f)
-      if (links_.factor(link(u), f).kind == FactorKind::reduction) return f;
-    return -1;
-  }
-  /// How many operands and results of a data movement unit need a reshard, and the bytes that a device sends for these
-  /// reshards.
-  struct Reshards {
-    int count = 0;
-    std::int64_t bytes = 0;
-  };
-  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
-    const Unit& unit = units_[u];
-    Reshards found;
-    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
-      if (lies_alike(from, to)) return;
-      ++found.count;
-      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
-    };
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int node = units_.input(u, i).node;
-      const Sharding& made = produced[at(node)];
-      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
-          sharding_of(links_, link(u), i, axes, graph_[node].rank, mesh_));
-    }
-    add(unit.root, sharding_of(links_, link(u), unit.input_count, axes, graph_[unit.root].rank, mesh_),
-        values_.of[at(unit.root)]);
-    return found;
   }
 
   constexpr void run(int u) {

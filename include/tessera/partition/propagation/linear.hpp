@@ -39,7 +39,7 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
   if (!any) return passes_zero && in[0] == Dependence::zero ? Dependence::zero : Dependence::invariant;
   switch (row.linear) {
     case Linearity::no:
-      return node.op == Op::cast && casts_parts(node) ? Dependence::linear : Dependence::nonlinear;
+      return row.converts && casts_parts(node) ? Dependence::linear : Dependence::nonlinear;
     case Linearity::jointly:
       return all ? Dependence::linear : Dependence::nonlinear;
     case Linearity::first:

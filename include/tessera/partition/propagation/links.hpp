@@ -110,6 +110,10 @@ class Links {
     finish();
   }
 
+  /// The link of a unit that is no repeat.
+  constexpr const Link& of(int unit) const {
+    return links[static_cast<std::size_t>(of_unit[static_cast<std::size_t>(unit)])];
+  }
   constexpr const LinkOperand& operand(const Link& link, int i) const {
     return operands[static_cast<std::size_t>(link.first_operand + i)];
   }
