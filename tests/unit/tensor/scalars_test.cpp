@@ -115,4 +115,85 @@ TEST(Scalars, IndexOfALookup) {
   }
 }
 
+constexpr auto arithmetic = ts::compile([](auto x, auto rate, auto step) {
+  const auto all = (1.0 - rate) * 2 + rate / 4 - -rate;  // 2 - 2 r + r / 4 + r
+  const auto next = ts::dynamic_index<0>(x, step + 1);
+  const auto half = ts::extent<0>(x) * 0.5;  // 3.5, no size
+  const auto in_loop = ts::fori_loop(
+      0, 3, [&](const auto&, const auto& v) { return v * (1.0 - rate); }, x);
+  return std::tuple(x * all, next, x + half, in_loop);
+});
+
+TEST(Scalars, Arithmetic) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto x = ts::shard(x_values, {7}, mesh, {"data"});
+    for (const double rate : {0.25, 3.0}) {
+      const auto [all, next, half, in_loop] = arithmetic(x, rate, ts::Scalar(3));
+      EXPECT_EQ(ts::item(next), x_values[4]);
+      for (std::size_t i = 0; i < 7; ++i) {
+        EXPECT_FLOAT_EQ(ts::to_host(all)[i], x_values[i] * static_cast<float>(2 - 2 * rate + rate / 4 + rate));
+        EXPECT_FLOAT_EQ(ts::to_host(half)[i], x_values[i] + 3.5f);
+        EXPECT_FLOAT_EQ(ts::to_host(in_loop)[i], x_values[i] * static_cast<float>(std::pow(1 - rate, 3)));
+      }
+    }
+  }
+  constexpr ts::Scalar outside = 1.0 - ts::Scalar(0.25);
+  static_assert(outside.value() == 0.75 && (ts::Dim(3) * 0.5).value() == 1.5 && (2 * ts::Scalar(3)).value() == 6);
+  static_assert((ts::Dim(3) * 2).value() == 6);  // stays a size
+}
+
+constexpr auto counted = ts::compile([](auto x) {
+  const auto n = ts::extent<0>(x);
+  const auto in_loop = ts::fori_loop(
+      0, 2, [&](const auto&, const auto& v) { return v + ts::arange<float>(n); }, ts::zeros_like(x));
+  return std::tuple(ts::arange<std::int32_t>(n), ts::arange<float>(n * 2 - 1), ts::arange<std::int64_t>(4, x), in_loop);
+});
+
+TEST(Scalars, Arange) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto [own, more, four, in_loop] = counted(ts::ones<float>({7}, mesh, {"data"}));
+    EXPECT_EQ(ts::to_host(own), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(ts::to_host(more), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+    EXPECT_EQ(ts::to_host(four), (std::vector<std::int64_t>{0, 1, 2, 3}));
+    EXPECT_EQ(ts::to_host(in_loop), (std::vector<float>{0, 2, 4, 6, 8, 10, 12}));
+  }
+}
+
+// Positions of a loop inside of the program, against the positions of one call.
+constexpr auto rotated = ts::compile([](auto x) {  // [B, 5, H, W]
+  const auto step = [&](const auto& i, const auto& made) {
+    return ts::dynamic_update_slice<1>(made, ts::rotary_embedding(ts::dynamic_slice<1>(x, i, 1), i), i);
+  };
+  return std::tuple(ts::fori_loop(0, 5, step, ts::zeros_like(x)), ts::rotary_embedding(x));
+});
+
+TEST(Scalars, RotaryEmbeddingAtAnIndexOfALoop) {
+  std::vector<float> values(3 * 5 * 2 * 4);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto [by_step, whole] = rotated(ts::shard(values, {3, 5, 2, 4}, mesh, {"data"}));
+    const std::vector<float> a = ts::to_host(by_step), b = ts::to_host(whole);
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+  }
+}
+
+// A class token in front of patches: of a stored [1, F] the extent 1 is not known when the function is traced.
+constexpr auto with_token = ts::compile([](auto token, auto patches) {
+  return ts::value_and_grad([](const auto& t, const auto& p) {
+    const auto row = ts::broadcast_to(ts::select<0>(t, 0), {ts::extent<0>(p), 1, ts::extent<2>(p)});
+    const auto all = ts::concat<1>(row, p);
+    return std::tuple(ts::sum(all * all), all);
+  })(token, patches);
+});
+
+TEST(Scalars, BroadcastToOfADimThatHasExtentOne) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto token = ts::shard<float>({{{1, 2, 3}}}, mesh);
+    const auto [result, gradient] = with_token(token, ts::ones<float>({5, 2, 3}, mesh, {"data"}));
+    EXPECT_EQ(ts::to_host(gradient), (std::vector<float>{10, 20, 30}));
+    EXPECT_EQ(ts::to_host(std::get<1>(result))[9 * 4 + 1], 2);
+    EXPECT_THROW(with_token(ts::ones<float>({1, 4, 3}, mesh), ts::ones<float>({5, 2, 3}, mesh, {"data"})), ts::error);
+  }
+}
+
 }  // namespace
