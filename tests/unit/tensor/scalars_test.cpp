@@ -142,6 +142,25 @@ TEST(Scalars, Arithmetic) {
   static_assert((ts::Dim(3) * 2).value() == 6);  // stays a size
 }
 
+constexpr auto functions = ts::compile([](auto x, auto rate) {
+  return std::tuple(x * (1.0 / ts::sqrt(ts::extent<0>(x))), x * (ts::exp(-rate) + ts::log(rate)));
+});
+
+TEST(Scalars, Functions) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto x = ts::shard(x_values, {7}, mesh, {"data"});
+    for (const double rate : {0.25, 3.0}) {
+      const auto [scaled, damped] = functions(x, rate);
+      for (std::size_t i = 0; i < 7; ++i) {
+        EXPECT_FLOAT_EQ(ts::to_host(scaled)[i], x_values[i] / std::sqrt(7.f));
+        EXPECT_FLOAT_EQ(ts::to_host(damped)[i], x_values[i] * static_cast<float>(std::exp(-rate) + std::log(rate)));
+      }
+    }
+  }
+  EXPECT_EQ(ts::sqrt(ts::Dim(9)).value(), 3);
+  EXPECT_EQ(ts::exp(ts::Scalar(1.5)).value(), std::exp(1.5));
+}
+
 constexpr auto counted = ts::compile([](auto x) {
   const auto n = ts::extent<0>(x);
   const auto in_loop = ts::fori_loop(

@@ -60,6 +60,12 @@ template <class Operation, class A, class B> constexpr Scalar combine_numbers(co
                               build::cast(lower(at, b), DType::f64)));
 }
 
+template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
+  const Value context = trace_of(n);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(n), 0, 0));
+  return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
+}
+
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
@@ -137,6 +143,22 @@ constexpr Scalar operator/(const A& a, const B& b) {
   return detail::combine_numbers<ops::DivOp>(a, b);
 }
 constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
+/// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar sqrt(const N& n) {
+  return detail::function_of_number<ops::SqrtOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar exp(const N& n) {
+  return detail::function_of_number<ops::ExpOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar log(const N& n) {
+  return detail::function_of_number<ops::LogOp>(n);
+}
 
 /// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
 /// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
