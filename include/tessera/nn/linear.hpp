@@ -26,7 +26,12 @@ template <Element T = float, bool Bias = true> struct Linear {
 
   static constexpr std::array field_names{"weight", "bias"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    if constexpr (detail::is_mixed_v<X, T>)
+    constexpr bool is_tensor = TensorOperand<X>;
+    static_assert(is_tensor, "tessera: a Linear takes a tensor; a layer that returns a tuple, such as ts::nn::MoE or "
+                             "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+    if constexpr (!is_tensor)
+      return weight;
+    else if constexpr (detail::is_mixed_v<X, T>)
       return cast<typename X::element>(
           call<AddTag>(Source::from(at), matmul<float>(x, detail::as_met_by<X>(weight, at), at), bias), at);
     else
@@ -39,7 +44,13 @@ template <Element T> struct Linear<T, false> {
 
   static constexpr std::array field_names{"weight"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    return matmul(x, detail::as_met_by<X>(weight, at), at);
+    constexpr bool is_tensor = TensorOperand<X>;
+    static_assert(is_tensor, "tessera: a Linear takes a tensor; a layer that returns a tuple, such as ts::nn::MoE or "
+                             "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+    if constexpr (is_tensor)
+      return matmul(x, detail::as_met_by<X>(weight, at), at);
+    else
+      return weight;
   }
 };
 

@@ -84,7 +84,22 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
 
   static constexpr std::array field_names{"router", "experts", "choices", "capacity"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    static_assert(X::rank == 3, "tessera: a mixture of experts takes x of [batch, time, features]");
+    constexpr bool is_batch = has_rank<X>(3);
+    static_assert(is_batch, "tessera: a mixture of experts takes x of [batch, time, features]");
+    if constexpr (is_batch)
+      return mixture(x, at);
+    else
+      return std::tuple(x, x, x);  // so that compilers report no errors of what follows
+  }
+
+ private:
+  template <class X> static constexpr bool has_rank(int rank) {
+    if constexpr (TensorOperand<X>)
+      return X::rank == rank;
+    else
+      return false;
+  }
+  template <class X> constexpr auto mixture(const X& x, Here at) const {
     const auto tokens = merge_dims<0, 1>(x, at);                         // [N, F]
     const auto logits = matmul(cast<T>(tokens, at), router.weight, at);  // [N, E]
     const auto probabilities = softmax<1>(logits, at);
@@ -110,8 +125,6 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     return std::tuple(cast<typename X::element>(split_dim<0>(y, extent<1>(x, at), at), at), balance,
                       mean(log_sum * log_sum, at));
   }
-
- private:
   constexpr auto dense(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
     using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
     const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]

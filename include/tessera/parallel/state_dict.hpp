@@ -160,11 +160,13 @@ inline StateDict consolidate(const StateDict& parts, Here at = Here::current()) 
   return made;
 }
 
-/// A model with the values of a dict of whole tensors, in the layouts that its tensors have: load_state_dict of
+/// A model with the values of a dict, whole tensors or parts, in the layouts that its tensors have: load_state_dict of
 /// PyTorch, strict. The model must have the structure that was saved; its own values are not used, and it is not
 /// changed when an error is thrown. Errors: `structure` for names that the dict lacks, has twice, or has in addition;
 /// `dtype_mismatch`; `shape_mismatch`.
 template <class Model> Model load_state_dict(Model model, const StateDict& dict, Here at = Here::current()) {
+  const auto is_part = [](const StateEntry& e) { return volume(extents(e.box)) != volume(e.shape); };
+  if (std::any_of(dict.begin(), dict.end(), is_part)) return load_state_dict(std::move(model), consolidate(dict), at);
   std::vector<bool> used(dict.size(), false);
   detail::for_each_state(model, [&](std::string_view name, auto& leaf) {
     using Type = std::remove_cvref_t<decltype(leaf)>;

@@ -391,6 +391,7 @@ TEST(StateDict, WholePartsAndBack) {
   other.module.half = 2;
   const auto loaded = ts::load_state_dict(other, full);
   expect_same(ts::full_state_dict(loaded), full);
+  expect_same(ts::full_state_dict(ts::load_state_dict(other, parts)), full);  // parts are joined
   EXPECT_EQ(types(loaded), types(other));
   EXPECT_EQ(ts::full_state_dict(ts::optim::init_state(config, wrapped))[0].name, "mean.blocks.0.up.weight");
 }

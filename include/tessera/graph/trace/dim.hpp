@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#include <type_traits>
 
 #include <tessera/graph/ir/host_number.hpp>
 #include <tessera/graph/ir/value.hpp>
@@ -14,7 +15,10 @@ namespace tessera {
 class Dim {
  public:
   constexpr Dim() = default;
-  constexpr Dim(std::int64_t value) : value_(value) {}
+  /// No size is made from a floating-point number: `rows * 0.5` is a Scalar.
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr Dim(T value) : value_(static_cast<std::int64_t>(value)) {}
   constexpr explicit Dim(Value placeholder) : placeholder_(placeholder) {}
 
   /// The value; 0 inside a trace, where it is not known.

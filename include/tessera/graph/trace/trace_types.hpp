@@ -46,7 +46,10 @@ template <class F> struct ExplainFunction {
   using Checks = decltype([] {
     static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
                             "[](const auto&... x) { return f(x...); }");
-    static_assert(is_empty, "tessera: a traced function can't capture variables; pass them as arguments");
+    static_assert(
+        is_empty,
+        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
+        "no argument: write F{} where it is called");
     static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
                   "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
   });

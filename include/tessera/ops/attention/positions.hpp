@@ -41,7 +41,11 @@ struct PositionsTag {
 };
 /// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
 template <RotaryForm Form> struct RotaryAnglesTag {
-  template <class X, class... Options> using result = Typed<double, 3>;
+  template <class X, class Offset, class... Options> struct result : Typed<double, 3> {
+    using Checks = decltype([] {
+      static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
+    });
+  };
   static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
     const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
     const Value position = PositionsTag::emit(context, x, offset);
@@ -75,11 +79,12 @@ struct Rotary {
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
-/// width is even. Angles are computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd
-/// width. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+/// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. Angles are
+/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width. Communication: none
+/// for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
-template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>
+template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, Operand Offset = int>
 constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
                                 Here at = Here::current()) {
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");

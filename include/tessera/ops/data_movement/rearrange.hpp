@@ -273,7 +273,9 @@ template <int Rank, int D> struct SqueezeTag {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
     require_singleton(
-        x, dim, "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed");
+        x, dim,
+        "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed; of any "
+        "other dim take ts::select<D>(x, 0)");
     return build::drop_singletons(x, 1u << dim);
   }
 };
@@ -358,7 +360,8 @@ template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at =
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
-/// Removes dim D, which has static extent 1.
+/// Removes dim D, which has static extent 1. A dim that happens to have extent 1, such as that of a stored [n, 1], is
+/// removed by select<D>(x, 0).
 template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }

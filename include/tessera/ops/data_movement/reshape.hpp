@@ -64,6 +64,13 @@ template <int Rank, int Dims> struct BroadcastToTag {
       like = like.module == nullptr ? own : like + own;
     }
     x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
+    // A dim that is to have the extent 1 has it already: of a longer dim the start of this slice is negative.
+    d = 0;
+    for (const Value& size : {as_size(given)...}) {
+      const int dim = d++;
+      if (size.is_number(1) && !x.is_singleton(dim))
+        x = build::slice(x, dim, size.number(1, DType::i64) - build::extent(x, dim), size);
+    }
     return like.module == nullptr ? x : build::broadcast(x, like);
   }
 };
@@ -87,8 +94,9 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 }
 
 /// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
-/// new, dims of static extent 1 are repeated, all others have the extent that is given. The gradient is summed over the
-/// copies. Errors: shape_mismatch where another dim differs. No communication.
+/// new, dims of static extent 1 are repeated, all others have the extent that is given. A dim that happens to have
+/// extent 1, such as that of a stored [1, 1, F], is removed first: ts::select<0>(token, 0). The gradient is summed over
+/// the copies. Errors: shape_mismatch where another dim differs. No communication.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
 template <TensorOperand X, std::size_t Dims>

@@ -38,12 +38,51 @@ template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
   return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
 }
 
+/// Operands of arithmetic on numbers that gives a Scalar: with a Scalar, or with a size and a floating-point number.
+template <class A, class B>
+concept ScalarOperands = NumberOperand<A> && NumberOperand<B> &&
+                         (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar> ||
+                          (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) ||
+                          (std::is_floating_point_v<A> && std::is_same_v<B, Dim>));
+template <class N> constexpr double real_of(const N& n) {
+  if constexpr (std::is_arithmetic_v<N>)
+    return static_cast<double>(n);
+  else
+    return n.number().real();
+}
+/// Computes with two numbers in f64: returns their result, or if one is traced the node of it.
+template <class Operation, class A, class B> constexpr Scalar combine_numbers(const A& a, const B& b) {
+  const Value of_a = trace_of(a);
+  const Value context = of_a.module != nullptr ? of_a : trace_of(b);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(a), real_of(b), 0));
+  const Value at = here(context);
+  return Scalar(build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64),
+                              build::cast(lower(at, b), DType::f64)));
+}
+
+template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
+  const Value context = trace_of(n);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(n), 0, 0));
+  return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
+}
+
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
     return build::iota(like.at(context.source), like.shifted(Dim, Rank), dtype_v<T>);
   }
 };
+
+template <class T> struct ArangeTag {
+  template <class X, class Size> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value size) {
+    size = as_size(size).at(context.source);
+    return build::cast(size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id}), dtype_v<T>);
+  }
+};
+template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {
+  return Sym<T, 1>(ArangeTag<T>::emit(here(context), context, lower(here(context), n)));
+}
 
 struct BroadcastTag {
   static constexpr auto leading_dims = ops::LeadingDims::like;
@@ -79,6 +118,66 @@ constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
+
+/// Arithmetic on Scalars, also with numbers and Dims, and of a Dim with a floating-point number, in f64: `1.0 - decay`,
+/// `position + 1`, `ts::extent<0>(x) * 0.5`. Inside a traced function it is recorded, and computed once in each call;
+/// a call with other values runs the same plan.
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator+(const A& a, const B& b) {
+  return detail::combine_numbers<ops::AddOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator-(const A& a, const B& b) {
+  return detail::combine_numbers<ops::SubOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator*(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MulOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator/(const A& a, const B& b) {
+  return detail::combine_numbers<ops::DivOp>(a, b);
+}
+constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
+/// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar sqrt(const N& n) {
+  return detail::function_of_number<ops::SqrtOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar exp(const N& n) {
+  return detail::function_of_number<ops::ExpOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar log(const N& n) {
+  return detail::function_of_number<ops::LogOp>(n);
+}
+
+/// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
+/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
+/// for a size that is no size of a traced function. No communication.
+///
+///     const auto position = ts::arange<float>(ts::extent<1>(x));   // [T]
+///     const auto eight = ts::arange<float>(8, x);                  // [8]
+template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
+  if (!n.traced())
+    fail(errc::unsupported,
+         "[arange] size: a number, or outside of a traced function; give a tensor of the function "
+         "as second argument, or a mesh",
+         Source::from(at));
+  return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
+}
+template <Element T, SizeOperand N, TensorOperand X>
+constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
+  return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
+}
 
 /// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
 /// outside of a trace.

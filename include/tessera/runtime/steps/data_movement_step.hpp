@@ -16,13 +16,19 @@
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Copies within each device, of rearranges and other data movement that no view can express.
+/// Copies within each device, of rearranges and other data movement that no view can express. A host scalar, such as
+/// the cotangent 1 of a loss, is no stored input: the step writes it where a rearrange makes it a tensor of one
+/// element.
 class DataMovementStep final : public PreparedStep {
  public:
   explicit DataMovementStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
+    if (step.inputs.empty()) {
+      number_ = c.graph.operand(node, 0);
+      dtype_ = c.graph[node].dtype;
+    }
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
@@ -33,13 +39,12 @@ class DataMovementStep final : public PreparedStep {
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(pieces_.size() * sizeof(Piece)); }
 
   void run(Frame& frame) const override {
-    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
-      const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-      kernels::strided_copy(frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_,
-                            piece.to_strides,
-                            frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
-                            piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
-    });
+    if (number_ >= 0)
+      for (const Piece& piece : pieces_)
+        write_number(dtype_, frame.pointers[static_cast<std::size_t>(piece.to)],
+                     frame.numbers[static_cast<std::size_t>(number_)]);
+    else
+      copy(frame);
   }
 
  private:
@@ -53,6 +58,18 @@ class DataMovementStep final : public PreparedStep {
   std::int64_t element_;
   std::vector<Piece> pieces_;
   double piece_bytes_ = 1;
+  std::int32_t number_ = -1;  // the node of a host scalar that is written; -1: stored values are copied
+  DType dtype_ = DType::f32;
+
+  void copy(Frame& frame) const {
+    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
+      const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+      kernels::strided_copy(frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_,
+                            piece.to_strides,
+                            frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
+                            piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
+    });
+  }
 
   /// Divides a copy along its longest dim into tasks.
   void add_pieces(Piece piece) {
@@ -84,6 +101,7 @@ class DataMovementStep final : public PreparedStep {
     const int layers = out.layers;
     for (int l = 0; l < layers; ++l) {
       const int to = out.index(at, l);
+      if (number_ >= 0) pieces_.emplace_back().to = out.first + to;
       const kernels::Strides& to_strides = out.strides[static_cast<std::size_t>(to)];
       for (std::size_t i = 0; i < step.inputs.size(); ++i) {
         const ValueLayout& in = layout_[step.inputs[i]];

@@ -1,0 +1,218 @@
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include <tessera/mesh/mesh.hpp>
+#include <tessera/ops/attention/positions.hpp>
+#include <tessera/ops/ops.hpp>
+#include <tessera/optim/optim.hpp>
+#include <tessera/tensor/compile.hpp>
+#include <tessera/tensor/creation.hpp>
+#include <tessera/tensor/evaluate.hpp>
+#include <tessera/tensor/host.hpp>
+
+// Numbers that the host computes, where they meet tensors: as the only element of a tensor, as operands of each other,
+// as sizes and as positions.
+
+namespace {
+namespace ts = tessera;
+
+const std::vector<ts::Mesh>& meshes() {
+  static const std::vector<ts::Mesh> made{ts::Mesh({{"data", 1}}), ts::Mesh({{"data", 2}}), ts::Mesh({{"data", 3}}),
+                                          ts::Mesh({{"data", 4}})};
+  return made;
+}
+const std::vector<float> x_values{0.5f, -1.25f, 2, 3.5f, -4, 7.75f, 1.5f};  // 7 elements: uneven shards
+
+// The cotangent of each of these functions is the number 1, which a rearrange makes a tensor of one element.
+constexpr auto gradients = ts::compile([](auto x, auto m) {
+  const auto of_vector = ts::grad([](const auto& v) { return ts::select<0>(v, 2); })(x);
+  const auto of_row =
+      ts::grad([](const auto& v) { return ts::select<0>(ts::select<1>(ts::unsqueeze<0>(v), 2), 0); })(x);
+  const auto of_matrix = ts::grad([](const auto& v) { return ts::select<0>(ts::select<0>(v, 1), 2); })(m);
+  const auto weighted = ts::grad([](const auto& v) { return ts::select<0>(v, 2) * ts::select<0>(v, 6); })(x);
+  return std::tuple(of_vector, of_row, of_matrix, weighted);
+});
+
+TEST(Scalars, GradientOfASelectedElement) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto x = ts::shard(x_values, {7}, mesh, {"data"});
+    const auto m = ts::shard(std::vector<float>(21, 2), {7, 3}, mesh, {"data"});
+    for (int run = 0; run < 2; ++run) {  // the second call uses memory that the first has written
+      const auto [of_vector, of_row, of_matrix, weighted] = gradients(x, m);
+      EXPECT_EQ(ts::to_host(of_vector), (std::vector<float>{0, 0, 1, 0, 0, 0, 0}));
+      EXPECT_EQ(ts::to_host(of_row), (std::vector<float>{0, 0, 1, 0, 0, 0, 0}));
+      std::vector<float> expected(21, 0);
+      expected[5] = 1;
+      EXPECT_EQ(ts::to_host(of_matrix), expected);
+      EXPECT_EQ(ts::to_host(weighted), (std::vector<float>{0, 0, 1.5f, 0, 0, 0, 2}));
+    }
+  }
+}
+
+// A function of the user's own gets the cotangent as well.
+struct ScaledBy {
+  static constexpr std::string_view name = "scaled_by";
+  static constexpr std::string_view signature = "(n),(1)->(n)";
+  template <class T> static void run(ts::CallArray<const T, 1> x, ts::CallArray<const T, 1> by, ts::CallArray<T, 1> y) {
+    for (std::int64_t i = 0; i < x.extent(0); ++i) y(i) = x(i) * by(0);
+  }
+};
+constexpr auto half_of_squares =
+    ts::custom_vjp([](const auto& x) { return std::tuple(ts::sum(x * x) * 0.5, x); },
+                   [](const auto& x, const auto& g) { return ts::custom_call<ScaledBy>(x, ts::unsqueeze<0>(g)); });
+constexpr auto of_products = ts::compile([](auto x) {
+  return std::tuple(ts::grad(half_of_squares)(x), ts::grad([](const auto& v) { return ts::dot(v, v); })(x),
+                    ts::grad([](const auto& v) { return ts::sum(ts::einsum<",i->i">(ts::select<0>(v, 1), v)); })(x));
+});
+
+TEST(Scalars, CotangentOfAProductAndOfACustomCall) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto [custom, dot, outer] = of_products(ts::shard(x_values, {7}, mesh, {"data"}));
+    EXPECT_EQ(ts::to_host(custom), x_values);
+    float sum = 0;
+    for (const float x : x_values) sum += x;
+    for (std::size_t i = 0; i < 7; ++i) {
+      EXPECT_EQ(ts::to_host(dot)[i], 2 * x_values[i]);
+      EXPECT_FLOAT_EQ(ts::to_host(outer)[i], x_values[1] + (i == 1 ? sum : 0));
+    }
+  }
+}
+
+constexpr auto picked = ts::compile([](auto x, auto table, auto scalar) {
+  const auto by_scalar = ts::dynamic_index<0>(x, scalar);
+  const auto by_dim = ts::dynamic_index<0>(x, ts::extent<0>(x) - 2);
+  const auto replaced = ts::dynamic_update_index<0>(x, by_dim, scalar);
+  const auto in_loop = ts::fori_loop(
+      0, 2, [&](const auto&, const auto& sum) { return sum + ts::dynamic_index<0>(x, scalar); },
+      ts::zeros_like(by_dim));
+  return std::tuple(by_scalar, by_dim, replaced, in_loop, ts::dynamic_index<1>(table, scalar));
+});
+
+TEST(Scalars, IndexOfALookup) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto x = ts::shard(x_values, {7}, mesh, {"data"});
+    std::vector<std::int32_t> table(35);
+    for (std::size_t i = 0; i < 35; ++i) table[i] = static_cast<std::int32_t>(i);
+    const auto t = ts::shard(table, {5, 7}, mesh, {"data"});
+    for (int i : {3, 0, 6, -2}) {  // a negative index counts from the end
+      const std::size_t at = static_cast<std::size_t>(i < 0 ? i + 7 : i);
+      const auto [by_scalar, by_dim, replaced, in_loop, column] = picked(x, t, ts::Scalar(i));
+      EXPECT_EQ(ts::item(by_scalar), x_values[at]);
+      EXPECT_EQ(ts::item(by_dim), x_values[5]);
+      EXPECT_EQ(ts::item(in_loop), 2 * x_values[at]);
+      std::vector<float> changed = x_values;
+      changed[at] = x_values[5];
+      EXPECT_EQ(ts::to_host(replaced), changed);
+      const auto own = static_cast<std::int32_t>(at);
+      EXPECT_EQ(ts::to_host(column), (std::vector<std::int32_t>{own, 7 + own, 14 + own, 21 + own, 28 + own}));
+    }
+  }
+}
+
+constexpr auto arithmetic = ts::compile([](auto x, auto rate, auto step) {
+  const auto all = (1.0 - rate) * 2 + rate / 4 - -rate;  // 2 - 2 r + r / 4 + r
+  const auto next = ts::dynamic_index<0>(x, step + 1);
+  const auto half = ts::extent<0>(x) * 0.5;  // 3.5, no size
+  const auto in_loop = ts::fori_loop(
+      0, 3, [&](const auto&, const auto& v) { return v * (1.0 - rate); }, x);
+  return std::tuple(x * all, next, x + half, in_loop);
+});
+
+TEST(Scalars, Arithmetic) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto x = ts::shard(x_values, {7}, mesh, {"data"});
+    for (const double rate : {0.25, 3.0}) {
+      const auto [all, next, half, in_loop] = arithmetic(x, rate, ts::Scalar(3));
+      EXPECT_EQ(ts::item(next), x_values[4]);
+      for (std::size_t i = 0; i < 7; ++i) {
+        EXPECT_FLOAT_EQ(ts::to_host(all)[i], x_values[i] * static_cast<float>(2 - 2 * rate + rate / 4 + rate));
+        EXPECT_FLOAT_EQ(ts::to_host(half)[i], x_values[i] + 3.5f);
+        EXPECT_FLOAT_EQ(ts::to_host(in_loop)[i], x_values[i] * static_cast<float>(std::pow(1 - rate, 3)));
+      }
+    }
+  }
+  constexpr ts::Scalar outside = 1.0 - ts::Scalar(0.25);
+  static_assert(outside.value() == 0.75 && (ts::Dim(3) * 0.5).value() == 1.5 && (2 * ts::Scalar(3)).value() == 6);
+  static_assert((ts::Dim(3) * 2).value() == 6);  // stays a size
+}
+
+constexpr auto functions = ts::compile([](auto x, auto rate) {
+  return std::tuple(x * (1.0 / ts::sqrt(ts::extent<0>(x))), x * (ts::exp(-rate) + ts::log(rate)));
+});
+
+TEST(Scalars, Functions) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto x = ts::shard(x_values, {7}, mesh, {"data"});
+    for (const double rate : {0.25, 3.0}) {
+      const auto [scaled, damped] = functions(x, rate);
+      for (std::size_t i = 0; i < 7; ++i) {
+        EXPECT_FLOAT_EQ(ts::to_host(scaled)[i], x_values[i] / std::sqrt(7.f));
+        EXPECT_FLOAT_EQ(ts::to_host(damped)[i], x_values[i] * static_cast<float>(std::exp(-rate) + std::log(rate)));
+      }
+    }
+  }
+  EXPECT_EQ(ts::sqrt(ts::Dim(9)).value(), 3);
+  EXPECT_EQ(ts::exp(ts::Scalar(1.5)).value(), std::exp(1.5));
+}
+
+constexpr auto counted = ts::compile([](auto x) {
+  const auto n = ts::extent<0>(x);
+  const auto in_loop = ts::fori_loop(
+      0, 2, [&](const auto&, const auto& v) { return v + ts::arange<float>(n); }, ts::zeros_like(x));
+  return std::tuple(ts::arange<std::int32_t>(n), ts::arange<float>(n * 2 - 1), ts::arange<std::int64_t>(4, x), in_loop);
+});
+
+TEST(Scalars, Arange) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto [own, more, four, in_loop] = counted(ts::ones<float>({7}, mesh, {"data"}));
+    EXPECT_EQ(ts::to_host(own), (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6}));
+    EXPECT_EQ(ts::to_host(more), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
+    EXPECT_EQ(ts::to_host(four), (std::vector<std::int64_t>{0, 1, 2, 3}));
+    EXPECT_EQ(ts::to_host(in_loop), (std::vector<float>{0, 2, 4, 6, 8, 10, 12}));
+  }
+}
+
+// Positions of a loop inside of the program, against the positions of one call.
+constexpr auto rotated = ts::compile([](auto x) {  // [B, 5, H, W]
+  const auto step = [&](const auto& i, const auto& made) {
+    return ts::dynamic_update_slice<1>(made, ts::rotary_embedding(ts::dynamic_slice<1>(x, i, 1), i), i);
+  };
+  return std::tuple(ts::fori_loop(0, 5, step, ts::zeros_like(x)), ts::rotary_embedding(x));
+});
+
+TEST(Scalars, RotaryEmbeddingAtAnIndexOfALoop) {
+  std::vector<float> values(3 * 5 * 2 * 4);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = std::sin(static_cast<float>(i));
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto [by_step, whole] = rotated(ts::shard(values, {3, 5, 2, 4}, mesh, {"data"}));
+    const std::vector<float> a = ts::to_host(by_step), b = ts::to_host(whole);
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 1e-6);
+  }
+}
+
+// A class token in front of patches: of a stored [1, F] the extent 1 is not known when the function is traced.
+constexpr auto with_token = ts::compile([](auto token, auto patches) {
+  return ts::value_and_grad([](const auto& t, const auto& p) {
+    const auto row = ts::broadcast_to(ts::select<0>(t, 0), {ts::extent<0>(p), 1, ts::extent<2>(p)});
+    const auto all = ts::concat<1>(row, p);
+    return std::tuple(ts::sum(all * all), all);
+  })(token, patches);
+});
+
+TEST(Scalars, BroadcastToOfADimThatHasExtentOne) {
+  for (const ts::Mesh& mesh : meshes()) {
+    const auto token = ts::shard<float>({{{1, 2, 3}}}, mesh);
+    const auto [result, gradient] = with_token(token, ts::ones<float>({5, 2, 3}, mesh, {"data"}));
+    EXPECT_EQ(ts::to_host(gradient), (std::vector<float>{10, 20, 30}));
+    EXPECT_EQ(ts::to_host(std::get<1>(result))[9 * 4 + 1], 2);
+    EXPECT_THROW(with_token(ts::ones<float>({1, 4, 3}, mesh), ts::ones<float>({5, 2, 3}, mesh, {"data"})), ts::error);
+  }
+}
+
+}  // namespace
