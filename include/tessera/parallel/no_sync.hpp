@@ -34,7 +34,7 @@ template <class Model, FsdpPolicy policy, class Output, class F>
 constexpr auto no_sync(const Fsdp<Model, policy, Output>& wrapped, const F& f) {
   using Wrapper = Fsdp<Model, policy, Output>;
   Fsdp<Model, detail::gathered_policy(policy), Output> gathered{wrapped.module};
-  const detail::VisitParameters<detail::GatherParameter<policy>> gather{};
+  detail::VisitParameters<detail::GatherParameter<policy>> gather{};
   for_each_leaf(gathered, gather);
   const auto [loss, gradient] = f(std::as_const(gathered));
   static_assert(std::is_same_v<std::remove_cvref_t<decltype(gradient)>, std::remove_cvref_t<decltype(gathered)>>,
