@@ -14,7 +14,7 @@ fail() {
 
 for devices in 1 2 3; do
   "$program" --fsdp $devices --steps 5 >$devices.txt || fail "--fsdp $devices: exit code $?"
-  awk '$1 == "step" && $3 == "loss" && $4 ~ /\.[0-9]{6}$/ { print $4 }' $devices.txt >$devices.losses
+  awk '$1 == "step" && $3 == "loss" && $4 ~ /\.[0-9][0-9][0-9][0-9][0-9][0-9]$/ { print $4 }' $devices.txt >$devices.losses
   (($(wc -l <$devices.losses) == 5)) || fail "--fsdp $devices: not the losses of 5 steps: $(cat $devices.txt)"
   paste 1.losses $devices.losses | awk '{ d = ($1 - $2) / $1; if (d < 0) d = -d; if (!(d <= 2e-5)) { bad = 1; print "  " $0 } }
     END { exit bad }' || fail "--fsdp $devices: other losses than on one device"
