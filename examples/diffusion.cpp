@@ -1,9 +1,10 @@
 // A denoising diffusion model of points on a spiral (Ho, Jain, Abbeel, 2006.11239), trained data-parallel on four
-// devices. A training step draws its points, noise and times on the devices; all steps back from noise to points are
-// one program.
+// devices, or split among N of them. A training step draws its points, noise and times on the devices; all steps back
+// from noise to points are one program.
 //
-//     diffusion [PICTURE.svg]
+//     diffusion [--fsdp N] [--steps N] [PICTURE.svg]
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -14,13 +15,14 @@
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "picture.hpp"
 
+#include <tessera/parallel/fsdp.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;
 
-constexpr ts::Mesh mesh({{"data", 4}});
 constexpr int levels = 100, batch = 512, samples = 2000;
 
 /// The share of the signal's variance that is left at a level, a cosine (Nichol, Dhariwal, 2102.09672).
@@ -53,7 +55,7 @@ struct Denoiser {
 };
 
 constexpr auto train_step = ts::compile([](auto model, auto state, auto like, auto key, auto config) {
-  const auto x = spiral(ts::uniform_like<1>(like, key));  // like: [batch], split along "data"
+  const auto x = spiral(ts::uniform_like<1>(like, key));  // like: [batch], split like the batch
   const auto level = ts::floor(ts::uniform_like<2>(like, key) * double(levels)) + 1.0;
   const auto noise = ts::normal_like<3>(x, key);
   const auto share = ts::unsqueeze<1>(signal(level));
@@ -89,28 +91,33 @@ double distance(double x, double y) {
   return least;
 }
 
-int main(int argc, char** argv) {
-  const ts::nn::ShardingStrategy strategy = ts::nn::data_parallel(mesh);
+int train(const examples::CommandLine& line) {
+  const ts::Mesh mesh = line.fsdp > 0 ? ts::Mesh({{"fsdp", line.fsdp}}) : ts::Mesh({{"fsdp", 1}, {"data", 4}});
+  const ts::nn::ShardingStrategy strategy = ts::nn::data_parallel(mesh, line.fsdp > 0 ? "fsdp" : "data");
   const auto [k1, k2, k3, k4] = ts::split<4>(ts::Key{11});
   const auto layer = [&](ts::Key key, int from, int to) {
     return ts::nn::linear(key, from, to, strategy, ts::nn::Role::column, std::sqrt(1.0 / from));
   };
-  Denoiser model{layer(k1, 12, 128), layer(k2, 128, 128), layer(k3, 128, 128), layer(k4, 128, 2)};
+  Denoiser denoiser{layer(k1, 12, 128), layer(k2, 128, 128), layer(k3, 128, 128), layer(k4, 128, 2)};
+  auto model = ts::fsdp(std::move(denoiser), mesh);
   ts::optim::AdamW config{.learning_rate = 2e-3, .weight_decay = 0};
   auto state = ts::optim::init_state(config, model);
-  const auto like = ts::zeros<float>({batch}, mesh, {"data"});
-  const auto seeds = ts::zeros<float>({samples, 2}, mesh, {"data"});
+  const auto like = ts::zeros<float>({batch}, mesh, strategy.batch);
+  const auto seeds = ts::zeros<float>({samples, 2}, mesh, strategy.batch);
 
   examples::Picture picture(3);
   double mean_loss = 0;
   constexpr int steps = 5000;
-  for (int step = 1; step <= steps; ++step) {
+  const int last = line.steps > 0 ? static_cast<int>(std::min<std::int64_t>(line.steps, steps)) : steps;
+  line.print_collectives(train_step.plan(model, state, like, ts::Scalar(1), config));
+  for (int step = 1; step <= last; ++step) {
     config.learning_rate = 2e-3 * 0.5 * (1 + std::cos(std::numbers::pi * step / steps));
     auto [next, next_state, loss] = train_step(std::move(model), std::move(state), like, ts::Scalar(step), config);
     model = std::move(next);
     state = std::move(next_state);
+    line.print_loss(step, double(ts::item(loss)));
     if (step > steps - 500) mean_loss += ts::item(loss) / 500.0;
-    if (step == 1 || step == 600 || step == steps) {
+    if (step == 1 || step == 600 || step == last) {
       const std::vector<float> points = ts::to_host(sample(model, seeds, ts::Scalar(0)));
       double away = 0;
       picture.panel(std::to_string(step) + (step == 1 ? " step" : " steps"));
@@ -122,6 +129,9 @@ int main(int argc, char** argv) {
                   away);
     }
   }
-  std::printf("mean loss of the last 500 steps: %.4f\n", mean_loss);
-  if (argc > 1) picture.write(argv[1]);
+  if (last == steps) std::printf("mean loss of the last 500 steps: %.4f\n", mean_loss);
+  if (!line.files.empty()) picture.write(line.files[0]);
+  return 0;
 }
+
+int main(int argc, char** argv) { return examples::run(argc, argv, 1, train); }

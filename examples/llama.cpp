@@ -1,10 +1,11 @@
 // Trains a small Llama to sort digits, and generates with a cache of keys and values.
 //
-//   llama [loss.svg]
+//   llama [--fsdp N] [--steps N] [loss.svg]
 //
 // A sequence is eight digits in any order, a separator, and the same digits sorted. The model sees the first part and
 // has to continue it; the program ends when it sorts 99 % of sequences that it was not trained on. Every token of the
-// answer is generated twice: by the model of the whole sequence, and by a step that gets the last token alone.
+// answer is generated twice: by the model of the whole sequence, and by a step that gets the last token alone. With
+// --fsdp N the model is split among N devices, with --steps N training ends after N steps.
 
 #include <algorithm>
 #include <array>
@@ -12,13 +13,16 @@
 #include <cstdint>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "train_gpt/chart.hpp"
 
+#include <tessera/parallel/fsdp.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;
@@ -98,10 +102,12 @@ std::vector<std::int32_t> answers(const Llama& model, const std::vector<std::int
   return made;
 }
 
-int main(int count, char** arguments) {
-  const nn::ShardingStrategy strategy = nn::fsdp_tensor_parallel(ts::Mesh({{"data", 2}, {"model", 2}}));
+int train(const examples::CommandLine& line) {
+  const nn::ShardingStrategy strategy =
+      line.fsdp > 0 ? nn::data_parallel(ts::Mesh({{"fsdp", line.fsdp}}), "fsdp")
+                    : nn::fsdp_tensor_parallel(ts::Mesh({{"fsdp", 1}, {"data", 2}, {"model", 2}}));
   const auto [first, second, third] = ts::split<3>(ts::Key(1));
-  Llama model{nn::embedding(first, classes, features, strategy, 0.5),
+  Llama llama{nn::embedding(first, classes, features, strategy, 0.5),
               {layers,
                [&, key = second](int i) {
                  return nn::llama_block(ts::fold_in(key, static_cast<std::uint64_t>(i)), features, heads, key_heads,
@@ -109,6 +115,7 @@ int main(int count, char** arguments) {
                }},
               nn::rms_norm(features, strategy),
               nn::linear<float, false>(third, features, classes, strategy, nn::Role::head, 0.1)};
+  auto model = ts::fsdp(std::move(llama), strategy.mesh);
   ts::optim::AdamW config{.learning_rate = 3e-3, .weight_decay = 0};
   auto state = ts::optim::init_state(config, model);
   std::printf("%s\n", ts::summary(model).c_str());
@@ -123,17 +130,19 @@ int main(int count, char** arguments) {
   std::vector<double> losses;
   double share = 0;
   std::vector<std::int32_t> made;
-  while (share < 0.99 && losses.size() < 3000) {
-    for (int i = 0; i < 100; ++i) {
+  while (share < 0.99 && losses.size() < 3000 && !line.ends_after(std::ssize(losses))) {
+    for (int i = 0; i < 100 && !line.ends_after(std::ssize(losses)); ++i) {
       const Batch next = make_batch(random, batch);
       config.learning_rate = ts::optim::warmup_cosine(static_cast<std::int64_t>(losses.size()), 50, 1000, 3e-3, 3e-4);
+      const auto in = ts::shard(next.in, {batch, context}, strategy.mesh, strategy.batch);
+      const auto out = ts::shard(next.out, {batch, digits}, strategy.mesh, strategy.batch);
+      if (losses.empty()) line.print_collectives(train_step.plan(model, state, in, out, config));
       ts::ShardedTensor<float, 0> loss;
-      std::tie(model, state, loss) = train_step(
-          std::move(model), std::move(state), ts::shard(next.in, {batch, context}, strategy.mesh, strategy.batch),
-          ts::shard(next.out, {batch, digits}, strategy.mesh, strategy.batch), config);
+      std::tie(model, state, loss) = train_step(std::move(model), std::move(state), in, out, config);
       losses.push_back(static_cast<double>(ts::item(loss)));
+      line.print_loss(std::ssize(losses), losses.back());
     }
-    made = answers(model, questions, tests, strategy);
+    made = answers(model.module, questions, tests, strategy);
     int right = 0;
     for (int b = 0; b < tests; ++b)
       right += std::equal(made.begin() + b * digits, made.begin() + (b + 1) * digits, test.out.begin() + b * digits);
@@ -156,9 +165,11 @@ int main(int count, char** arguments) {
           made[static_cast<std::size_t>(b * digits + i)] != again[static_cast<std::size_t>(b * context + digits + i)];
   std::printf("of %d generated tokens %d differ from those of the model without a cache\n", tests * digits, different);
 
-  if (count > 1) {
+  if (!line.files.empty()) {
     const train_gpt::LossChart chart("A Llama learns to sort eight digits", "batches of 64", "cross-entropy, nats");
-    std::ofstream(arguments[1]) << chart.svg(losses);
+    std::ofstream(line.files[0]) << chart.svg(losses);
   }
-  return share < 0.99 || different > 0 ? 1 : 0;
+  return different > 0 || (share < 0.99 && line.steps == 0) ? 1 : 0;
 }
+
+int main(int count, char** arguments) { return examples::run(count, arguments, 1, train); }

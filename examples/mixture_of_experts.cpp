@@ -1,14 +1,14 @@
 // A mixture of experts that learns to tell the arms of a spiral apart. One axis of four devices splits the points and
-// the experts: points travel to the devices of their experts and back, by all-to-alls.
+// the experts: points travel to the devices of their experts and back, by all-to-alls. With --fsdp N the model is split
+// among N devices instead.
 //
-//     mixture_of_experts [PICTURE.svg]
+//     mixture_of_experts [--fsdp N] [--steps N] [PICTURE.svg]
 
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <numbers>
 #include <random>
 #include <ranges>
@@ -17,15 +17,16 @@
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "picture.hpp"
 
+#include <tessera/parallel/fsdp.hpp>
 #include <tessera/tessera.hpp>
 #include <tessera/train/train.hpp>
 
 namespace ts = tessera;
 namespace nn = tessera::nn;
 
-constexpr ts::Mesh mesh({{"expert", 4}});
 constexpr int arms = 3, experts = 4, sequences = 16, points = 64, features = 32;
 constexpr double goal = 0.97;
 
@@ -74,21 +75,24 @@ struct Sample {
   }
 };
 
-int run(int argc, char** argv) {
-  const nn::ShardingStrategy strategy = nn::data_parallel(mesh, "expert");
+int train(const examples::CommandLine& line) {
+  const ts::Mesh mesh = line.fsdp > 0 ? ts::Mesh({{"fsdp", line.fsdp}}) : ts::Mesh({{"fsdp", 1}, {"expert", 4}});
+  const nn::ShardingStrategy strategy = nn::data_parallel(mesh, line.fsdp > 0 ? "fsdp" : "expert");
   const auto [first, second, third] = ts::split<3>(ts::Key(1));
   Mixture model{.in = nn::linear(first, 2, features, strategy, nn::Role::column, 2.0),
                 .experts = nn::moe<float, nn::Dispatch::sequence_capacity>(
                     second, features, 2 * features, experts, 2, strategy, nn::expert_capacity(points, experts, 2, 1.5),
                     "expert", 0.2),
                 .head = nn::linear(third, features, arms, strategy, nn::Role::head, 0.2)};
-  auto state = ts::train::train_state(std::move(model), ts::optim::AdamW{});
-  const auto x_of = [](const Sample& s) { return ts::shard(s.x, {sequences, points, 2}, mesh, {"expert"}); };
-  const auto classes_of = [](const Sample& s) { return ts::shard(s.classes, {sequences, points}, mesh, {"expert"}); };
+  auto state = ts::train::train_state(ts::fsdp(std::move(model), mesh), ts::optim::AdamW{});
+  const auto x_of = [&](const Sample& s) { return ts::shard(s.x, {sequences, points, 2}, mesh, strategy.batch); };
+  const auto classes_of = [&](const Sample& s) {
+    return ts::shard(s.classes, {sequences, points}, mesh, strategy.batch);
+  };
 
   const Sample test(0);
   const auto accuracy = [&] {
-    const std::vector<std::int32_t> found = ts::to_host(std::get<0>(classify(state.model, x_of(test))));
+    const std::vector<std::int32_t> found = ts::to_host(std::get<0>(classify(state.model.module, x_of(test))));
     int right = 0;
     for (std::size_t i = 0; i < found.size(); ++i) right += found[i] == test.classes[i] ? 1 : 0;
     return static_cast<double>(right) / static_cast<double>(found.size());
@@ -97,6 +101,7 @@ int run(int argc, char** argv) {
   plan.for_each_collective([](const ts::CollectiveInfo& c, std::int64_t) {
     if (c.kind == ts::all_to_all) std::printf("all_to_all: a device sends %d bytes\n", static_cast<int>(c.wire_bytes));
   });
+  line.print_collectives(plan);
 
   constexpr int steps = 1200;
   double reached = 0;
@@ -105,39 +110,34 @@ int run(int argc, char** argv) {
                          return std::tuple(x_of(batch), classes_of(batch));
                        });
   ts::train::fit(state, train_step, batches,
-                 {.learning_rate = [](auto step) { return ts::optim::warmup_cosine(step, 50, steps, 1e-2, 1e-4); },
+                 {.steps = line.steps,
+                  .learning_rate = [](auto step) { return ts::optim::warmup_cosine(step, 50, steps, 1e-2, 1e-4); },
                   .after_step =
                       [&](const ts::train::StepReport& report) {
+                        line.print_loss(report.step, report.metrics.loss);
                         if (report.step % 200 != 0) return;
                         reached = accuracy();
                         std::printf("step %4d  loss %.3f  accuracy %.3f\n", static_cast<int>(report.step),
                                     report.metrics.loss, reached);
                       }});
 
-  if (argc > 1) {
+  if (!line.files.empty()) {
     examples::Picture picture(2);
     const Sample shown[] = {Sample(1), Sample(2), Sample(3)};
     for (const bool of_experts : {false, true}) {
       picture.panel(of_experts ? "the first expert of each point" : "the arm that is found");
       for (const Sample& s : shown) {
-        const auto [found, expert] = classify(state.model, x_of(s));
+        const auto [found, expert] = classify(state.model.module, x_of(s));
         const std::vector<std::int32_t> kinds = ts::to_host(of_experts ? expert : found);
         for (std::size_t i = 0; i < kinds.size(); ++i)
           picture.point(static_cast<double>(s.x[2 * i]), static_cast<double>(s.x[2 * i + 1]), kinds[i], 2.4);
       }
     }
-    picture.write(argv[1]);
+    picture.write(line.files[0]);
   }
-  if (reached >= goal) return 0;
+  if (reached >= goal || line.steps > 0) return 0;
   std::fprintf(stderr, "the accuracy is below %.2f\n", goal);
   return 1;
 }
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "mixture_of_experts: %s\n", e.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return examples::run(argc, argv, 1, train); }

@@ -1,37 +1,35 @@
 // A vision transformer (Dosovitskiy et al., 2010.11929) that reads digits: an image is a sequence of patches of 4 x 4
-// pixels behind a class token, whose last features are classified. Training is data-parallel on two devices.
+// pixels behind a class token, whose last features are classified. Training is data-parallel on two devices; with
+// --fsdp N the model is split among N devices.
 //
-//     vision_transformer [PICTURE.svg]               draws its own digits
-//     vision_transformer PICTURE.svg DIRECTORY       reads MNIST from a directory
+//     vision_transformer [--fsdp N] [--steps N] [PICTURE.svg]     draws its own digits
+//     vision_transformer ... PICTURE.svg DIRECTORY                reads MNIST from a directory
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
-#include <exception>
 #include <numeric>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "command_line.hpp"
 #include "digits_cnn/batches.hpp"
 #include "digits_cnn/digits.hpp"
 #include "digits_cnn/draw_digits.hpp"
 #include "picture.hpp"
 
 #include <tessera/data/data.hpp>
+#include <tessera/parallel/fsdp.hpp>
 #include <tessera/tessera.hpp>
 
 namespace ts = tessera;
 namespace nn = tessera::nn;
 using digits_cnn::Batch;
 using digits_cnn::Digits;
-
-constexpr ts::Mesh mesh({{"data", 2}});
-// The sharding strategy is one line: with nn::fsdp(mesh) each device stores a half of the large parameters.
-constexpr nn::ShardingStrategy strategy = nn::data_parallel(mesh);
 
 constexpr std::int64_t patch = 4, features = 64, hidden = 128, batch = 100;
 constexpr int depth = 3, heads = 4, epochs = 4;
@@ -103,7 +101,7 @@ constexpr auto train_step = ts::compile([](auto model, auto state, auto x, auto 
 constexpr auto classify = ts::compile([](auto model, auto x) { return ts::argmax<1>(model(x)); });
 constexpr auto attention_maps = ts::compile([](auto model, auto x) { return model.attention_maps(x); });
 
-VisionTransformer make_model(std::int64_t patches) {
+VisionTransformer make_model(std::int64_t patches, const nn::ShardingStrategy& strategy) {
   const auto [k1, k2, k3, of_blocks] = ts::split<4>(ts::Key(1));
   return {.embed = nn::linear(k1, patch * patch, features, strategy, nn::Role::column, 0.25),
           .position = nn::positions(k2, patches + 1, features, strategy, 0.25),
@@ -120,9 +118,10 @@ VisionTransformer make_model(std::int64_t patches) {
           .patch_size = patch};
 }
 
-std::vector<std::int32_t> classes_of(const VisionTransformer& model, const Digits& digits) {
-  auto loader =
-      digits_cnn::loader_of(mesh, digits, {.batch_size = batch, .ragged = ts::Ragged::keep, .spec = {"data"}});
+std::vector<std::int32_t> classes_of(const ts::Fsdp<VisionTransformer>& model, const Digits& digits,
+                                     const nn::ShardingStrategy& strategy) {
+  auto loader = digits_cnn::loader_of(strategy.mesh, digits,
+                                      {.batch_size = batch, .ragged = ts::Ragged::keep, .spec = strategy.batch});
   std::vector<std::int32_t> classes;
   for (const Batch& b : loader)
     for (const std::int32_t found : ts::to_host(classify(model, b.images))) classes.push_back(found);
@@ -130,8 +129,10 @@ std::vector<std::int32_t> classes_of(const VisionTransformer& model, const Digit
 }
 
 /// What the class token of the last block attends to in the first 36 digits, in six rows, in place of the images.
-void add_attention_panel(examples::Picture& picture, const VisionTransformer& model, const Digits& digits) {
-  auto loader = digits_cnn::loader_of(mesh, digits, {.batch_size = 36, .ragged = ts::Ragged::keep, .spec = {"data"}});
+void add_attention_panel(examples::Picture& picture, const VisionTransformer& model, const Digits& digits,
+                         const nn::ShardingStrategy& strategy) {
+  auto loader = digits_cnn::loader_of(strategy.mesh, digits,
+                                      {.batch_size = 36, .ragged = ts::Ragged::keep, .spec = strategy.batch});
   const Batch first = *loader.begin();
   const std::vector<float> maps = ts::to_host(attention_maps(model, first.images));  // [depth, B, tokens]
   const auto rows = static_cast<std::size_t>(digits.height() / patch);
@@ -149,13 +150,16 @@ void add_attention_panel(examples::Picture& picture, const VisionTransformer& mo
   picture.grid(sheet, static_cast<int>(6 * rows), static_cast<int>(6 * columns));
 }
 
-int run(int argc, char** argv) {
+int train(const examples::CommandLine& line) {
   const auto load = [&](const std::string& name, std::size_t count, std::uint32_t seed) {
-    if (argc <= 2) return digits_cnn::draw_digits(count, seed);
-    const std::string path = std::string(argv[2]) + "/" + name;
+    if (line.files.size() < 2) return digits_cnn::draw_digits(count, seed);
+    const std::string path = line.files[1] + "/" + name;
     return digits_cnn::read_digits(path + "-images-idx3-ubyte", path + "-labels-idx1-ubyte");
   };
-  const Digits training = load("train", 16000, 1), test = load("t10k", 1000, 2);
+  // Of 16,000 digits, no more are drawn than --steps needs.
+  const auto drawn =
+      static_cast<std::size_t>(line.steps > 0 ? std::min(line.steps * batch, std::int64_t{16000}) : 16000);
+  const Digits training = load("train", drawn, 1), test = load("t10k", 1000, 2);
   if (training.images.row_shape() != test.images.row_shape() || training.count() < batch ||
       training.height() % patch != 0 || training.width() % patch != 0) {
     std::fprintf(stderr, "images must have one size, of whole patches of %d pixels, and %d must be there to train on\n",
@@ -163,13 +167,16 @@ int run(int argc, char** argv) {
     return 1;
   }
 
-  VisionTransformer model = make_model(training.height() / patch * (training.width() / patch));
+  // Copies of the model on two devices, or one line that splits it among N.
+  const ts::Mesh mesh = line.fsdp > 0 ? ts::Mesh({{"fsdp", line.fsdp}}) : ts::Mesh({{"fsdp", 1}, {"data", 2}});
+  const nn::ShardingStrategy strategy = nn::data_parallel(mesh, line.fsdp > 0 ? "fsdp" : "data");
+  auto model = ts::fsdp(make_model(training.height() / patch * (training.width() / patch), strategy), mesh);
   ts::optim::AdamW config;
   auto state = ts::optim::init_state(config, model);
   std::printf("%lld parameters\n", static_cast<long long>(nn::parameter_count(model)));
 
   auto loader = digits_cnn::loader_of(
-      mesh, training, {.batch_size = batch, .shuffle = ts::Key(2), .ragged = ts::Ragged::drop, .spec = {"data"}});
+      mesh, training, {.batch_size = batch, .shuffle = ts::Key(2), .ragged = ts::Ragged::drop, .spec = strategy.batch});
   const auto tests = static_cast<std::size_t>(test.count());
   const std::int64_t steps = epochs * static_cast<std::int64_t>(loader.batches());
   std::vector<std::size_t> mistakes;
@@ -178,12 +185,15 @@ int run(int argc, char** argv) {
   for (int epoch = 1; epoch <= epochs; ++epoch) {
     double total = 0;
     for (const Batch& b : loader) {
-      config.learning_rate = ts::optim::warmup_cosine(step++, 100, steps, 2e-3);
+      config.learning_rate = ts::optim::warmup_cosine(step, 100, steps, 2e-3);
+      if (step++ == 0) line.print_collectives(train_step.plan(model, state, b.images, b.labels, config));
       ts::ShardedTensor<float, 0> loss;
       std::tie(model, state, loss) = train_step(std::move(model), std::move(state), b.images, b.labels, config);
       total += static_cast<double>(ts::item(loss));
+      line.print_loss(step, static_cast<double>(ts::item(loss)));
+      if (line.ends_after(step)) return 0;
     }
-    const std::vector<std::int32_t> found = classes_of(model, test);
+    const std::vector<std::int32_t> found = classes_of(model, test, strategy);
     mistakes.clear();
     for (std::size_t i = 0; i < tests; ++i)
       if (found[i] != test.labels.values()[i]) mistakes.push_back(i);
@@ -193,23 +203,16 @@ int run(int argc, char** argv) {
     std::fflush(stdout);
   }
 
-  if (argc > 1) {
+  if (!line.files.empty()) {
     examples::Picture picture(3);
     std::vector<std::size_t> first(std::min<std::size_t>(36, tests));
     std::iota(first.begin(), first.end(), std::size_t{0});
     digits_cnn::add_panel(picture, "test digits", test, first);
-    add_attention_panel(picture, model, test);
+    add_attention_panel(picture, model.module, test, strategy);
     digits_cnn::add_panel(picture, std::to_string(mistakes.size()) + " mistakes", test, mistakes);
-    picture.write(argv[1]);
+    picture.write(line.files[0]);
   }
   return accuracy < goal ? 1 : 0;
 }
 
-int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return examples::run(argc, argv, 2, train); }

@@ -75,8 +75,9 @@ constexpr PartitionSpec whole_spec(int rank) {
   return whole;
 }
 /// A value gathered over one axis. The planner chooses the sharding of its cotangent.
-constexpr Value gathered_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free);
+constexpr Value gathered_over(const Value& value, std::string_view axis,
+                              CotangentSharding cotangent = CotangentSharding::free) {
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent);
 }
 /// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
 constexpr Value summed_over(const Value& value, std::string_view axis) {

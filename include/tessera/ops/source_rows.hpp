@@ -254,6 +254,14 @@ struct ConstraintOp {
     Node made = r.node();
     const Constraint own = Constraint::of(made);
     if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentSharding::stored) {
+      if (!r.g().node().is_projection()) return r.add(0, r.g());
+      Constraint{own.spec, CotangentSharding::free, 0, own.about, true}.write(made);
+      const Value sum = r.y().make(made, {r.full_g().id});
+      Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
+      Alike{.exactly = true}.write(alike);
+      return r.add(0, sum.make(alike, {sum.id, r.operand(0).id}));
+    }
     if (own.cotangent == CotangentSharding::own_spec)  // the cotangent's own cotangent has the spec of the value
       Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));

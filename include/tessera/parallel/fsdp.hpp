@@ -87,15 +87,16 @@ inline constexpr bool is_fsdp_v<Fsdp<Model, policy, Output>> = true;
 /// Calls f(leaf, value) for the floating-point tensors of a traced model.
 template <class F> struct VisitParameters {
   F f;
+  bool in_stack = false;
   constexpr void leaf(auto& leaf) const {
     using Type = std::remove_cvref_t<decltype(leaf)>;
     if constexpr (TensorOperand<Type>)
       if constexpr (is_floating_v<typename Type::element>)
-        f(leaf, Sym<typename Type::element, Type::rank>(here(value_behind(leaf))));
+        f(leaf, Sym<typename Type::element, Type::rank>(here(value_behind(leaf))), in_stack);
   }
-  constexpr void enter_stack(const auto&) const {}
+  constexpr void enter_stack(const auto&) { in_stack = true; }
   constexpr void enter_layer(int) const {}
-  constexpr void leave_stack() const {}
+  constexpr void leave_stack() { in_stack = false; }
 };
 
 /// Visits the parameters that a wrapper gathers together. Those of nested wrappers are left to them, those of Stacks to
@@ -112,15 +113,18 @@ template <FsdpPolicy policy, class T, class Visitor> constexpr void visit_own_pa
   }
 }
 
-/// Gathers a parameter for all its uses.
+/// Gathers a parameter for all its uses. A gradient that a loop of the model sums up is reduced behind the loop; those
+/// of a Stack's layers layer by layer, so that no device has whole gradients of all layers.
 template <FsdpPolicy policy> struct GatherParameter {
-  template <class Leaf, class T, int Rank> constexpr void operator()(Leaf& leaf, const Sym<T, Rank>& stored) const {
+  template <class Leaf, class T, int Rank>
+  constexpr void operator()(Leaf& leaf, const Sym<T, Rank>& stored, bool in_stack) const {
     // Rounded first, half as many bytes are gathered.
     if constexpr (is_half(policy.compute_dtype) && std::is_same_v<T, float>) {
       using Half = element_t<policy.compute_dtype>;
       leaf = Leaf(cast<float>(Sym<Half, Rank>(gathered_over(cast<Half>(stored).value, policy.axis.view()))).value);
     } else {
-      leaf = Leaf(gathered_over(stored.value, policy.axis.view()));
+      leaf = Leaf(gathered_over(stored.value, policy.axis.view(),
+                                in_stack ? CotangentSharding::free : CotangentSharding::stored));
     }
   }
 };
@@ -134,7 +138,8 @@ template <FsdpPolicy policy> constexpr Value reduced_as_stored(const Value& grad
 }
 /// Makes the gradient of a parameter one that is reduced in the element type of the policy.
 template <FsdpPolicy policy> struct ReduceGradient {
-  template <class Leaf, class T, int Rank> constexpr void operator()(Leaf& leaf, const Sym<T, Rank>& stored) const {
+  template <class Leaf, class T, int Rank>
+  constexpr void operator()(Leaf& leaf, const Sym<T, Rank>& stored, bool /*in_stack*/) const {
     const auto reduced = custom_vjp([](const auto& x) { return std::tuple(x, x); },
                                     [](const auto& x, const auto& gradient) {
                                       return Sym<T, Rank>(reduced_as_stored<policy>(gradient.value, x.value));
@@ -208,7 +213,7 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
     if constexpr (policy.reduce_dtype != DType::f32) {
       if (context.module == nullptr) return module(detail::fsdp_argument<policy>(args)...);
       Model reduced = module;
-      const detail::VisitParameters<detail::ReduceGradient<policy>> reduce{};
+      detail::VisitParameters<detail::ReduceGradient<policy>> reduce{};
       detail::visit_own_parameters<policy>(reduced, reduce);
       return with_gathered(reduced, context, args...);
     } else {
@@ -221,7 +226,7 @@ template <class Model, FsdpPolicy policy = FsdpPolicy{}, class Output = PlannedO
     if (context.module == nullptr || (policy.reshard_after_forward && context.module->current != 0))
       return stored(detail::fsdp_argument<policy>(args)...);
     Model gathered = stored;
-    const detail::VisitParameters<detail::GatherParameter<policy>> gather{};
+    detail::VisitParameters<detail::GatherParameter<policy>> gather{};
     if constexpr (!policy.reshard_after_forward) {
       detail::visit_own_parameters<policy>(gathered, gather);
       return gathered(detail::fsdp_argument<policy>(args)...);

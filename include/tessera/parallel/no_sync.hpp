@@ -19,6 +19,24 @@ constexpr FsdpPolicy gathered_policy(FsdpPolicy policy) {
   policy.reduce_dtype = DType::f32;
   return policy;
 }
+template <class T> inline constexpr bool reduces_rounded_v = false;
+template <class Model, FsdpPolicy policy, class Output>
+inline constexpr bool reduces_rounded_v<Fsdp<Model, policy, Output>> = policy.reduce_dtype != DType::f32;
+
+/// A wrapper inside of a model would round and reduce gradients in each microbatch.
+template <class T> constexpr void check_inner_wrappers(const T& object) {
+  static_assert(
+      !reduces_rounded_v<T>,
+      "tessera: inside of ts::no_sync gradients are reduced once, by the wrapper around the whole model: give "
+      "the reduce_dtype to the policy of that wrapper, and none to the wrappers inside of the model");
+  if constexpr (is_stack_v<T> || is_array_v<T>) {
+    if (object.size() > 0) check_inner_wrappers(object[0]);
+  } else if constexpr (is_tuple_v<T>) {
+    std::apply([](const auto&... items) { (check_inner_wrappers(items), ...); }, object);
+  } else if constexpr (!is_leaf_v<T> && !std::is_empty_v<T>) {
+    for_each_field(object, [](const auto& field) { check_inner_wrappers(field); });
+  }
+}
 }  // namespace detail
 
 /// Inside a traced function: calls f with a wrapped model whose parameters are gathered once, for all that f does with
@@ -33,8 +51,9 @@ constexpr FsdpPolicy gathered_policy(FsdpPolicy policy) {
 template <class Model, FsdpPolicy policy, class Output, class F>
 constexpr auto no_sync(const Fsdp<Model, policy, Output>& wrapped, const F& f) {
   using Wrapper = Fsdp<Model, policy, Output>;
+  detail::check_inner_wrappers(wrapped.module);
   Fsdp<Model, detail::gathered_policy(policy), Output> gathered{wrapped.module};
-  const detail::VisitParameters<detail::GatherParameter<policy>> gather{};
+  detail::VisitParameters<detail::GatherParameter<policy>> gather{};
   for_each_leaf(gathered, gather);
   const auto [loss, gradient] = f(std::as_const(gathered));
   static_assert(std::is_same_v<std::remove_cvref_t<decltype(gradient)>, std::remove_cvref_t<decltype(gathered)>>,
@@ -56,6 +75,22 @@ template <FixedString axis, class Model, class F> constexpr auto no_sync(const M
   const auto [loss, gradient] = f(model);
   return std::tuple(
       loss, optim::tree_map([](auto g) { return decltype(g)(detail::summed_over(g.value, axis.view())); }, gradient));
+}
+
+/// The same with gradients that are split as `moments`, a part of the state, such as AdamWState::mean. Communication: a
+/// reduce_scatter of each gradient, whatever reads it.
+///
+///     const auto [loss, gradient] = ts::no_sync<"data">(model, state.mean, [&](const auto& m) {
+///       return ts::optim::accumulate<4>(loss_of)(m, x, y);
+///     });
+///     const auto [clipped, norm] = ts::clip_grad_norm(gradient, 1.0);
+template <FixedString axis, class Model, class F>
+constexpr auto no_sync(const Model& model, const Model& moments, const F& f) {
+  const auto [loss, gradient] = f(model);
+  const auto reduced = [](auto g, auto moment) {
+    return decltype(g)(build::alike(detail::summed_over(g.value, axis.view()), moment.value, {.exactly = true}));
+  };
+  return std::tuple(loss, optim::tree_map(reduced, gradient, moments));
 }
 
 }  // namespace tessera

@@ -227,13 +227,14 @@ TEST(ZeroRedundancy, UpdatesAPartOnEachDevice) {
 struct EveryOptimizer {
   constexpr auto operator()(const auto& model, const auto& states, const auto& configs, const auto& x) const {
     const auto gradient = ts::grad(loss_of)(model, x);
-    const auto& [a, b, c, d, e, f, g, h] = states;
-    const auto& [first, second, third, fourth, fifth, sixth, seventh, eighth] = configs;
+    const auto& [a, b, c, d, e, f, g, h, i, j] = states;
+    const auto& [first, second, third, fourth, fifth, sixth, seventh, eighth, ninth, tenth] = configs;
     return std::tuple(
         std::get<0>(ts::adamw(model, gradient, a, first)), std::get<0>(ts::adam(model, gradient, b, second)),
         std::get<0>(ts::sgd(model, gradient, c, third)), std::get<0>(ts::lion(model, gradient, d, fourth)),
         std::get<0>(ts::rmsprop(model, gradient, e, fifth)), std::get<0>(ts::adagrad(model, gradient, f, sixth)),
-        std::get<0>(ts::adamax(model, gradient, g, seventh)), std::get<0>(ts::adadelta(model, gradient, h, eighth)));
+        std::get<0>(ts::adamax(model, gradient, g, seventh)), std::get<0>(ts::adadelta(model, gradient, h, eighth)),
+        std::get<0>(ts::nadam(model, gradient, i, ninth)), std::get<0>(ts::radam(model, gradient, j, tenth)));
   }
 };
 
@@ -243,7 +244,8 @@ TEST(ZeroRedundancy, LeavesTheParametersOfEveryOptimizerWhereTheyAre) {
   const std::tuple configs{ts::optim::AdamW{},   ts::optim::Adam{.weight_decay = 0.1},
                            ts::optim::Sgd{},     ts::optim::Lion{},
                            ts::optim::RmsProp{}, ts::optim::Adagrad{},
-                           ts::optim::Adamax{},  ts::optim::Adadelta{}};
+                           ts::optim::Adamax{},  ts::optim::Adadelta{},
+                           ts::optim::NAdam{},   ts::optim::RAdam{}};
   const auto models = [&](const nn::ShardingStrategy& strategy, const auto& state_of) {
     const Tied model = make_tied(strategy);
     const auto states =
@@ -272,7 +274,7 @@ TEST(ZeroRedundancy, LeavesTheParametersOfEveryOptimizerWhereTheyAre) {
     };
     [&]<std::size_t... I>(std::index_sequence<I...>) {
       (check(std::get<I>(got), std::get<I>(want)), ...);
-    }(std::make_index_sequence<8>());
+    }(std::make_index_sequence<10>());
   }
 }
 

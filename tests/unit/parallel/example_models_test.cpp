@@ -180,6 +180,25 @@ TEST(ExampleModels, Lstm) {
         using Tensor = std::remove_cvref_t<decltype(x)>;
         return Tensor::rank == 3 ? ts::reshard(x, mesh, {ts::none, "fsdp"}) : ts::reshard(x, mesh, {"fsdp"});
       });
+  // The gradients that the times sum up are reduced once, behind the loop, also for several readers.
+  constexpr auto step = ts::compile(Step<Squares>{});
+  for (const int devices : {2, 3}) {
+    const ts::Mesh mesh({{"fsdp", devices}});
+    const auto wrapped = ts::fsdp(model, mesh);
+    const ts::optim::AdamW config;
+    const ts::Plan plan = step.plan(wrapped, ts::optim::init_state(config, wrapped), config,
+                                    ts::reshard(drawn<3>(1, {5, 60, 2}), mesh, {ts::none, "fsdp"}),
+                                    ts::reshard(drawn<2>(2, {60, 1}), mesh, {"fsdp"}));
+    std::int64_t bytes = 0;
+    nn::for_each_named_parameter(wrapped, [&](const std::string&, const auto& leaf) { bytes += ts::size(leaf) * 4; });
+    EXPECT_EQ(plan.payload_bytes(ts::reduce_scatter), bytes);
+    EXPECT_EQ(plan.payload_bytes(ts::all_reduce), 8);  // the loss and the square of the norm
+    plan.for_each_collective([](const ts::CollectiveInfo& c, std::int64_t times) {
+      if (c.kind == ts::reduce_scatter) {
+        EXPECT_EQ(times, 1);
+      }
+    });
+  }
 }
 TEST(ExampleModels, Diffusion) {
   const auto layer = [](std::uint64_t key, int in, int out) { return nn::linear(ts::Key(key), in, out, one_device()); };

@@ -103,13 +103,20 @@ struct UnsyncedStep {
     return std::tuple(next, next_state, loss);
   }
 };
-struct UnsyncedZeroStep {
+template <bool Clips> struct UnsyncedZeroStep {
   constexpr auto operator()(const auto& model, const auto& state, const auto& config, const auto& x,
                             const auto& y) const {
-    const auto [loss, gradient] =
-        ts::no_sync<"data">(model, [&](const auto& m) { return ts::optim::accumulate<4>(Loss{})(m, x, y); });
-    const auto [next, next_state] = ts::adamw(model, gradient, state, config);
-    return std::tuple(next, next_state, loss);
+    const auto accumulated = [&](const auto& m) { return ts::optim::accumulate<4>(Loss{})(m, x, y); };
+    if constexpr (Clips) {
+      const auto [loss, gradient] = ts::no_sync<"data">(model, state.mean, accumulated);
+      const auto [clipped, norm] = ts::clip_grad_norm(gradient, 100.0);
+      const auto [next, next_state] = ts::adamw(model, clipped, state, config);
+      return std::tuple(next, next_state, loss);
+    } else {
+      const auto [loss, gradient] = ts::no_sync<"data">(model, accumulated);
+      const auto [next, next_state] = ts::adamw(model, gradient, state, config);
+      return std::tuple(next, next_state, loss);
+    }
   }
 };
 constexpr auto step = ts::compile(Step{});
@@ -210,8 +217,8 @@ TEST(Wrapper, NoSyncCommunicatesOnce) {
 }
 
 // ZeRO-1: the state is split, the parameters are whole.
-TEST(Wrapper, NoSyncOfASplitStateReducesOnce) {
-  constexpr auto unsynced = ts::compile(UnsyncedZeroStep{});
+template <bool Clips> void expect_split_state_reduces_once() {
+  constexpr auto unsynced = ts::compile(UnsyncedZeroStep<Clips>{});
   for (const int devices : {2, 3}) {
     const ts::Mesh mesh({{"data", devices}});
     SCOPED_TRACE(mesh.text());
@@ -220,6 +227,8 @@ TEST(Wrapper, NoSyncOfASplitStateReducesOnce) {
     const auto x = data(1, mesh, {"data"}), y = data(2, mesh, {"data"});
     const ts::Plan made = unsynced.plan(model, state, config, x, y);
     EXPECT_EQ(made.payload_bytes(ts::reduce_scatter), parameters);
+    // The loss, and with clipping the square of the norm.
+    EXPECT_EQ(made.payload_bytes(ts::all_reduce), Clips ? 8 : 4);
     made.for_each_collective([](const ts::CollectiveInfo&, std::int64_t times) { EXPECT_EQ(times, 1); });
     std::vector<double> losses;
     for (int i = 0; i < 8; ++i) {
@@ -230,6 +239,8 @@ TEST(Wrapper, NoSyncOfASplitStateReducesOnce) {
     expect_near(losses, losses_of_one_device(), 2e-5);
   }
 }
+TEST(Wrapper, NoSyncOfASplitStateReducesOnce) { expect_split_state_reduces_once<false>(); }
+TEST(Wrapper, NoSyncOfASplitStateReducesOnceWithClipping) { expect_split_state_reduces_once<true>(); }
 
 template <class Block> struct Tall {
   ts::Stack<Block> layers;

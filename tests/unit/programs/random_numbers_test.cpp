@@ -46,6 +46,26 @@ TEST(Programs, RandomDraws) {
       {.arguments = {values("mn"), values("nk"), values("mn", 0, 1), values<double>("mnk"), scalar(0, 1e9)}}, 6);
 }
 
+// As torch.rand_like of a DTensor: nobody draws what other devices need, and no step sends anything.
+TEST(RandomDraws, AreSplitAsTheirArgument) {
+  constexpr auto drawn = ts::compile([](auto like, auto w, auto key) {
+    const auto normal = ts::normal_like(like, key);
+    return std::tuple(normal, ts::matmul(ts::uniform_like<1>(like, key), w), ts::normal_like<2>(normal, key));
+  });
+  const auto on = [&](const ts::Mesh& mesh, const ts::PartitionSpec& spec) {
+    const auto like = ts::zeros<ts::bf16>({7, 3}, mesh, spec);  // on 8 devices, one has no row
+    const auto w = ts::ones<ts::bf16>({3, 2}, mesh);
+    EXPECT_EQ(drawn.plan(like, w, ts::Scalar(5)).wire_bytes(), 0);
+    const auto [normal, product, again] = drawn(like, w, ts::Scalar(5));
+    EXPECT_EQ(ts::sharding(normal), ts::sharding(like));
+    EXPECT_EQ(ts::sharding(product), ts::sharding(like));
+    EXPECT_EQ(ts::sharding(again), ts::sharding(like));
+    return std::tuple(ts::to_host(normal), ts::to_host(product), ts::to_host(again));
+  };
+  const auto want = on(ts::Mesh({{"x", 1}}), {});
+  for (const int devices : {2, 3, 8}) EXPECT_EQ(on(ts::Mesh({{"x", devices}}), {"x"}), want) << devices;
+}
+
 // Which proposal of a gamma draw is accepted can depend on the last bit, so that draws are compared, not their oracle.
 TEST(RandomDraws, OfTheGammaFamilyAreEqualOnAllMeshes) {
   const auto draws = [](const ts::Mesh& mesh) {

@@ -227,8 +227,9 @@ constexpr Node projection_node(int output, const Node& type, Storage storage = S
                              .value = static_cast<double>(output)});
 }
 
-/// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
-enum class CotangentSharding : std::int8_t { alike, free, own_spec };
+/// How the cotangent of a constraint is sharded: as the value, in any way, as a spec of its own says, or, if it is what
+/// a loop sums up, as the operand: the sum is reduced behind the loop, once.
+enum class CotangentSharding : std::int8_t { alike, free, own_spec, stored };
 
 /// A constraint: the index of its spec, how its cotangent is sharded, and the axes that it fixes, which another spec
 /// lists. Over all other axes the partitioner chooses.

@@ -2,6 +2,7 @@
 #define TESSERA_OPS_RANDOM_RANDOM_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
 
 namespace tessera {
@@ -34,7 +35,8 @@ namespace detail {
 
 template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
 
-template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+/// With Follows the draws are split as `like` is, whose elements are not read.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
   template <class Like, class Key> struct result : Like {
     using Checks = decltype([] {
       static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
@@ -43,9 +45,16 @@ template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
     });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
+    like = like.at(context.source);
+    const Value draw = build::random(like, key, {Kind, Stream});
+    if constexpr (!Follows)
+      return build::cast(draw, like.dtype());
+    else
+      return build::cast(build::alike(draw, build::shape_source(like)), like.dtype());
   }
 };
+
+template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
 /// Reports a key of the wrong type and replaces it, so that no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
@@ -81,16 +90,19 @@ template <std::uint32_t Stream> struct DropoutTag {
 }  // namespace detail
 
 /// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
-/// normal. A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh
-/// and in every equal call. Calls with one key that should give different values need different streams; inside a
-/// ts::Stack each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
+/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
+/// values need different streams; inside a ts::Stack each layer draws its own values. No communication. Source:
+/// Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                              detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                             detail::drawn_from(key));
 }
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
