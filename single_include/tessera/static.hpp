@@ -1483,6 +1483,7 @@ struct Node {
   constexpr bool is_constant() const { return op == Op::constant; }
   constexpr bool is_repeat() const { return op == Op::repeat; }
   constexpr bool is_projection() const { return op == Op::project; }
+  constexpr bool is_name() const { return op == Op::name; }
 };
 
 /// An argument: a tensor leaf of the program's arguments, or in a body an operand of its repeat.
@@ -1740,8 +1741,9 @@ constexpr Node projection_node(int output, const Node& type, Storage storage = S
                              .value = static_cast<double>(output)});
 }
 
-/// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
-enum class CotangentSharding : std::int8_t { alike, free, own_spec };
+/// How the cotangent of a constraint is sharded: as the value, in any way, as a spec of its own says, or, if it is what
+/// a loop sums up, as the operand: the sum is reduced behind the loop, once.
+enum class CotangentSharding : std::int8_t { alike, free, own_spec, stored };
 
 /// A constraint: the index of its spec, how its cotangent is sharded, and the axes that it fixes, which another spec
 /// lists. Over all other axes the partitioner chooses.
@@ -4988,7 +4990,10 @@ namespace tessera {
 class Dim {
  public:
   constexpr Dim() = default;
-  constexpr Dim(std::int64_t value) : value_(value) {}
+  /// No size is made from a floating-point number: `rows * 0.5` is a Scalar.
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr Dim(T value) : value_(static_cast<std::int64_t>(value)) {}
   constexpr explicit Dim(Value placeholder) : placeholder_(placeholder) {}
 
   /// The value; 0 inside a trace, where it is not known.
@@ -5891,7 +5896,7 @@ constexpr bool has_batch_dims(const Node& einsum) {
 constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
                         const Growable<std::int32_t>& readers) {
   const Node& node = graph[id];
-  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.op == Op::name;
+  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.is_name();
   switch (kind) {
     using enum CheckpointPolicy::Kind;
     case everything:
@@ -5969,7 +5974,7 @@ class Replay {
     Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
     if (policy.is(CheckpointPolicy::Kind::everything_but))
       for (int at = 0; at <= id; ++at)
-        if (const Graph& all = module.graph(graph); all[at].op == Op::name)
+        if (const Graph& all = module.graph(graph); all[at].is_name())
           for (int named = all.operand(at, 0);; named = all.operand(named, 0)) {
             readers[static_cast<std::size_t>(named)] = at;
             if (!row_of(all[named]).converts) break;  // a product that is rounded has its casts' name
@@ -6912,7 +6917,10 @@ template <class F> struct ExplainFunction {
   using Checks = decltype([] {
     static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
                             "[](const auto&... x) { return f(x...); }");
-    static_assert(is_empty, "tessera: a traced function can't capture variables; pass them as arguments");
+    static_assert(
+        is_empty,
+        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
+        "no argument: write F{} where it is called");
     static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
                   "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
   });
@@ -8634,6 +8642,8 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr CheckRule check = check_elementwise;
   /// `value` takes xsimd batches instead of lanes: for functions that xsimd has
   static constexpr bool by_part = false;
+  /// xsimd's function divides or takes a root: where its quotients of floats are estimates, they are computed in double
+  static constexpr bool divides_in_xsimd = false;
 };
 
 namespace detail {
@@ -9250,6 +9260,13 @@ constexpr Value cast(Value x, DType type) {
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
 }
+/// x cast so that the parts of a partial value are rounded, and their sum is a sum of rounded parts.
+constexpr Value cast_parts(Value x, DType type) {
+  const Node& from = x.node();
+  return x.make(
+      {.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons, .labels = pack_cast_of_parts()},
+      {x.id});
+}
 [[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
   const bool prints_whole = number > -9e18 && number < 9e18;
   fail(errc::dtype_mismatch,
@@ -9387,7 +9404,7 @@ struct BroadcastOp {
                              .flops = 0,
                              .shape_only = 1u << 1,
                              .recomputed = true};
-  static constexpr bool by_part = false;
+  static constexpr bool by_part = false, divides_in_xsimd = false;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
     if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
@@ -10870,12 +10887,14 @@ constexpr void SinOp::gradient(Gradient& r) { r.add(0, r.g() * build::apply<CosO
 
 struct TanOp : FloatingFunction {
   static constexpr std::string_view name = "tan";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return tan(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * (r.y() * r.y() + 1.0)); }
 };
 
 struct AsinOp : FloatingFunction {
   static constexpr std::string_view name = "asin";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return asin(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::apply<RsqrtOp>(1.0 - r.x(0) * r.x(0))); }
 };
@@ -10888,6 +10907,7 @@ struct AcosOp : FloatingFunction {
 
 struct AtanOp : FloatingFunction {
   static constexpr std::string_view name = "atan";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return atan(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() / (r.x(0) * r.x(0) + 1.0)); }
 };
@@ -10919,6 +10939,7 @@ constexpr void SinhOp::gradient(Gradient& r) { r.add(0, r.g() * build::apply<Cos
 
 struct AsinhOp : FloatingFunction {
   static constexpr std::string_view name = "asinh";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return asinh(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::apply<RsqrtOp>(r.x(0) * r.x(0) + 1.0)); }
 };
@@ -10944,7 +10965,7 @@ struct AtanhOp : FloatingFunction {
 struct Atan2Op : ElementwiseOperation<2> {
   static constexpr std::string_view name = "atan2";
   static constexpr std::uint8_t flops = 30, lane_cost = 30;
-  static constexpr bool fractional = true, by_part = true;
+  static constexpr bool fractional = true, by_part = true, divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& y, const auto& x) {
     if constexpr (std::is_same_v<decltype(y), const double&>)
       return atan2(y, x);
@@ -11650,6 +11671,14 @@ struct ConstraintOp {
     Node made = r.node();
     const Constraint own = Constraint::of(made);
     if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentSharding::stored) {
+      if (!r.g().node().is_projection()) return r.add(0, r.g());
+      Constraint{own.spec, CotangentSharding::free, 0, own.about, true}.write(made);
+      const Value sum = r.y().make(made, {r.full_g().id});
+      Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
+      Alike{.exactly = true}.write(alike);
+      return r.add(0, sum.make(alike, {sum.id, r.operand(0).id}));
+    }
     if (own.cotangent == CotangentSharding::own_spec)  // the cotangent's own cotangent has the spec of the value
       Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
@@ -14732,12 +14761,51 @@ template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
   return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
 }
 
+/// Operands of arithmetic on numbers that gives a Scalar: with a Scalar, or with a size and a floating-point number.
+template <class A, class B>
+concept ScalarOperands = NumberOperand<A> && NumberOperand<B> &&
+                         (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar> ||
+                          (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) ||
+                          (std::is_floating_point_v<A> && std::is_same_v<B, Dim>));
+template <class N> constexpr double real_of(const N& n) {
+  if constexpr (std::is_arithmetic_v<N>)
+    return static_cast<double>(n);
+  else
+    return n.number().real();
+}
+/// Computes with two numbers in f64: returns their result, or if one is traced the node of it.
+template <class Operation, class A, class B> constexpr Scalar combine_numbers(const A& a, const B& b) {
+  const Value of_a = trace_of(a);
+  const Value context = of_a.module != nullptr ? of_a : trace_of(b);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(a), real_of(b), 0));
+  const Value at = here(context);
+  return Scalar(build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64),
+                              build::cast(lower(at, b), DType::f64)));
+}
+
+template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
+  const Value context = trace_of(n);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(n), 0, 0));
+  return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
+}
+
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
     return build::iota(like.at(context.source), like.shifted(Dim, Rank), dtype_v<T>);
   }
 };
+
+template <class T> struct ArangeTag {
+  template <class X, class Size> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value size) {
+    size = as_size(size).at(context.source);
+    return build::cast(size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id}), dtype_v<T>);
+  }
+};
+template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {
+  return Sym<T, 1>(ArangeTag<T>::emit(here(context), context, lower(here(context), n)));
+}
 
 struct BroadcastTag {
   static constexpr auto leading_dims = ops::LeadingDims::like;
@@ -14773,6 +14841,66 @@ constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
+
+/// Arithmetic on Scalars, also with numbers and Dims, and of a Dim with a floating-point number, in f64: `1.0 - decay`,
+/// `position + 1`, `ts::extent<0>(x) * 0.5`. Inside a traced function it is recorded, and computed once in each call;
+/// a call with other values runs the same plan.
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator+(const A& a, const B& b) {
+  return detail::combine_numbers<ops::AddOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator-(const A& a, const B& b) {
+  return detail::combine_numbers<ops::SubOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator*(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MulOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator/(const A& a, const B& b) {
+  return detail::combine_numbers<ops::DivOp>(a, b);
+}
+constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
+/// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar sqrt(const N& n) {
+  return detail::function_of_number<ops::SqrtOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar exp(const N& n) {
+  return detail::function_of_number<ops::ExpOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar log(const N& n) {
+  return detail::function_of_number<ops::LogOp>(n);
+}
+
+/// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
+/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
+/// for a size that is no size of a traced function. No communication.
+///
+///     const auto position = ts::arange<float>(ts::extent<1>(x));   // [T]
+///     const auto eight = ts::arange<float>(8, x);                  // [8]
+template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
+  if (!n.traced())
+    fail(errc::unsupported,
+         "[arange] size: a number, or outside of a traced function; give a tensor of the function "
+         "as second argument, or a mesh",
+         Source::from(at));
+  return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
+}
+template <Element T, SizeOperand N, TensorOperand X>
+constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
+  return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
+}
 
 /// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
 /// outside of a trace.
@@ -15084,7 +15212,9 @@ template <int Rank, int D> struct SqueezeTag {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
     require_singleton(
-        x, dim, "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed");
+        x, dim,
+        "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed; of any "
+        "other dim take ts::select<D>(x, 0)");
     return build::drop_singletons(x, 1u << dim);
   }
 };
@@ -15169,7 +15299,8 @@ template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at =
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
-/// Removes dim D, which has static extent 1.
+/// Removes dim D, which has static extent 1. A dim that happens to have extent 1, such as that of a stored [n, 1], is
+/// removed by select<D>(x, 0).
 template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
@@ -15909,7 +16040,11 @@ struct PositionsTag {
 };
 /// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
 template <RotaryForm Form> struct RotaryAnglesTag {
-  template <class X, class... Options> using result = Typed<double, 3>;
+  template <class X, class Offset, class... Options> struct result : Typed<double, 3> {
+    using Checks = decltype([] {
+      static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
+    });
+  };
   static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
     const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
     const Value position = PositionsTag::emit(context, x, offset);
@@ -15943,11 +16078,12 @@ struct Rotary {
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
-/// width is even. Angles are computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd
-/// width. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+/// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. Angles are
+/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width. Communication: none
+/// for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
-template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>
+template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, Operand Offset = int>
 constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
                                 Here at = Here::current()) {
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
@@ -16633,8 +16769,9 @@ constexpr PartitionSpec whole_spec(int rank) {
   return whole;
 }
 /// A value gathered over one axis. The planner chooses the sharding of its cotangent.
-constexpr Value gathered_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free);
+constexpr Value gathered_over(const Value& value, std::string_view axis,
+                              CotangentSharding cotangent = CotangentSharding::free) {
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent);
 }
 /// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
 constexpr Value summed_over(const Value& value, std::string_view axis) {
@@ -18020,6 +18157,13 @@ template <int Rank, int Dims> struct BroadcastToTag {
       like = like.module == nullptr ? own : like + own;
     }
     x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
+    // A dim that is to have the extent 1 has it already: of a longer dim the start of this slice is negative.
+    d = 0;
+    for (const Value& size : {as_size(given)...}) {
+      const int dim = d++;
+      if (size.is_number(1) && !x.is_singleton(dim))
+        x = build::slice(x, dim, size.number(1, DType::i64) - build::extent(x, dim), size);
+    }
     return like.module == nullptr ? x : build::broadcast(x, like);
   }
 };
@@ -18043,8 +18187,9 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 }
 
 /// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
-/// new, dims of static extent 1 are repeated, all others have the extent that is given. The gradient is summed over the
-/// copies. Errors: shape_mismatch where another dim differs. No communication.
+/// new, dims of static extent 1 are repeated, all others have the extent that is given. A dim that happens to have
+/// extent 1, such as that of a stored [1, 1, F], is removed first: ts::select<0>(token, 0). The gradient is summed over
+/// the copies. Errors: shape_mismatch where another dim differs. No communication.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
 template <TensorOperand X, std::size_t Dims>
@@ -20511,7 +20656,8 @@ namespace detail {
 
 template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
 
-template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+/// With Follows the draws are split as `like` is, whose elements are not read.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
   template <class Like, class Key> struct result : Like {
     using Checks = decltype([] {
       static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
@@ -20520,9 +20666,16 @@ template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
     });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
+    like = like.at(context.source);
+    const Value draw = build::random(like, key, {Kind, Stream});
+    if constexpr (!Follows)
+      return build::cast(draw, like.dtype());
+    else
+      return build::cast(build::alike(draw, build::shape_source(like)), like.dtype());
   }
 };
+
+template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
 /// Reports a key of the wrong type and replaces it, so that no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
@@ -20558,16 +20711,19 @@ template <std::uint32_t Stream> struct DropoutTag {
 }  // namespace detail
 
 /// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
-/// normal. A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh
-/// and in every equal call. Calls with one key that should give different values need different streams; inside a
-/// ts::Stack each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
+/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
+/// values need different streams; inside a ts::Stack each layer draws its own values. No communication. Source:
+/// Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                              detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                             detail::drawn_from(key));
 }
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
@@ -21428,21 +21584,22 @@ namespace tessera {
 
 namespace build {
 
-/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: as in
-/// layer_norm a second mean, which has no gradient, corrects the rounding of the first; `near` is x - first.
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: the mean
+/// of x - first corrects the rounding of `first`, which cancels in all results and so needs no gradient.
 struct Moments {
-  Value near, first, rest, variance;
+  Value first, rest, variance;
 };
 constexpr Moments moments(Value x, unsigned dims) {
   const Value count = cast(element_count(x, dims), x.dtype());
-  const Value first = reduce(Op::sum, x, dims, true) / count, near = x - first;
-  const Value rest = constant_reduce(Op::sum, near, dims) / count;
-  return {near, first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
+  const Value first = constant_reduce(Op::sum, x, dims) / count, near = x - first;
+  const Value rest = reduce(Op::sum, near, dims, true) / count;
+  return {first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
 }
-/// x less its mean, over its standard deviation, along a bit set of dims.
+/// x less its mean, over its standard deviation, along a bit set of dims. The difference from `first` is another node
+/// than that of the moments, so it is computed again from x, where a shared node would be stored for all elements.
 constexpr Value normalized(Value x, unsigned dims, Value eps) {
   const Moments m = moments(x, dims);
-  return (m.near - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
+  return (x + -m.first - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
 }
 
 }  // namespace build
@@ -25734,6 +25891,13 @@ class Grouper : NodeReads {
           return true;
     return false;
   }
+  /// How often a node reads values of a group.
+  constexpr int reads_of(int id, int group) const {
+    int found = 0;
+    for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
+      found += state_[reads_.data()[r]].group == group ? 1 : 0;
+    return found;
+  }
   /// Whether a member of a reads a member of b that has the form `reduced`.
   constexpr bool reads_reduced(int a, int b) const {
     const std::int32_t* const reads = reads_.data();
@@ -25800,7 +25964,8 @@ class Grouper : NodeReads {
       return false;
     const bool whole = a.all_elements && b.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
     if (!whole && (reads_misaligned(own, other) || reads_misaligned(other, own))) return false;
-    Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
+    const int inside = a.count == 1 ? reads_of(a.first, other) : 0;
+    Needs needs{a.inputs + b.inputs - inside, a.loads + b.loads - inside, a.uniforms + b.uniforms};
     // Few members can't have too many inputs or outputs, so counting is skipped.
     if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
       needs = count_needs(own, other, space.rank, a_form, b_form);
@@ -27035,6 +27200,10 @@ class Links {
     finish();
   }
 
+  /// The link of a unit that is no repeat.
+  constexpr const Link& of(int unit) const {
+    return links[static_cast<std::size_t>(of_unit[static_cast<std::size_t>(unit)])];
+  }
   constexpr const LinkOperand& operand(const Link& link, int i) const {
     return operands[static_cast<std::size_t>(link.first_operand + i)];
   }
@@ -28786,7 +28955,7 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
   if (!any) return passes_zero && in[0] == Dependence::zero ? Dependence::zero : Dependence::invariant;
   switch (row.linear) {
     case Linearity::no:
-      return node.op == Op::cast && casts_parts(node) ? Dependence::linear : Dependence::nonlinear;
+      return row.converts && casts_parts(node) ? Dependence::linear : Dependence::nonlinear;
     case Linearity::jointly:
       return all ? Dependence::linear : Dependence::nonlinear;
     case Linearity::first:
@@ -29053,6 +29222,117 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/partition/propagation/movement_choice.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_MOVEMENT_CHOICE_HPP
+#define TESSERA_PARTITION_PROPAGATION_MOVEMENT_CHOICE_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// Chooses, by bytes sent, whether a unit that moves data computes on a split dim or gathers the dim first.
+class MovementChoice {
+ public:
+  /// `produced`: by node, the sharding in which its unit makes it, for the nodes that a unit reads.
+  constexpr MovementChoice(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
+                           const Mesh& mesh, const ValueShardings& values, const Growable<Sharding>& produced)
+      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values), produced_(produced) {}
+
+  /// Chooses between a halo exchange and keeping the dim whole on each device (all_gather, or all_to_all onto another
+  /// dim). Both choices count the reshards of operands and result that they cause. Where the split choice needs no
+  /// reshard, its halo is at most a device's shard, which a gather sends at least. Returns whether `axes`, those of the
+  /// unit's factors, now keep the dim whole.
+  constexpr bool choose_halo(int u, FactorAxes& axes) const {
+    const Link& link = links_.of(u);
+    int moved = 0;
+    while (moved < link.factor_count && links_.factor(link, moved).kind != FactorKind::permutation) ++moved;
+    if (moved == link.factor_count || axes[at(moved)].empty()) return false;
+    const Reshards split = reshards(u, axes);
+    if (split.count == 0) return false;
+    const Sharding made = sharding_of(links_, link, units_[u].input_count, axes, graph_[units_[u].root].rank, mesh_);
+    const ShapeContext context{graph_, units_[u].root, found_.shapes.data(), found_.numbers.data(), nullptr};
+    FactorAxes whole = assign_factors(links_, link, mesh_, values_, moved);
+    if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return false;
+    axes = std::move(whole);
+    return true;
+  }
+
+  /// Whether the unit is a data movement unit that may leave its result partial: `x[3]` of a split dim is a row on one
+  /// device and zeros on all others.
+  constexpr bool takes_row(int u) const {
+    return units_[u].kind == UnitKind::data_movement && row_of(graph_[units_[u].root]).partial != nullptr;
+  }
+  /// Chooses how to take one row of a split dim: an all_reduce of the row, or an all_gather of the dim, which all units
+  /// that take a row of this dim share. `deterministic`: always the all_gather.
+  constexpr void choose_row(int u, FactorAxes& axes, bool deterministic) const {
+    const Node& node = graph_[units_[u].root];
+    const int factor = row_factor(u);
+    if (factor < 0 || axes[at(factor)].empty()) return;
+    int rows = 0;
+    for (int other = 0; other < units_.count; ++other)
+      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
+              units_.input(other, 0).node == units_.input(u, 0).node;
+    FactorAxes whole = assign_factors(links_, links_.of(u), mesh_, values_, factor);
+    const Sharding made = sharding_of(links_, links_.of(u), 1, axes, node.rank, mesh_);
+    const std::int64_t sum =
+        ring_bytes(Collective::all_reduce, local_bytes(found_.shapes[at(units_[u].root)], made, mesh_, node.dtype),
+                   devices_on(mesh_, lacking_axes(links_, links_.of(u), 1, axes)));
+    if (!deterministic && rows * sum < reshards(u, whole).bytes) return;
+    axes = std::move(whole);
+  }
+
+ private:
+  GraphView graph_;
+  UnitsView units_;
+  const Links& links_;
+  const GraphShapes& found_;
+  const Mesh& mesh_;
+  const ValueShardings& values_;
+  const Growable<Sharding>& produced_;
+
+  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  /// The factor of the dim of which a slice takes one row; -1 for a slice of more rows.
+  constexpr int row_factor(int u) const {
+    const Link& link = links_.of(u);
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links_.factor(link, f).kind == FactorKind::reduction) return f;
+    return -1;
+  }
+
+  /// How many operands and results of a unit need a reshard, and the bytes that a device sends for these reshards.
+  struct Reshards {
+    int count = 0;
+    std::int64_t bytes = 0;
+  };
+  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
+    const Unit& unit = units_[u];
+    const Link& link = links_.of(u);
+    Reshards found;
+    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
+      if (lies_alike(from, to)) return;
+      ++found.count;
+      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
+    };
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int node = units_.input(u, i).node;
+      const Sharding& made = produced_[at(node)];
+      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
+          sharding_of(links_, link, i, axes, graph_[node].rank, mesh_));
+    }
+    add(unit.root, sharding_of(links_, link, unit.input_count, axes, graph_[unit.root].rank, mesh_),
+        values_.of[at(unit.root)]);
+    return found;
+  }
+};
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/partition/propagation/flow.hpp
 
 #ifndef TESSERA_PARTITION_PROPAGATION_FLOW_HPP
@@ -29109,6 +29389,7 @@ class Flow {
     is_result_.assign(static_cast<std::size_t>(graph.size), 0);
     for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
+    const MovementChoice movement{graph, units, links, found, mesh, values, produced};
     if (!sums.empty()) take_carried(sums[at(g)]);
     for (int u = 0; u < units.count; ++u) {
       if (units[u].kind == UnitKind::repeat && !sums.empty()) leave_partial(u);
@@ -29118,8 +29399,8 @@ class Flow {
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::cumulative) keep_whole(u, dim_of(graph[units[u].root]));
-      if (units[u].kind == UnitKind::data_movement) choose_halo(u);
-      if (takes_row(u)) choose_row(u, deterministic);
+      if (units[u].kind == UnitKind::data_movement) avoids_halo[at(u)] = movement.choose_halo(u, factors[at(u)]);
+      if (movement.takes_row(u)) movement.choose_row(u, factors[at(u)], deterministic);
       if (units[u].kind == UnitKind::constraint)
         pass_constraint(u);
       else
@@ -29138,9 +29419,7 @@ class Flow {
     }
   }
 
-  constexpr const Link& link(int u) const {
-    return links_.links[static_cast<std::size_t>(links_.of_unit[static_cast<std::size_t>(u)])];
-  }
+  constexpr const Link& link(int u) const { return links_.of(u); }
   /// The sharding in which unit u (not a repeat) reads its input i, with the axes over which the input may be partial.
   constexpr Sharding needed(int u, int i) const {
     const int node = units_.input(u, i).node;
@@ -29260,77 +29539,6 @@ class Flow {
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
-  }
-
-  /// Chooses between a halo exchange and keeping the dim whole on each device (all_gather, or all_to_all onto another
-  /// dim), by bytes sent. Both choices count the reshards of operands and result that they cause. Where the split
-  /// choice needs no reshard, its halo is at most a device's shard, which a gather sends at least.
-  constexpr void choose_halo(int u) {
-    FactorAxes& own = factors[at(u)];
-    int moved = 0;
-    while (moved < link(u).factor_count && links_.factor(link(u), moved).kind != FactorKind::permutation) ++moved;
-    if (moved == link(u).factor_count || own[at(moved)].empty()) return;
-    const Reshards split = reshards(u, own);
-    if (split.count == 0) return;
-    const Sharding made = sharding_of(links_, link(u), units_[u].input_count, own, graph_[units_[u].root].rank, mesh_);
-    const ShapeContext context{graph_, units_[u].root, found_.shapes.data(), found_.numbers.data(), nullptr};
-    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, moved);
-    if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return;
-    own = std::move(whole);
-    avoids_halo[at(u)] = 1;
-  }
-  /// Whether the unit is a data movement unit that may leave its result partial: `x[3]` of a split dim is a row on one
-  /// device and zeros on all others.
-  constexpr bool takes_row(int u) const {
-    return units_[u].kind == UnitKind::data_movement && row_of(graph_[units_[u].root]).partial != nullptr;
-  }
-  /// Chooses how to take one row of a split dim: an all_reduce of the row, or an all_gather of the dim, which all units
-  /// that take a row of this dim share. The fewer bytes win.
-  constexpr void choose_row(int u, bool deterministic) {
-    const Node& node = graph_[units_[u].root];
-    const int factor = row_factor(u);
-    if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
-    int rows = 0;
-    for (int other = 0; other < units_.count; ++other)
-      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
-              units_.input(other, 0).node == units_.input(u, 0).node;
-    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
-    const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);
-    const std::int64_t sum =
-        ring_bytes(Collective::all_reduce, local_bytes(found_.shapes[at(units_[u].root)], made, mesh_, node.dtype),
-                   devices_on(mesh_, lacking_axes(links_, link(u), 1, factors[at(u)])));
-    if (!deterministic && rows * sum < reshards(u, whole).bytes) return;
-    factors[at(u)] = std::move(whole);
-  }
-  /// The factor of the dim of which a slice takes one row; -1 for a slice of more rows.
-  constexpr int row_factor(int u) const {
-    for (int f = 0; f < link(u).factor_count; ++f)
-      if (links_.factor(link(u), f).kind == FactorKind::reduction) return f;
-    return -1;
-  }
-  /// How many operands and results of a data movement unit need a reshard, and the bytes that a device sends for these
-  /// reshards.
-  struct Reshards {
-    int count = 0;
-    std::int64_t bytes = 0;
-  };
-  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
-    const Unit& unit = units_[u];
-    Reshards found;
-    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
-      if (lies_alike(from, to)) return;
-      ++found.count;
-      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
-    };
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int node = units_.input(u, i).node;
-      const Sharding& made = produced[at(node)];
-      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
-          sharding_of(links_, link(u), i, axes, graph_[node].rank, mesh_));
-    }
-    add(unit.root, sharding_of(links_, link(u), unit.input_count, axes, graph_[unit.root].rank, mesh_),
-        values_.of[at(unit.root)]);
-    return found;
   }
 
   constexpr void run(int u) {
@@ -30313,7 +30521,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     return total;
   }
   if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const Link& link = links.of(u);
     std::int64_t total = 2;
     for (int f = 0; f < link.factor_count; ++f)
       if (links.factor(link, f).extent == 0) total = 0;
@@ -30321,7 +30529,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
   }
   if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const Link& link = links.of(u);
     const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
     using namespace ops::attention_factor;
     const std::int64_t scores =

@@ -5171,6 +5171,7 @@ struct Node {
   constexpr bool is_constant() const { return op == Op::constant; }
   constexpr bool is_repeat() const { return op == Op::repeat; }
   constexpr bool is_projection() const { return op == Op::project; }
+  constexpr bool is_name() const { return op == Op::name; }
 };
 
 /// An argument: a tensor leaf of the program's arguments, or in a body an operand of its repeat.
@@ -5428,8 +5429,9 @@ constexpr Node projection_node(int output, const Node& type, Storage storage = S
                              .value = static_cast<double>(output)});
 }
 
-/// How the cotangent of a constraint is sharded: as the value, in any way, or as a spec of its own says.
-enum class CotangentSharding : std::int8_t { alike, free, own_spec };
+/// How the cotangent of a constraint is sharded: as the value, in any way, as a spec of its own says, or, if it is what
+/// a loop sums up, as the operand: the sum is reduced behind the loop, once.
+enum class CotangentSharding : std::int8_t { alike, free, own_spec, stored };
 
 /// A constraint: the index of its spec, how its cotangent is sharded, and the axes that it fixes, which another spec
 /// lists. Over all other axes the partitioner chooses.
@@ -6271,7 +6273,10 @@ namespace tessera {
 class Dim {
  public:
   constexpr Dim() = default;
-  constexpr Dim(std::int64_t value) : value_(value) {}
+  /// No size is made from a floating-point number: `rows * 0.5` is a Scalar.
+  template <class T>
+    requires(std::is_integral_v<T>)
+  constexpr Dim(T value) : value_(static_cast<std::int64_t>(value)) {}
   constexpr explicit Dim(Value placeholder) : placeholder_(placeholder) {}
 
   /// The value; 0 inside a trace, where it is not known.
@@ -6974,7 +6979,7 @@ constexpr bool has_batch_dims(const Node& einsum) {
 constexpr bool is_saved(CheckpointPolicy::Kind kind, const CheckpointPolicy& policy, const Graph& graph, int id,
                         const Growable<std::int32_t>& readers) {
   const Node& node = graph[id];
-  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.op == Op::name;
+  const bool is_product = row_of(node).unit == UnitKind::contraction, is_name = node.is_name();
   switch (kind) {
     using enum CheckpointPolicy::Kind;
     case everything:
@@ -7052,7 +7057,7 @@ class Replay {
     Growable<std::int32_t> operands, readers(static_cast<std::size_t>(id + 1), -1);
     if (policy.is(CheckpointPolicy::Kind::everything_but))
       for (int at = 0; at <= id; ++at)
-        if (const Graph& all = module.graph(graph); all[at].op == Op::name)
+        if (const Graph& all = module.graph(graph); all[at].is_name())
           for (int named = all.operand(at, 0);; named = all.operand(named, 0)) {
             readers[static_cast<std::size_t>(named)] = at;
             if (!row_of(all[named]).converts) break;  // a product that is rounded has its casts' name
@@ -7493,6 +7498,8 @@ template <int Arity> struct ElementwiseOperation : AnyElementwiseOperation {
   static constexpr CheckRule check = check_elementwise;
   /// `value` takes xsimd batches instead of lanes: for functions that xsimd has
   static constexpr bool by_part = false;
+  /// xsimd's function divides or takes a root: where its quotients of floats are estimates, they are computed in double
+  static constexpr bool divides_in_xsimd = false;
 };
 
 namespace detail {
@@ -8109,6 +8116,13 @@ constexpr Value cast(Value x, DType type) {
     if (const Value origin = x.with(x.module->graph(x.graph).operand(x.id, 0)); origin.dtype() == type) return origin;
   return x.make({.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons}, &x.id, 1);
 }
+/// x cast so that the parts of a partial value are rounded, and their sum is a sum of rounded parts.
+constexpr Value cast_parts(Value x, DType type) {
+  const Node& from = x.node();
+  return x.make(
+      {.op = Op::cast, .dtype = type, .rank = from.rank, .singletons = from.singletons, .labels = pack_cast_of_parts()},
+      {x.id});
+}
 [[noreturn]] inline void fail_number_is_no_value_of_the_element_type(double number, DType type, Source source) {
   const bool prints_whole = number > -9e18 && number < 9e18;
   fail(errc::dtype_mismatch,
@@ -8246,7 +8260,7 @@ struct BroadcastOp {
                              .flops = 0,
                              .shape_only = 1u << 1,
                              .recomputed = true};
-  static constexpr bool by_part = false;
+  static constexpr bool by_part = false, divides_in_xsimd = false;
   static constexpr CheckRule check = [](const NodeCheck& c) {
     if (const BrokenRule broken = check_broadcast(c); !broken.empty()) return broken;
     if (c.node().dtype != c.x(0).dtype) return BrokenRule("the result has the element type of its operands");
@@ -9729,12 +9743,14 @@ constexpr void SinOp::gradient(Gradient& r) { r.add(0, r.g() * build::apply<CosO
 
 struct TanOp : FloatingFunction {
   static constexpr std::string_view name = "tan";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return tan(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * (r.y() * r.y() + 1.0)); }
 };
 
 struct AsinOp : FloatingFunction {
   static constexpr std::string_view name = "asin";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return asin(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::apply<RsqrtOp>(1.0 - r.x(0) * r.x(0))); }
 };
@@ -9747,6 +9763,7 @@ struct AcosOp : FloatingFunction {
 
 struct AtanOp : FloatingFunction {
   static constexpr std::string_view name = "atan";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return atan(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() / (r.x(0) * r.x(0) + 1.0)); }
 };
@@ -9778,6 +9795,7 @@ constexpr void SinhOp::gradient(Gradient& r) { r.add(0, r.g() * build::apply<Cos
 
 struct AsinhOp : FloatingFunction {
   static constexpr std::string_view name = "asinh";
+  static constexpr bool divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& x) { return asinh(x); }
   static constexpr void gradient(Gradient& r) { r.add(0, r.g() * build::apply<RsqrtOp>(r.x(0) * r.x(0) + 1.0)); }
 };
@@ -9803,7 +9821,7 @@ struct AtanhOp : FloatingFunction {
 struct Atan2Op : ElementwiseOperation<2> {
   static constexpr std::string_view name = "atan2";
   static constexpr std::uint8_t flops = 30, lane_cost = 30;
-  static constexpr bool fractional = true, by_part = true;
+  static constexpr bool fractional = true, by_part = true, divides_in_xsimd = true;
   static TESSERA_INLINE auto value(const auto& y, const auto& x) {
     if constexpr (std::is_same_v<decltype(y), const double&>)
       return atan2(y, x);
@@ -10745,6 +10763,14 @@ struct ConstraintOp {
     Node made = r.node();
     const Constraint own = Constraint::of(made);
     if (own.cotangent == CotangentSharding::free || is_host_number(r.g())) return r.add(0, r.g());
+    if (own.cotangent == CotangentSharding::stored) {
+      if (!r.g().node().is_projection()) return r.add(0, r.g());
+      Constraint{own.spec, CotangentSharding::free, 0, own.about, true}.write(made);
+      const Value sum = r.y().make(made, {r.full_g().id});
+      Node alike{.op = Op::alike, .dtype = made.dtype, .rank = made.rank, .singletons = made.singletons};
+      Alike{.exactly = true}.write(alike);
+      return r.add(0, sum.make(alike, {sum.id, r.operand(0).id}));
+    }
     if (own.cotangent == CotangentSharding::own_spec)  // the cotangent's own cotangent has the spec of the value
       Constraint{own.cotangent_spec, own.cotangent, static_cast<std::int8_t>(own.spec), own.about}.write(made);
     r.add(0, r.y().make(made, {r.full_g().id}));
@@ -17497,6 +17523,937 @@ template <std::size_t N> constexpr std::array<Key, N> split(Key key) {
 
 #endif
 
+// ---- tessera/kernels/simd/simd.hpp
+
+#ifndef TESSERA_KERNELS_SIMD_SIMD_HPP
+#define TESSERA_KERNELS_SIMD_SIMD_HPP
+
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+/// Lanes of every value in a kernel, for all element types: the floats of one register. A double takes two registers.
+inline constexpr int width = static_cast<int>(xsimd::batch<float>::size);
+
+/// `width` values of type float, double, int32_t, int64_t (in registers) or bool (a mask).
+template <class T> struct Lanes {
+  using Batch = xsimd::batch<T>;
+  static constexpr int parts = static_cast<int>(sizeof(T) / sizeof(float));
+  static constexpr int part_width = width / parts;
+  Batch part[parts];
+};
+
+template <> struct Lanes<bool> {
+  xsimd::batch_bool<float> bits;
+};
+
+using Mask = Lanes<bool>;
+
+/// The type in which elements of T are computed: int32_t for narrow integers, which wrap() reduces to their range;
+/// float for floating types of 16 and 8 bits, which are rounded when they are stored.
+template <class T>
+using lane_t = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t,
+                                  computed_t<T>>;
+
+namespace simd {
+
+template <class T, int N> struct NativeVector {
+  typedef T type __attribute__((vector_size(N * sizeof(T))));
+};
+/// A compiler vector type. At most one register, so that functions that pass it have a stable ABI.
+template <class T, int N> using native = typename NativeVector<T, N>::type;
+
+template <class T> using part_vector = native<T, Lanes<T>::part_width>;
+
+inline constexpr int half = width / 2;
+/// Whether masks are bit masks (AVX-512) rather than vector registers.
+inline constexpr bool bit_masks = sizeof(xsimd::batch_bool<float>) < sizeof(xsimd::batch<float>);
+
+template <class T> TESSERA_INLINE part_vector<T> to_native(const xsimd::batch<T>& x) { return (part_vector<T>)x.data; }
+
+template <class T> TESSERA_INLINE xsimd::batch<T> to_batch(const part_vector<T>& x) {
+  return xsimd::batch<T>((typename xsimd::batch<T>::register_type)x);
+}
+
+/// Calls `f(part)` for each register of the operands.
+template <class F, class T, class... More> TESSERA_INLINE auto each_part(F f, const Lanes<T>& a, const More&... more) {
+  using Out = decltype(f(a.part[0], more.part[0]...));
+  using Result = Lanes<typename Out::value_type>;
+  if constexpr (Lanes<T>::parts == 1)
+    return Result{{f(a.part[0], more.part[0]...)}};
+  else
+    return Result{{f(a.part[0], more.part[0]...), f(a.part[1], more.part[1]...)}};
+}
+
+template <int Half, class T, std::size_t... I>
+TESSERA_INLINE native<T, half> half_of(const native<T, width>& x, std::index_sequence<I...>) {
+  return __builtin_shufflevector(x, x, (static_cast<int>(I) + Half * half)...);
+}
+template <int Half, class T> TESSERA_INLINE native<T, half> half_of(const native<T, width>& x) {
+  return half_of<Half, T>(x, std::make_index_sequence<half>{});
+}
+
+template <class T, std::size_t... I>
+TESSERA_INLINE native<T, width> join(const native<T, half>& low, const native<T, half>& high,
+                                     std::index_sequence<I...>) {
+  return __builtin_shufflevector(low, high, static_cast<int>(I)...);
+}
+template <class T> TESSERA_INLINE native<T, width> join(const native<T, half>& low, const native<T, half>& high) {
+  return join<T>(low, high, std::make_index_sequence<width>{});
+}
+
+/// The part of a mask for register `Part` of Lanes<T>. B is always bool: a template parameter, so that code for masks
+/// of other instruction sets is not instantiated.
+template <class T, int Part, class B> TESSERA_INLINE xsimd::batch_bool<T> part_mask(const Lanes<B>& mask) {
+  using Register = typename xsimd::batch_bool<T>::register_type;
+  if constexpr (bit_masks) {
+    return xsimd::batch_bool<T>(static_cast<Register>(mask.bits.data >> (Part * Lanes<T>::part_width)));
+  } else if constexpr (sizeof(T) == 4) {
+    return xsimd::batch_bool<T>((Register)mask.bits.data);
+  } else {
+    const native<std::int32_t, half> narrow = half_of<Part, std::int32_t>((native<std::int32_t, width>)mask.bits.data);
+    return xsimd::batch_bool<T>((Register) __builtin_convertvector(narrow, native<std::int64_t, half>));
+  }
+}
+
+template <class T> TESSERA_INLINE Mask to_mask(const xsimd::batch_bool<T>& all) {
+  return {xsimd::batch_bool<float>((typename xsimd::batch_bool<float>::register_type)all.data)};
+}
+template <class T> TESSERA_INLINE Mask to_mask(const xsimd::batch_bool<T>& low, const xsimd::batch_bool<T>& high) {
+  using Register = typename xsimd::batch_bool<std::conditional_t<sizeof(T) == 8, float, T>>::register_type;
+  if constexpr (bit_masks) {
+    return {xsimd::batch_bool<float>(static_cast<Register>(low.data | (high.data << half)))};
+  } else {
+    using Wide = native<std::int64_t, half>;
+    using Narrow = native<std::int32_t, half>;
+    const Narrow a = __builtin_convertvector((Wide)low.data, Narrow);
+    const Narrow b = __builtin_convertvector((Wide)high.data, Narrow);
+    return {xsimd::batch_bool<float>((Register)join<std::int32_t>(a, b))};
+  }
+}
+
+/// The mask of a comparison `f` of two operands.
+template <class F, class T> TESSERA_INLINE Mask compare(F f, const Lanes<T>& a, const Lanes<T>& b) {
+  if constexpr (Lanes<T>::parts == 1)
+    return to_mask<T>(f(a.part[0], b.part[0]));
+  else
+    return to_mask<T>(f(a.part[0], b.part[0]), f(a.part[1], b.part[1]));
+}
+
+/// xsimd::select. For AVX-512 integers, xsimd 8.1 writes it in a way that g++ compiles only with optimisation.
+template <class T>
+TESSERA_INLINE xsimd::batch<T> choose(const xsimd::batch_bool<T>& condition, const xsimd::batch<T>& then,
+                                      const xsimd::batch<T>& otherwise) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, std::int32_t>)
+    return xsimd::batch<T>(_mm512_mask_blend_epi32(condition.data, otherwise.data, then.data));
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return xsimd::batch<T>(_mm512_mask_blend_epi64(condition.data, otherwise.data, then.data));
+  else
+#endif
+    return xsimd::select(condition, then, otherwise);
+}
+
+/// a ^ b of masks: xsimd 8.1 computes | instead of ^ for AVX-512 masks.
+TESSERA_INLINE Mask differ(const Mask& a, const Mask& b) { return {(a.bits & ~b.bits) | (b.bits & ~a.bits)}; }
+
+}  // namespace simd
+
+// ---- constants
+
+template <class T> TESSERA_INLINE Lanes<T> splat(T value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return {xsimd::batch_bool<float>(value)};
+  } else if constexpr (Lanes<T>::parts == 1) {
+    return {{xsimd::batch<T>(value)}};
+  } else {
+    return {{xsimd::batch<T>(value), xsimd::batch<T>(value)}};
+  }
+}
+
+namespace simd {
+template <class T> struct Iota {
+  alignas(64) T value[width];
+  constexpr Iota() : value{} {
+    for (int i = 0; i < width; ++i) value[i] = static_cast<T>(i);
+  }
+};
+template <class T> inline constexpr Iota<T> iota_lanes{};
+}  // namespace simd
+
+namespace simd {
+/// Floats rounded to bf16, as float bits: the upper 16 bits are the bf16, the lower 16 bits are to be ignored.
+TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) {
+  using Words = native<std::uint32_t, width>;
+  const Words bits = (Words)to_native<float>(x.part[0]);
+  const Words near = bits + 0x7fff + (bits >> 16 & 1);
+  // A vector comparison gives all ones for true.
+  const Words is_nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
+  return (near & ~is_nan) | ((bits | 0x400000) & is_nan);
+}
+
+/// Codes of a small format (detail::SmallFloat, whose scalar functions these are) in 32-bit lanes.
+template <class Format> TESSERA_INLINE native<std::uint32_t, width> rounded_to(const Lanes<float>& x) {
+  using Words = native<std::uint32_t, width>;
+  using Floats = native<float, width>;
+  constexpr int drop = Format::drop;
+  const Words bits = (Words)to_native<float>(x.part[0]), size = bits & 0x7fffffff;
+  const Words step = Words{} + Format::denormal_step;
+  const Words small = (Words)((Floats)size + (Floats)step) - step;
+  const Words whole =
+      ((size + (1u << (drop - 1)) - 1 + (size >> drop & 1)) >> drop) - (Format::rebias << Format::mantissa);
+  const Words nan = Format::quiet_nan | (size >> drop & ((1u << Format::mantissa) - 1));
+  const Words is_small = (Words)(size < Format::least_normal), is_nan = (Words)(size > 0x7f800000);
+  const Words fits = (Words)(whole < Format::beyond);
+  const Words near = (whole & fits) | (Format::beyond & ~fits);
+  return (((near & ~is_small) | (small & is_small)) & ~is_nan) | (nan & is_nan) |
+         (bits >> (31 - Format::sign_bit) & Format::sign);
+}
+template <class Format> TESSERA_INLINE Lanes<float> widened_from(const native<std::uint32_t, width>& code) {
+  using Words = native<std::uint32_t, width>;
+  using Floats = native<float, width>;
+  const Words size = code & Format::magnitude, step = Words{} + Format::denormal_step;
+  const Words whole = (size << Format::drop) + (Format::rebias << 23);
+  const Words small = (Words)((Floats)(size + step) - (Floats)step);
+  const Words special = Format::infinite ? (size << Format::drop) | 0x7f800000 : Words{} + 0x7fc00000;
+  const Words is_small = (Words)(size < 1u << Format::mantissa), is_special = (Words)(size >= Format::beyond);
+  const Words bits = (whole & ~is_small & ~is_special) | (small & is_small) | (special & is_special);
+  return {{to_batch<float>((Floats)(bits | (code & Format::sign) << (31 - Format::sign_bit)))}};
+}
+
+// Processors with AVX convert f16; g++ and clang use the instructions where F16C (or AVX-512) is enabled.
+TESSERA_INLINE Lanes<float> widen_halves(const std::uint16_t* from) {
+#if defined(__AVX512F__)
+  return {{xsimd::batch<float>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))))}};
+#elif defined(__AVX__) && defined(__F16C__)
+  return {{xsimd::batch<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))}};
+#else
+  native<std::uint16_t, width> codes;
+  std::memcpy(&codes, from, sizeof codes);
+  return widened_from<f16::Format>(__builtin_convertvector(codes, native<std::uint32_t, width>));
+#endif
+}
+TESSERA_INLINE void round_to_halves(std::uint16_t* to, const Lanes<float>& x) {
+#if defined(__AVX512F__)
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(x.part[0].data, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(__AVX__) && defined(__F16C__)
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(x.part[0].data, _MM_FROUND_TO_NEAREST_INT));
+#else
+  const auto codes = __builtin_convertvector(rounded_to<f16::Format>(x), native<std::uint16_t, width>);
+  std::memcpy(to, &codes, sizeof codes);
+#endif
+}
+}  // namespace simd
+
+// ---- memory
+
+/// Loads `width` elements of T, with any alignment.
+template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
+  if constexpr (std::is_same_v<T, bool>) {
+    // Loaded as integers, since any non-zero byte is true.
+    const auto bytes = load(reinterpret_cast<const std::uint8_t*>(from));
+    return simd::to_mask<std::int32_t>(bytes.part[0] != xsimd::batch<std::int32_t>(0));
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    simd::native<std::uint16_t, width> halves;
+    std::memcpy(&halves, from, sizeof halves);
+    const auto words = __builtin_convertvector(halves, simd::native<std::uint32_t, width>) << 16;
+    return {{simd::to_batch<float>((simd::native<float, width>)words)}};
+  } else if constexpr (std::is_same_v<T, f16>) {
+    return simd::widen_halves(&from->bits);
+  } else if constexpr (is_float8_v<T>) {
+    simd::native<std::uint8_t, width> codes;
+    std::memcpy(&codes, from, sizeof codes);
+    return simd::widened_from<typename T::Format>(__builtin_convertvector(codes, simd::native<std::uint32_t, width>));
+  } else if constexpr (sizeof(T) < 4) {
+    simd::native<T, width> narrow;
+    std::memcpy(&narrow, from, sizeof narrow);
+    // Widened in two steps, since g++ 12 widens 8 to 32 bits element by element.
+    const auto middle = __builtin_convertvector(narrow, simd::native<std::int16_t, width>);
+    return {{simd::to_batch<std::int32_t>(__builtin_convertvector(middle, simd::native<std::int32_t, width>))}};
+  } else if constexpr (Lanes<T>::parts == 1) {
+    return {{xsimd::batch<T>::load_unaligned(from)}};
+  } else {
+    return {{xsimd::batch<T>::load_unaligned(from), xsimd::batch<T>::load_unaligned(from + Lanes<T>::part_width)}};
+  }
+}
+
+/// Stores `width` elements of T, with any alignment.
+template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
+  if constexpr (std::is_same_v<T, bool>) {
+    using Batch = xsimd::batch<std::int32_t>;
+    const Lanes<std::int32_t> bytes{
+        {simd::choose<std::int32_t>(simd::part_mask<std::int32_t, 0>(x), Batch(1), Batch(0))}};
+    store(reinterpret_cast<std::uint8_t*>(to), bytes);
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    const auto halves = __builtin_convertvector(simd::rounded_bf16(x) >> 16, simd::native<std::uint16_t, width>);
+    std::memcpy(to, &halves, sizeof halves);
+  } else if constexpr (std::is_same_v<T, f16>) {
+    simd::round_to_halves(&to->bits, x);
+  } else if constexpr (is_float8_v<T>) {
+    const auto codes =
+        __builtin_convertvector(simd::rounded_to<typename T::Format>(x), simd::native<std::uint8_t, width>);
+    std::memcpy(to, &codes, sizeof codes);
+  } else if constexpr (sizeof(T) < 4) {
+    const auto middle =
+        __builtin_convertvector(simd::to_native<std::int32_t>(x.part[0]), simd::native<std::int16_t, width>);
+    const auto narrow = __builtin_convertvector(middle, simd::native<T, width>);
+    std::memcpy(to, &narrow, sizeof narrow);
+  } else if constexpr (Lanes<T>::parts == 1) {
+    x.part[0].store_unaligned(to);
+  } else {
+    x.part[0].store_unaligned(to);
+    x.part[1].store_unaligned(to + Lanes<T>::part_width);
+  }
+}
+
+/// store() with non-temporal stores, for results that are not read soon. `to` must be aligned to `width` elements; call
+/// finish_stores() before other threads read. Without such instructions, the same as store().
+template <class T> TESSERA_INLINE void store_past_caches(T* to, const Lanes<lane_t<T>>& x) {
+#if defined(__SSE2__)
+  if constexpr (sizeof(T) >= 4) {
+    for (int p = 0; p < Lanes<lane_t<T>>::parts; ++p) {
+      void* const at = to + p * Lanes<lane_t<T>>::part_width;
+      const auto bits = simd::to_native<T>(x.part[p]);
+#if defined(__AVX512F__)
+      _mm512_stream_si512(static_cast<__m512i*>(at), (__m512i)bits);
+#elif defined(__AVX__)
+      _mm256_stream_si256(static_cast<__m256i*>(at), (__m256i)bits);
+#else
+      _mm_stream_si128(static_cast<__m128i*>(at), (__m128i)bits);
+#endif
+    }
+    return;
+  }
+#endif
+  store(to, x);
+}
+inline void finish_stores() {
+#if defined(__SSE2__)
+  _mm_sfence();
+#endif
+}
+
+/// Copies `count` <= width elements and pads them with zeros to `width` elements.
+template <class T> TESSERA_INLINE void pad_copy(T* to, const T* from, int count) {
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    const auto mask = static_cast<__mmask16>((1u << count) - 1);
+    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi32(mask, from));
+    return;
+  }
+#endif
+  for (int i = 0; i < width; ++i) to[i] = i < count ? from[i] : T{};
+}
+
+/// Stores the first `count` lanes.
+template <class T> TESSERA_INLINE void store_partial(T* to, const Lanes<lane_t<T>>& x, int count) {
+  alignas(64) T padded[width];
+  store(padded, x);
+  for (int i = 0; i < count; ++i) to[i] = padded[i];
+}
+
+/// Stores lane i at to[i * stride].
+template <class T> TESSERA_INLINE void store_strided(T* to, const Lanes<lane_t<T>>& x, std::int64_t stride) {
+  alignas(64) T scattered[width];
+  store(scattered, x);
+  for (int i = 0; i < width; ++i) to[i * stride] = scattered[i];
+}
+
+// ---- choice and conversion
+
+template <class T>
+TESSERA_INLINE Lanes<T> select(const Mask& condition, const Lanes<T>& then, const Lanes<T>& otherwise) {
+  if constexpr (std::is_same_v<T, bool>)
+    return {(condition.bits & then.bits) | (otherwise.bits & ~condition.bits)};
+  else if constexpr (Lanes<T>::parts == 1)
+    return {{simd::choose<T>(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0])}};
+  else
+    return {{simd::choose<T>(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0]),
+             simd::choose<T>(simd::part_mask<T, 1>(condition), then.part[1], otherwise.part[1])}};
+}
+
+/// Converts each lane as static_cast would; to bool, whether it is not zero.
+template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<From>& x) {
+  using namespace simd;
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<From, bool>) {
+    return select(x, splat<To>(To{1}), splat<To>(To{0}));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return {~compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, splat<From>(From{0}))
+                 .bits};
+  } else if constexpr (sizeof(To) == sizeof(From)) {
+    return each_part(
+        [](const auto& a) TESSERA_INLINE_LAMBDA {
+          return to_batch<To>(__builtin_convertvector(to_native<From>(a), part_vector<To>));
+        },
+        x);
+  } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, std::int64_t>) {
+    return convert<To>(convert<double>(x));
+  } else if constexpr (sizeof(To) > sizeof(From)) {
+    const native<From, width> all = to_native<From>(x.part[0]);
+    const native<From, half> low = half_of<0, From>(all), high = half_of<1, From>(all);
+    return {{to_batch<To>(__builtin_convertvector(low, part_vector<To>)),
+             to_batch<To>(__builtin_convertvector(high, part_vector<To>))}};
+  } else {
+    using Narrow = native<To, half>;
+    const Narrow low = __builtin_convertvector(to_native<From>(x.part[0]), Narrow);
+    const Narrow high = __builtin_convertvector(to_native<From>(x.part[1]), Narrow);
+    return {{to_batch<To>(join<To>(low, high))}};
+  }
+}
+
+/// Reduces lanes to the values of T: narrow integers modulo 2^bits; rounds to floating types of 16 and 8 bits.
+template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& x) {
+  if constexpr (std::is_same_v<T, lane_t<T>>) {
+    return x;
+  } else if constexpr (std::is_same_v<T, bf16>) {
+    return {{simd::to_batch<float>((simd::native<float, width>)(simd::rounded_bf16(x) & 0xffff0000))}};
+  } else if constexpr (std::is_same_v<lane_t<T>, float>) {
+    T rounded[width];
+    store(rounded, x);
+    return load(rounded);
+  } else {
+    constexpr int shift = 32 - 8 * static_cast<int>(sizeof(T));
+    using Signless = simd::native<std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, width>;
+    const Signless up = (Signless)(simd::to_native<std::int32_t>(x.part[0]) << shift);
+    return {{simd::to_batch<std::int32_t>((simd::native<std::int32_t, width>)(up >> shift))}};
+  }
+}
+
+/// start, start + 1, ..., exact as long as T represents the values exactly.
+template <class T> TESSERA_INLINE Lanes<T> iota(std::int64_t start) {
+  if constexpr (std::is_floating_point_v<T>) {
+    return convert<T>(iota<std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>(start));
+  } else {
+    const Lanes<T> base = splat<T>(static_cast<T>(start)), step = load(simd::iota_lanes<T>.value);
+    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a + b; }, base, step);
+  }
+}
+
+/// True in the lanes below `count`.
+TESSERA_INLINE Mask first_lanes(std::int64_t count) {
+  const std::int32_t limit = static_cast<std::int32_t>(count < 0 ? 0 : count > width ? width : count);
+  const Lanes<std::int32_t> lane = load(simd::iota_lanes<std::int32_t>.value);
+  return simd::to_mask<std::int32_t>(lane.part[0] < xsimd::batch<std::int32_t>(limit));
+}
+
+// ---- across lanes
+
+namespace simd {
+template <int Distance, class T, std::size_t... I>
+TESSERA_INLINE xsimd::batch<T> exchange(const xsimd::batch<T>& x, std::index_sequence<I...>) {
+  const part_vector<T> v = to_native<T>(x);
+  return to_batch<T>(__builtin_shufflevector(v, v, (static_cast<int>(I) ^ Distance)...));
+}
+template <int Distance, class T, class F>
+TESSERA_INLINE xsimd::batch<T> reduce_register(F f, const xsimd::batch<T>& x) {
+  if constexpr (Distance == 0) {
+    return x;
+  } else {
+    constexpr auto lanes = std::make_index_sequence<Lanes<T>::part_width>{};
+    return reduce_register<Distance / 2, T>(f, f(x, exchange<Distance, T>(x, lanes)));
+  }
+}
+}  // namespace simd
+
+/// Combines all lanes with `f`, pairwise.
+template <class F, class T> TESSERA_INLINE T horizontal(F f, const Lanes<T>& x) {
+  xsimd::batch<T> all = x.part[0];
+  if constexpr (Lanes<T>::parts == 2) all = f(all, x.part[1]);
+  return simd::to_native<T>(simd::reduce_register<Lanes<T>::part_width / 2, T>(f, all))[0];
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
+// ---- tessera/kernels/simd/lane_math.hpp
+
+#ifndef TESSERA_KERNELS_SIMD_LANE_MATH_HPP
+#define TESSERA_KERNELS_SIMD_LANE_MATH_HPP
+
+// Elementary functions on lanes of float and double. Polynomials and rational functions are near-minimax approximations
+// on the stated ranges; tests check the error bounds. All functions propagate NaN.
+TESSERA_KERNEL_CODE_BEGIN
+namespace tessera::kernels::inline TESSERA_ISA {
+
+namespace simd {
+
+template <class T> struct Format;
+
+template <> struct Format<float> {
+  using Int = std::int32_t;
+  static constexpr int mantissa = 23, bias = 127;
+  static constexpr float round = 12582912.0f;  ///< 1.5 * 2^23: adding it rounds to an integer, in the low bits
+  static constexpr float smallest_normal = 1.17549435e-38f, denormal_scale = 8388608.0f;
+  static constexpr std::int32_t sqrt_half_bits = 0x3f3504f3;
+  // ln 2 = ln2_high + ln2_low: ln2_high has trailing zeros, so that its product with an exponent is exact without FMA.
+  static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, log2_e = 1.44269504f;
+  static constexpr float exp_lowest = -104.0f, exp_normal = -87.0f, exp_highest = 89.0f;
+};
+
+template <> struct Format<double> {
+  using Int = std::int64_t;
+  static constexpr int mantissa = 52, bias = 1023;
+  static constexpr double round = 6755399441055744.0;
+  static constexpr double smallest_normal = 2.2250738585072014e-308, denormal_scale = 4503599627370496.0;
+  static constexpr std::int64_t sqrt_half_bits = 0x3fe6a09e667f3bcd;
+  static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33, log2_e = 0x1.71547652b82fep+0;
+  static constexpr double exp_lowest = -746.0, exp_normal = -708.0, exp_highest = 710.0;
+};
+
+template <class T> using int_batch = xsimd::batch<typename Format<T>::Int>;
+
+template <class T> TESSERA_INLINE int_batch<T> bits_of(const xsimd::batch<T>& x) {
+  using Int = typename Format<T>::Int;
+  return to_batch<Int>((part_vector<Int>)to_native<T>(x));
+}
+template <class T> TESSERA_INLINE xsimd::batch<T> from_bits(const int_batch<T>& x) {
+  return to_batch<T>((part_vector<T>)to_native<typename Format<T>::Int>(x));
+}
+
+/// x * y + z, rounded once if the instruction set has FMA. (For AVX-512, xsimd 8.1 leaves the contraction to the
+/// compiler.)
+template <class T>
+TESSERA_INLINE xsimd::batch<T> fma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::batch<T>(_mm512_fmadd_ps(x.data, y.data, z.data));
+  else
+    return xsimd::batch<T>(_mm512_fmadd_pd(x.data, y.data, z.data));
+#else
+  return xsimd::fma(x, y, z);
+#endif
+}
+
+/// z - x * y, as fma().
+template <class T>
+TESSERA_INLINE xsimd::batch<T> fnma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::batch<T>(_mm512_fnmadd_ps(x.data, y.data, z.data));
+  else
+    return xsimd::batch<T>(_mm512_fnmadd_pd(x.data, y.data, z.data));
+#else
+  return xsimd::fnma(x, y, z);
+#endif
+}
+
+/// Whether xsimd's quotients and roots of floats are estimates, up to 4 ulp off, as those of xsimd 8.1 for NEON.
+#if defined(__SSE2__)
+inline constexpr bool estimates_quotients = false;
+#else
+inline constexpr bool estimates_quotients = true;
+#endif
+
+/// x / y, rounded as IEEE 754 requires.
+template <class T> TESSERA_INLINE xsimd::batch<T> divide(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
+  return to_batch<T>(to_native<T>(x) / to_native<T>(y));
+}
+/// The square root, rounded likewise.
+template <class T> TESSERA_INLINE xsimd::batch<T> sqrt(const xsimd::batch<T>& x) {
+#if defined(__aarch64__)
+  if constexpr (std::is_same_v<T, float>) return xsimd::batch<T>(vsqrtq_f32(x.data));
+#endif
+  return xsimd::sqrt(x);
+}
+
+/// c0 + c1 x + c2 x^2 ...
+template <class T, class... More>
+TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More... more) {
+  if constexpr (sizeof...(More) == 0)
+    return xsimd::batch<T>(c0);
+  else
+    return simd::fma<T>(polynomial<T>(x, more...), x, xsimd::batch<T>(c0));
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
+  return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
+}
+/// -x. Flips the sign bit of floats, zeros and NaN included; xsimd 8.1 computes 0 - x in some instruction sets.
+template <class T> TESSERA_INLINE xsimd::batch<T> negative(const xsimd::batch<T>& x) {
+  if constexpr (std::is_floating_point_v<T>)
+    return to_batch<T>(-to_native<T>(x));
+  else
+    return xsimd::batch<T>(T(0)) - x;
+}
+template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
+  return x & xsimd::batch<T>(T(-0.0));
+}
+
+/// 2^k for k in the range of normal exponents.
+template <class T> TESSERA_INLINE xsimd::batch<T> power_of_two(const int_batch<T>& k) {
+  return from_bits<T>((k + int_batch<T>(Format<T>::bias)) << Format<T>::mantissa);
+}
+
+/// x * 2^n for integer n, rounded once, also if the result is denormal or infinite.
+template <class T> TESSERA_INLINE xsimd::batch<T> scale(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::batch<T>(_mm512_scalef_ps(x.data, n.data));
+  else
+    return xsimd::batch<T>(_mm512_scalef_pd(x.data, n.data));
+#else
+  using Batch = xsimd::batch<T>;
+  const Batch round(Format<T>::round);
+  // Two factors, 2^(n/2) each: 2^n may overflow or be denormal even if the result is not.
+  const Batch first = n * Batch(T(0.5)) + round;
+  const int_batch<T> zero = bits_of<T>(round), a = bits_of<T>(first) - zero, b = bits_of<T>(n + round) - zero - a;
+  return x * power_of_two<T>(a) * power_of_two<T>(b);
+#endif
+}
+
+/// x * 2^n for integer n, where x, 2^n and the result are normal.
+template <class T> TESSERA_INLINE xsimd::batch<T> scale_normal(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
+#if defined(__AVX512F__)
+  return scale<T>(x, n);
+#else
+  const xsimd::batch<T> round(Format<T>::round);
+  return from_bits<T>(bits_of<T>(x) + (bits_of<T>(n + round) << Format<T>::mantissa));
+#endif
+}
+
+/// 1 / d for d in [1, 2^126], within little more than half an ulp. A division costs several times as much.
+template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<T>& d) {
+  const xsimd::batch<T> one(T(1));
+#if defined(__AVX512F__)
+  if constexpr (std::is_same_v<T, float>) {
+    const xsimd::batch<T> guess(_mm512_rcp14_ps(d.data));
+    return simd::fma<T>(simd::fnma<T>(d, guess, one), guess, guess);
+  }
+#endif
+  return divide<T>(one, d);
+}
+
+/// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
+template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, xsimd::batch<T>& n) {
+  using Batch = xsimd::batch<T>;
+  using F = Format<T>;
+  n = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round)) - Batch(F::round);
+  const Batch r = simd::fma<T>(n, Batch(-F::ln2_low), simd::fma<T>(n, Batch(-F::ln2_high), x));
+  Batch tail;
+  if constexpr (std::is_same_v<T, float>)
+    tail = polynomial<T>(r, 0.5f, 0.166665733f, 0.0416665487f, 0.00836377405f, 0.00139269268f);
+  else
+    tail = polynomial<T>(r, 0.5, 0x1.5555555555556p-3, 0x1.5555555553b6cp-5, 0x1.1111111110918p-7,
+                         0x1.6c16c1794e1dcp-10, 0x1.a01a01a83ba17p-13, 0x1.a019b621f9d08p-16, 0x1.71de0be2b5e96p-19,
+                         0x1.2894f52583578p-22, 0x1.af3ce42b12b24p-26);
+  return simd::fma<T>(r * r, tail, r);
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  using F = Format<T>;
+  // xsimd::min and max return the second operand if one is NaN, so that x must be second.
+  Batch n;
+  const Batch q = split_exp<T>(xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x)), n);
+  return scale<T>(q + Batch(T(1)), n);
+}
+
+/// exp(x) for x <= 0. For float below exp_normal, 2^64 * exp(max(x, -120)): always normal, since an operation with a
+/// denormal result costs some hundred cycles.
+template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  Batch n;
+  if constexpr (std::is_same_v<T, float>) {
+    const Batch q = split_exp<T>(xsimd::max(Batch(-120.0f), x), n);
+    return scale<T>(q + Batch(1.0f), xsimd::select(x < Batch(Format<T>::exp_normal), n + Batch(64.0f), n));
+  } else {
+    const Batch q = split_exp<T>(xsimd::max(Batch(Format<T>::exp_normal), x), n);
+    return scale<T>(q + Batch(T(1)), n);
+  }
+}
+
+/// x * power / 2^64 if that is denormal or slightly larger; power >= 2^-110, and |x| at most some hundreds for such
+/// powers. Computed without denormal operations: adding 2^23 rounds the result to an integer multiple of the smallest
+/// denormal.
+TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& power) {
+  using Batch = xsimd::batch<float>;
+  const Batch most(8388608.0f);  // 2^23: the smallest normal number in units of the smallest denormal
+  const Batch units = magnitude<float>(xsimd::max(x, Batch(-256.0f)) * power) * Batch(0x1p+85f);
+  const Batch denormal = from_bits<float>(bits_of<float>(xsimd::min(units, most) + most) - bits_of<float>(most));
+  const Batch normal = xsimd::max(units, most) * Batch(0x1p-75f) * Batch(0x1p-74f);
+  return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
+}
+
+/// exp(x) for x <= 0, but 0 instead of a denormal result, which would cost some hundred cycles.
+template <class T> TESSERA_INLINE xsimd::batch<T> fading_exp(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  using F = Format<T>;
+  Batch n;
+  const Batch power = split_exp<T>(x, n) + Batch(T(1));
+  const int_batch<T> shifted = bits_of<T>(power) + (bits_of<T>(n + Batch(F::round)) << F::mantissa);
+  return xsimd::select(x < Batch(F::exp_normal), Batch(T(0)), from_bits<T>(shifted));
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  using F = Format<T>;
+  using Int = typename F::Int;
+  using Ints = int_batch<T>;
+  const auto denormal = x < Batch(F::smallest_normal);
+  const Batch normal = xsimd::select(denormal, x * Batch(F::denormal_scale), x);
+  // x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)).
+  const Ints offset(static_cast<Int>(Int(F::bias) << F::mantissa) - F::sqrt_half_bits);
+  const Ints shifted = bits_of<T>(normal) + offset;
+  const Ints exponent = to_batch<Int>(to_native<Int>(shifted) >> F::mantissa) - Ints(F::bias);
+  const Ints fraction = (shifted & Ints((Int(1) << F::mantissa) - 1)) + Ints(F::sqrt_half_bits);
+  const Batch f = from_bits<T>(fraction) - Batch(T(1));
+  const Batch rounded = from_bits<T>(bits_of<T>(Batch(F::round)) + exponent) - Batch(F::round);
+  const Batch k = xsimd::select(denormal, rounded - Batch(T(F::mantissa)), rounded);
+  const Batch half_square = Batch(T(0.5)) * f * f;
+  Batch result;
+  if constexpr (std::is_same_v<T, float>) {
+    const Batch r = polynomial<T>(f, 0.333333313f, -0.24999997f, 0.200007156f, -0.166678026f, 0.142490581f,
+                                  -0.124256872f, 0.116854198f, -0.114797339f, 0.0697161183f);
+    const Batch low = simd::fma<T>(k, Batch(F::ln2_low), simd::fma<T>(f * f * f, r, -half_square));
+    result = simd::fma<T>(k, Batch(F::ln2_high), f + low);
+  } else {
+    const Batch s = divide<T>(f, f + Batch(2.0)), z = s * s;
+    const Batch r =
+        z * polynomial<T>(z, 0x1.5555555555558p-1, 0x1.99999999952e2p-2, 0x1.2492492df148dp-2, 0x1.c71c62e5800a1p-3,
+                          0x1.7462b4ab2ef6bp-3, 0x1.39fe606542ddep-3, 0x1.2b584aae78a57p-3);
+    const Batch low = simd::fma<T>(s, half_square + r, k * Batch(F::ln2_low)) - half_square;
+    result = simd::fma<T>(k, Batch(F::ln2_high), f + low);
+  }
+  constexpr T infinity = std::numeric_limits<T>::infinity();
+  const Batch defined = xsimd::select(x < Batch(infinity), result, x);
+  const Batch at_zero = xsimd::select(x == Batch(T(0)), Batch(-infinity), defined);
+  return xsimd::select(x < Batch(T(0)), Batch(std::numeric_limits<T>::quiet_NaN()), at_zero);
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
+  // (e - 1) / (e + 1) with e = exp(2a), where e - 1 = 2^n q + (2^n - 1) avoids cancellation near 0.
+  Batch n;
+  const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n);
+  const Batch power = power_of_two<T>(bits_of<T>(n + round) - bits_of<T>(round));
+  const Batch above = simd::fma<T>(power, q, power - one), below = above + Batch(T(2));
+  Batch result;
+  if constexpr (std::is_same_v<T, float>) {
+    const Batch inverse = reciprocal<T>(below), near = above * inverse;
+    result = simd::fma<T>(simd::fnma<T>(near, below, above), inverse, near);
+  } else {
+    result = divide<T>(above, below);
+  }
+  return result | sign_bit<T>(x);
+}
+
+/// x / (1 + exp(-p)), to which sigmoid, silu and gelu reduce. Computed from exp(-|p|), which cannot overflow, and
+/// without cancellation.
+template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x, const xsimd::batch<T>& p) {
+  using Batch = xsimd::batch<T>;
+  const Batch e = decay<T>(p | Batch(T(-0.0)));
+  const Batch result = xsimd::select(p < Batch(T(0)), x * e, x) * reciprocal<T>(e + Batch(T(1)));
+  const auto fades = p < Batch(Format<T>::exp_normal);
+  if constexpr (std::is_same_v<T, float>)
+    return xsimd::any(fades) ? xsimd::select(fades, faded(x, e), result) : result;
+  else
+    return xsimd::any(fades) ? xsimd::select(fades, x * exp<T>(p), result) : result;
+}
+
+/// gelu in the tanh form, x / (1 + exp(-p)) with p = sqrt(8 / pi) (x + 0.044715 x^3).
+template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x) {
+  using Batch = xsimd::batch<T>;
+  // sqrt(8 / pi) and sqrt(8 / pi) * 0.044715, the product rounded once.
+  constexpr double linear = 1.5957691216057307, cubic = 0.07135481627260025;
+  if constexpr (std::is_same_v<T, float>) {
+    // exp(-p) = 2^n 2^f with f in [-1/2, 1/2]: p is rounded anyway, so the change of base loses no accuracy. exp(-p)
+    // may be large, since 1 + exp(-p) has no cancellation; this needs fewer operations than exp(-|p|).
+    constexpr double log2_e = 1.4426950408889634;
+    const Batch log2 = x * simd::fma<T>(x * x, Batch(T(-cubic * log2_e)), Batch(T(-linear * log2_e)));
+    const Batch bounded = xsimd::min(Batch(173.0f), xsimd::max(Batch(-60.0f), log2));
+    const Batch n = (bounded + Batch(Format<T>::round)) - Batch(Format<T>::round);
+    const Batch power = polynomial<T>(bounded - n, 1.0000001f, 0.693146944f, 0.240221202f, 0.0555071309f,
+                                      0.00967554096f, 0.00132764725f);  // within 0.65 ulp
+    const auto fades = bounded > Batch(125.0f);
+    const Batch divisor = scale_normal<T>(power, xsimd::select(fades, n - Batch(64.0f), n)) + Batch(1.0f);
+    const Batch inverse = reciprocal<T>(divisor), result = x * inverse;
+    return xsimd::any(fades) ? xsimd::select(fades, faded(x, inverse), result) : result;
+  } else {
+    return gated<T>(x, x * simd::fma<T>(x * x, Batch(T(cubic)), Batch(T(linear))));
+  }
+}
+
+/// x / d for loop-invariant d: with FMA, the compiler hoists the reciprocal of d out of the loop. Rounded correctly, as
+/// a division.
+template <class T>
+TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
+#if defined(__FMA__)
+  using Batch = xsimd::batch<T>;
+  constexpr T large = std::is_same_v<T, float> ? T(0x1p+64) : T(0x1p+512), small = 1 / large;
+  // d is scaled so that its reciprocal is normal.
+  const Batch size = magnitude<T>(d);
+  const Batch factor =
+      xsimd::select(size < Batch(small), Batch(large), xsimd::select(size > Batch(large), Batch(small), Batch(T(1))));
+  const Batch divisor = d * factor, inverse = divide<T>(Batch(T(1)), divisor);
+  const Batch dividend = x * factor, near = dividend * inverse;
+  const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
+  // The remainder is NaN for an infinite quotient and loses the sign of -0: restore both from `near`.
+  return xsimd::select(result == result, result, near) | sign_bit<T>(near);
+#else
+  return divide<T>(x, d);
+#endif
+}
+
+template <class T> TESSERA_INLINE xsimd::batch<T> maximum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
+  if constexpr (std::is_floating_point_v<T>)
+    // xsimd::max returns y if either operand is NaN.
+    return xsimd::select(xsimd::isnan(x), x, xsimd::max(x, y));
+  else
+    return xsimd::max(x, y);
+}
+template <class T> TESSERA_INLINE xsimd::batch<T> minimum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
+  if constexpr (std::is_floating_point_v<T>)
+    return xsimd::select(xsimd::isnan(x), x, xsimd::min(x, y));
+  else
+    return xsimd::min(x, y);
+}
+
+}  // namespace simd
+
+/// Within 1.2 ulp, also for denormal results; overflow gives infinity, exp(-inf) = 0.
+template <class T> TESSERA_INLINE Lanes<T> exp(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::exp<T>(a); }, x);
+}
+
+/// Within 1 ulp, also for denormals; log(0) = -inf, NaN for x < 0.
+template <class T> TESSERA_INLINE Lanes<T> log(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::log<T>(a); }, x);
+}
+
+/// Within 3 ulp; |tanh(x)| <= 1.
+template <class T> TESSERA_INLINE Lanes<T> tanh(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::tanh<T>(a); }, x);
+}
+
+/// 1 / (1 + exp(-x)), within 3 ulp for positive and negative x.
+template <class T> TESSERA_INLINE Lanes<T> sigmoid(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gated<T>(xsimd::batch<T>(T(1)), a); },
+                         x);
+}
+
+/// The tanh form: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
+template <class T> TESSERA_INLINE Lanes<T> gelu(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gelu<T>(a); }, x);
+}
+
+/// x / (1 + exp(-x)).
+template <class T> TESSERA_INLINE Lanes<T> silu(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gated<T>(a, a); }, x);
+}
+
+template <class T> TESSERA_INLINE Lanes<T> sqrt(const Lanes<T>& x) {
+  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::sqrt<T>(a); }, x);
+}
+
+template <class T> TESSERA_INLINE Lanes<T> rsqrt(const Lanes<T>& x) {
+  return simd::each_part(
+      [](const auto& a) TESSERA_INLINE_LAMBDA { return simd::divide<T>(xsimd::batch<T>(T(1)), simd::sqrt<T>(a)); }, x);
+}
+
+/// x / d for a loop-invariant d.
+template <class T> TESSERA_INLINE Lanes<T> divide_by_invariant(const Lanes<T>& x, const Lanes<T>& d) {
+  return simd::each_part(
+      [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide_by_invariant<T>(a, b); }, x, d);
+}
+
+/// Calls a scalar function for each lane, for functions without vector instructions.
+template <class T, class F> TESSERA_INLINE Lanes<T> each_lane(F f, const Lanes<T>& x, const Lanes<T>& y) {
+  alignas(64) T a[width], b[width];
+  store(a, x);
+  store(b, y);
+  for (int i = 0; i < width; ++i) a[i] = f(a[i], b[i]);
+  return load(a);
+}
+
+namespace simd {
+/// |x|^y for floats, computed in double, so that the only error is the final rounding.
+TESSERA_INLINE Lanes<float> power_of_magnitude(const Lanes<float>& x, const Lanes<float>& y) {
+  const Lanes<double> base = convert<double>(x), exponent = convert<double>(y);
+  return convert<float>(
+      each_part([](const auto& a, const auto& b)
+                    TESSERA_INLINE_LAMBDA { return simd::exp<double>(b * simd::log<double>(magnitude<double>(a))); },
+                base, exponent));
+}
+}  // namespace simd
+
+/// std::pow including its special cases, within 1 ulp for floats.
+template <class T>
+  requires(std::is_floating_point_v<T>)
+TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
+  if constexpr (std::is_same_v<T, float>) {
+    const Lanes<float> size = simd::power_of_magnitude(x, y);
+    return simd::each_part(
+        [](const auto& a, const auto& b, const auto& p) TESSERA_INLINE_LAMBDA {
+          using Batch = xsimd::batch<float>;
+          const Batch zero(0.0f), one(1.0f), half = b * Batch(0.5f);
+          const Batch base = simd::magnitude<float>(a);
+          // 1^y, x^0 and (-1)^(+-inf) are 1, also where the computation by log gives NaN.
+          const Batch unit = xsimd::select((b == zero) | ((base == one) & ((a == one) | (b == b))), one, p);
+          const auto whole = xsimd::trunc(b) == b, odd = whole & ~(xsimd::trunc(half) == half);
+          const auto below = simd::bits_of<float>(a) < xsimd::batch<std::int32_t>(0);
+          const auto signed_base = simd::part_mask<float, 0>(simd::to_mask<std::int32_t>(below));
+          const Batch with_sign = xsimd::select(odd & signed_base, simd::negative<float>(unit), unit);
+          const auto undefined = (a < zero) & ~whole & (base < Batch(std::numeric_limits<float>::infinity()));
+          return Batch(xsimd::select(undefined, Batch(std::numeric_limits<float>::quiet_NaN()), with_sign));
+        },
+        x, y, size);
+  } else {
+    return each_lane([](T a, T b) { return static_cast<T>(std::pow(a, b)); }, x, y);
+  }
+}
+
+/// The larger operand; NaN if either operand is NaN, as torch.maximum.
+template <class T> TESSERA_INLINE Lanes<T> maximum(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::maximum<T>(a, b); }, x,
+                         y);
+}
+
+/// The smaller operand; NaN if either operand is NaN, as torch.minimum.
+template <class T> TESSERA_INLINE Lanes<T> minimum(const Lanes<T>& x, const Lanes<T>& y) {
+  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::minimum<T>(a, b); }, x,
+                         y);
+}
+
+template <class T> TESSERA_INLINE Lanes<T> relu(const Lanes<T>& x) {
+  return simd::each_part(
+      [](const auto& a) TESSERA_INLINE_LAMBDA {
+        // xsimd::max returns the second operand if it is NaN.
+        return xsimd::batch<T>(xsimd::max(xsimd::batch<T>(T(0)), a));
+      },
+      x);
+}
+
+template <class T> TESSERA_INLINE Lanes<T> abs(const Lanes<T>& x) {
+  return simd::each_part(
+      [](const auto& a) TESSERA_INLINE_LAMBDA {
+        if constexpr (std::is_floating_point_v<T>)
+          return simd::magnitude<T>(a);
+        else
+          return simd::choose<T>(a < xsimd::batch<T>(T(0)), simd::negative<T>(a), a);
+      },
+      x);
+}
+
+/// -1, 0 or 1; NaN for NaN.
+template <class T> TESSERA_INLINE Lanes<T> sign(const Lanes<T>& x) {
+  return simd::each_part(
+      [](const auto& a) TESSERA_INLINE_LAMBDA {
+        using Batch = xsimd::batch<T>;
+        const Batch zero(T(0)), below = simd::choose<T>(a < zero, Batch(T(-1)), a);
+        return simd::choose<T>(a > zero, Batch(T(1)), below);
+      },
+      x);
+}
+
+}  // namespace tessera::kernels::inline TESSERA_ISA
+TESSERA_KERNEL_CODE_END
+
+#endif
+
 // ---- tessera/kernels/random.hpp
 
 #ifndef TESSERA_KERNELS_RANDOM_HPP
@@ -17601,7 +18558,7 @@ template <class T> void square_roots(T* values, std::int64_t count) {
   using Batch = xsimd::batch<T>;
   constexpr auto lanes = static_cast<std::int64_t>(Batch::size);
   for (std::int64_t i = 0; i < count; i += lanes)
-    xsimd::sqrt(Batch::load_unaligned(values + i)).store_unaligned(values + i);
+    simd::sqrt<T>(Batch::load_unaligned(values + i)).store_unaligned(values + i);
 }
 
 /// Number of elements computed from one counter.
@@ -17847,7 +18804,12 @@ template <Element T = float, bool Bias = true> struct Linear {
 
   static constexpr std::array field_names{"weight", "bias"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    if constexpr (detail::is_mixed_v<X, T>)
+    constexpr bool is_tensor = TensorOperand<X>;
+    static_assert(is_tensor, "tessera: a Linear takes a tensor; a layer that returns a tuple, such as ts::nn::MoE or "
+                             "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+    if constexpr (!is_tensor)
+      return weight;
+    else if constexpr (detail::is_mixed_v<X, T>)
       return cast<typename X::element>(
           call<AddTag>(Source::from(at), matmul<float>(x, detail::as_met_by<X>(weight, at), at), bias), at);
     else
@@ -17860,7 +18822,13 @@ template <Element T> struct Linear<T, false> {
 
   static constexpr std::array field_names{"weight"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    return matmul(x, detail::as_met_by<X>(weight, at), at);
+    constexpr bool is_tensor = TensorOperand<X>;
+    static_assert(is_tensor, "tessera: a Linear takes a tensor; a layer that returns a tuple, such as ts::nn::MoE or "
+                             "ts::nn::Lstm, has the tensor as its first item: const auto [y, balance, z] = moe(x)");
+    if constexpr (is_tensor)
+      return matmul(x, detail::as_met_by<X>(weight, at), at);
+    else
+      return weight;
   }
 };
 
@@ -18059,12 +19027,51 @@ template <class Operation> constexpr Dim combine(const Dim& x, const Dim& y) {
   return Dim(build::binary(ops::op_v<Operation>, lower(context, x), lower(context, y)));
 }
 
+/// Operands of arithmetic on numbers that gives a Scalar: with a Scalar, or with a size and a floating-point number.
+template <class A, class B>
+concept ScalarOperands = NumberOperand<A> && NumberOperand<B> &&
+                         (std::is_same_v<A, Scalar> || std::is_same_v<B, Scalar> ||
+                          (std::is_same_v<A, Dim> && std::is_floating_point_v<B>) ||
+                          (std::is_floating_point_v<A> && std::is_same_v<B, Dim>));
+template <class N> constexpr double real_of(const N& n) {
+  if constexpr (std::is_arithmetic_v<N>)
+    return static_cast<double>(n);
+  else
+    return n.number().real();
+}
+/// Computes with two numbers in f64: returns their result, or if one is traced the node of it.
+template <class Operation, class A, class B> constexpr Scalar combine_numbers(const A& a, const B& b) {
+  const Value of_a = trace_of(a);
+  const Value context = of_a.module != nullptr ? of_a : trace_of(b);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(a), real_of(b), 0));
+  const Value at = here(context);
+  return Scalar(build::binary(ops::op_v<Operation>, build::cast(lower(at, a), DType::f64),
+                              build::cast(lower(at, b), DType::f64)));
+}
+
+template <class Operation, class N> constexpr Scalar function_of_number(const N& n) {
+  const Value context = trace_of(n);
+  if (context.module == nullptr) return Scalar(ops::row_v<Operation>.number(real_of(n), 0, 0));
+  return Scalar(build::unary(ops::op_v<Operation>, build::cast(lower(here(context), n), DType::f64)));
+}
+
 template <int Rank, int Dim, class T> struct IotaTag {
   template <class A> using result = Typed<T, Rank>;
   static constexpr Value emit(Value context, Value like) {
     return build::iota(like.at(context.source), like.shifted(Dim, Rank), dtype_v<T>);
   }
 };
+
+template <class T> struct ArangeTag {
+  template <class X, class Size> using result = Typed<T, 1>;
+  static constexpr Value emit(Value context, Value, Value size) {
+    size = as_size(size).at(context.source);
+    return build::cast(size.make({.op = Op::arange, .dtype = DType::i32, .rank = 1}, {size.id}), dtype_v<T>);
+  }
+};
+template <class T> constexpr Sym<T, 1> counted_to(Value context, const Dim& n) {
+  return Sym<T, 1>(ArangeTag<T>::emit(here(context), context, lower(here(context), n)));
+}
 
 struct BroadcastTag {
   static constexpr auto leading_dims = ops::LeadingDims::like;
@@ -18100,6 +19107,66 @@ constexpr Dim operator+(const Dim& x, const Dim& y) { return detail::combine<ops
 constexpr Dim operator-(const Dim& x, const Dim& y) { return detail::combine<ops::SubOp>(x, y); }
 constexpr Dim operator*(const Dim& x, const Dim& y) { return detail::combine<ops::MulOp>(x, y); }
 constexpr Dim operator/(const Dim& x, const Dim& y) { return detail::combine<ops::DivOp>(x, y); }
+
+/// Arithmetic on Scalars, also with numbers and Dims, and of a Dim with a floating-point number, in f64: `1.0 - decay`,
+/// `position + 1`, `ts::extent<0>(x) * 0.5`. Inside a traced function it is recorded, and computed once in each call;
+/// a call with other values runs the same plan.
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator+(const A& a, const B& b) {
+  return detail::combine_numbers<ops::AddOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator-(const A& a, const B& b) {
+  return detail::combine_numbers<ops::SubOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator*(const A& a, const B& b) {
+  return detail::combine_numbers<ops::MulOp>(a, b);
+}
+template <class A, class B>
+  requires detail::ScalarOperands<A, B>
+constexpr Scalar operator/(const A& a, const B& b) {
+  return detail::combine_numbers<ops::DivOp>(a, b);
+}
+constexpr Scalar operator-(const Scalar& x) { return x * -1.0; }
+/// Functions of a Scalar or a Dim, in f64: `1.0 / ts::sqrt(ts::extent<1>(x))`. As the arithmetic above.
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar sqrt(const N& n) {
+  return detail::function_of_number<ops::SqrtOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar exp(const N& n) {
+  return detail::function_of_number<ops::ExpOp>(n);
+}
+template <class N>
+  requires(std::is_same_v<N, Scalar> || std::is_same_v<N, Dim>)
+constexpr Scalar log(const N& n) {
+  return detail::function_of_number<ops::LogOp>(n);
+}
+
+/// Inside a traced function: the indices 0, ..., n - 1, where n is a size of the function, such as ts::extent<1>(x)
+/// (torch.arange, jnp.arange); of a number n, with any tensor of the function as second argument. Error: unsupported
+/// for a size that is no size of a traced function. No communication.
+///
+///     const auto position = ts::arange<float>(ts::extent<1>(x));   // [T]
+///     const auto eight = ts::arange<float>(8, x);                  // [8]
+template <Element T> constexpr Sym<T, 1> arange(const Dim& n, Here at = Here::current()) {
+  if (!n.traced())
+    fail(errc::unsupported,
+         "[arange] size: a number, or outside of a traced function; give a tensor of the function "
+         "as second argument, or a mesh",
+         Source::from(at));
+  return detail::counted_to<T>(n.placeholder().at(Source::from(at)), n);
+}
+template <Element T, SizeOperand N, TensorOperand X>
+constexpr auto arange(const N& n, const X& in, Here at = Here::current()) {
+  return call<detail::ArangeTag<T>>(Source::from(at), in, Dim(n));
+}
 
 /// Inside a traced function: the extent of dim D, as a Dim. Negative dims count from the end. Errors: unsupported
 /// outside of a trace.
@@ -18411,7 +19478,9 @@ template <int Rank, int D> struct SqueezeTag {
     const int dim = x.shifted(D, Rank);
     x = x.at(context.source);
     require_singleton(
-        x, dim, "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed");
+        x, dim,
+        "[squeeze] dim: only a dim of static extent 1, as from keepdims or ts::unsqueeze, can be squeezed; of any "
+        "other dim take ts::select<D>(x, 0)");
     return build::drop_singletons(x, 1u << dim);
   }
 };
@@ -18496,7 +19565,8 @@ template <int D, TensorOperand X> constexpr auto unsqueeze(const X& x, Here at =
   return call<detail::UnsqueezeTag<X::rank, detail::checked_dim<D, X::rank + 1>()>>(Source::from(at), x);
 }
 
-/// Removes dim D, which has static extent 1.
+/// Removes dim D, which has static extent 1. A dim that happens to have extent 1, such as that of a stored [n, 1], is
+/// removed by select<D>(x, 0).
 template <int D, TensorOperand X> constexpr auto squeeze(const X& x, Here at = Here::current()) {
   return call<detail::SqueezeTag<X::rank, detail::checked_dim<D, X::rank>()>>(Source::from(at), x);
 }
@@ -21062,6 +22132,141 @@ ConvTranspose2d<Options, T, Bias> conv_transpose2d(Key key, Extent in, Extent ou
 
 #endif
 
+// ---- tessera/ops/constraint.hpp
+
+#ifndef TESSERA_OPS_CONSTRAINT_HPP
+#define TESSERA_OPS_CONSTRAINT_HPP
+
+namespace tessera {
+
+namespace build {
+
+/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
+constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
+  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
+  how.write(made);
+  return of.make(made, {of.id, other.id});
+}
+
+}  // namespace build
+
+namespace detail {
+
+/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
+constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
+  if (static_cast<int>(spec.entries.size()) > rank)
+    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
+  PartitionSpec whole = spec;
+  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
+  return context.module->add_spec(whole);
+}
+
+template <TensorOperand X>
+constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
+                         const PartitionSpec* cotangent, Source source) {
+  static_assert(!LocalOperand<X>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
+                "arguments or the results of the shard_map");
+  const Value context = trace_of(x).at(source);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
+  const Value value = lower(context, x);
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
+  if (cotangent != nullptr) {
+    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
+    if (own > 127 || says.spec > 127)
+      value.refuse(
+          errc::capacity,
+          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
+    says.cotangent_spec = static_cast<std::int8_t>(own);
+  }
+  says.write(made);
+  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
+}
+
+/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
+constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
+                                 CotangentSharding cotangent, bool keeps_sums = false) {
+  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
+  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
+  Node made{
+      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
+  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums}.write(made);
+  return value.make(made, {value.id});
+}
+constexpr PartitionSpec whole_spec(int rank) {
+  PartitionSpec whole;
+  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
+  return whole;
+}
+/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
+constexpr Value gathered_over(const Value& value, std::string_view axis,
+                              CotangentSharding cotangent = CotangentSharding::free) {
+  return constrained_over(value, axis, whole_spec(value.rank()), cotangent);
+}
+/// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
+constexpr Value summed_over(const Value& value, std::string_view axis) {
+  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true);
+}
+/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
+constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
+  PartitionSpec spec;
+  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
+  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
+  return constrained_over(value, axis, spec, CotangentSharding::alike);
+}
+
+}  // namespace detail
+
+/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
+/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
+/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
+template <TensorOperand X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
+}
+/// with_sharding with a different spec for the cotangent.
+template <TensorOperand X>
+constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
+                             Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
+}
+
+/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
+template <TensorOperand X>
+  requires(!StoredOperand<X>)
+constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
+  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
+}
+
+/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
+/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
+/// they differ.
+///
+///     const auto [g, w] = ts::shard_as(gradient, weight);
+template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
+  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
+                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
+                "arguments or the results of the shard_map");
+  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
+  const Source source = Source::from(at);
+  Value context = trace_of(x);
+  if (context.module == nullptr) context = trace_of(y);
+  if (context.module == nullptr)
+    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
+  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
+  if (!same_static_shape(a.node(), b.node()))
+    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
+  const Value first = build::alike(a, b), second = build::alike(b, first);
+  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
+}
+
+}  // namespace tessera
+
+#endif
+
 // ---- tessera/ops/random/random.hpp
 
 #ifndef TESSERA_OPS_RANDOM_RANDOM_HPP
@@ -21097,7 +22302,8 @@ namespace detail {
 
 template <class A> inline constexpr bool draws_v = is_floating_v<typename A::type>;
 
-template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
+/// With Follows the draws are split as `like` is, whose elements are not read.
+template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTag {
   template <class Like, class Key> struct result : Like {
     using Checks = decltype([] {
       static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
@@ -21106,9 +22312,16 @@ template <Distribution Kind, std::uint32_t Stream> struct RandomTag {
     });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
-    return build::cast(build::random(like.at(context.source), key, {Kind, Stream}), like.dtype());
+    like = like.at(context.source);
+    const Value draw = build::random(like, key, {Kind, Stream});
+    if constexpr (!Follows)
+      return build::cast(draw, like.dtype());
+    else
+      return build::cast(build::alike(draw, build::shape_source(like)), like.dtype());
   }
 };
+
+template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
 /// Reports a key of the wrong type and replaces it, so that no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
@@ -21144,16 +22357,19 @@ template <std::uint32_t Stream> struct DropoutTag {
 }  // namespace detail
 
 /// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
-/// normal. A value depends only on the key, on `Stream` and on the element's global index: it is equal on every mesh
-/// and in every equal call. Calls with one key that should give different values need different streams; inside a
-/// ts::Stack each layer draws its own values. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
+/// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
+/// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
+/// values need different streams; inside a ts::Stack each layer draws its own values. No communication. Source:
+/// Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::uniform, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                              detail::drawn_from(key));
 }
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto normal_like(const Like& like, const Key& key, Here at = Here::current()) {
-  return call<detail::RandomTag<Distribution::normal, Stream>>(Source::from(at), like, detail::drawn_from(key));
+  return call<detail::RandomTag<Distribution::normal, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,
+                                                                                             detail::drawn_from(key));
 }
 
 /// Each element of x is 0 with probability `rate`, and x / (1 - rate) otherwise; all are 0 at a rate of 1. Two dropouts
@@ -21942,7 +23158,11 @@ struct PositionsTag {
 };
 /// The angle by which each element of x [batch, time, heads, width] is rotated: [time, 1, width].
 template <RotaryForm Form> struct RotaryAnglesTag {
-  template <class X, class... Options> using result = Typed<double, 3>;
+  template <class X, class Offset, class... Options> struct result : Typed<double, 3> {
+    using Checks = decltype([] {
+      static_assert(Offset::rank == 0, "tessera: the offset of a rotary_embedding is a number or a tensor of rank 0");
+    });
+  };
   static constexpr Value emit(Value context, Value x, Value offset, Value base, Value linear, Value ntk) {
     const auto number = [&](Value v) { return build::cast(v.at(context.source), DType::f64); };
     const Value position = PositionsTag::emit(context, x, offset);
@@ -21976,11 +23196,12 @@ struct Rotary {
 
 /// Rotates pairs of elements of queries or keys x [batch, time, heads, width] by angles that are proportional to the
 /// position, `offset` plus the index of the time: products of queries and keys then depend on the distance alone. The
-/// width is even. Angles are computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd
-/// width. Communication: none for split batch, time and heads. Source: Su et al., 2104.09864.
+/// offset is a number, or a tensor of rank 0, such as the index of a step of a loop. The width is even. Angles are
+/// computed in f64; an x of bf16 or f16 is rotated in f32. Errors: shape_mismatch for an odd width. Communication: none
+/// for split batch, time and heads. Source: Su et al., 2104.09864.
 ///
 ///     const auto turned = ts::rotary_embedding(q, position, {.base = 500000.0});
-template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, NumberOperand Offset = int>
+template <RotaryForm Form = RotaryForm::half_split, TensorOperand X, Operand Offset = int>
 constexpr auto rotary_embedding(const X& x, const Offset& offset = 0, const Rotary& options = {},
                                 Here at = Here::current()) {
   static_assert(X::rank == 4, "tessera: rotary_embedding takes queries or keys of rank 4: [batch, time, heads, width]");
@@ -22141,140 +23362,6 @@ LlamaBlock<T> llama_block(Key key, Extent features, Dim heads, Dim key_heads, Ex
 }
 
 }  // namespace tessera::nn
-
-#endif
-
-// ---- tessera/ops/constraint.hpp
-
-#ifndef TESSERA_OPS_CONSTRAINT_HPP
-#define TESSERA_OPS_CONSTRAINT_HPP
-
-namespace tessera {
-
-namespace build {
-
-/// A value in a sharding that another value shares, or, exactly, in the sharding that the other value has.
-constexpr Value alike(const Value& of, const Value& other, Alike how = {}) {
-  Node made{.op = Op::alike, .dtype = of.dtype(), .rank = of.node().rank, .singletons = of.node().singletons};
-  how.write(made);
-  return of.make(made, {of.id, other.id});
-}
-
-}  // namespace build
-
-namespace detail {
-
-/// Adds a spec to the trace's table, for a value of this rank, with unsplit leading dims in front; returns its index.
-constexpr int constraint_spec(const Value& context, const PartitionSpec& spec, int rank, int node_rank) {
-  if (static_cast<int>(spec.entries.size()) > rank)
-    context.refuse(errc::spec_rank, "[with_sharding] spec: more entries than the tensor has dims");
-  PartitionSpec whole = spec;
-  for (int lead = node_rank - rank; lead > 0; --lead) whole.entries.insert(0, SpecEntry(none));
-  return context.module->add_spec(whole);
-}
-
-template <TensorOperand X>
-constexpr auto constrain(const X& x, const PartitionSpec& spec, CotangentSharding of_cotangent,
-                         const PartitionSpec* cotangent, Source source) {
-  static_assert(!LocalOperand<X>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::with_sharding on the "
-                "arguments or the results of the shard_map");
-  const Value context = trace_of(x).at(source);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[with_sharding] outside of a traced function: use ts::reshard for stored tensors");
-  const Value value = lower(context, x);
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint says{constraint_spec(context, spec, X::rank, value.rank()), of_cotangent};
-  if (cotangent != nullptr) {
-    const int own = constraint_spec(context, *cotangent, X::rank, value.rank());
-    if (own > 127 || says.spec > 127)
-      value.refuse(
-          errc::capacity,
-          "[with_sharding] number of specs: the spec of a cotangent must be among the first 128 specs of a program");
-    says.cotangent_spec = static_cast<std::int8_t>(own);
-  }
-  says.write(made);
-  return Sym<typename X::element, X::rank>(value.at(source).make(made, {value.id}));
-}
-
-/// A value with a sharding over one axis of the mesh; over other axes it stays as it is.
-constexpr Value constrained_over(const Value& value, std::string_view axis, const PartitionSpec& spec,
-                                 CotangentSharding cotangent, bool keeps_sums = false) {
-  const int own = value.module->add_spec(spec), only = value.module->add_spec({SpecEntry(axis)});
-  if (only > 126) value.refuse(errc::capacity, "[with_sharding] number of specs: a program has more than 127 specs");
-  Node made{
-      .op = Op::constraint, .dtype = value.dtype(), .rank = value.node().rank, .singletons = value.node().singletons};
-  Constraint{own, cotangent, 0, static_cast<std::int8_t>(only), keeps_sums}.write(made);
-  return value.make(made, {value.id});
-}
-constexpr PartitionSpec whole_spec(int rank) {
-  PartitionSpec whole;
-  for (int dim = 0; dim < rank; ++dim) whole.entries.push_back(none);
-  return whole;
-}
-/// A value gathered over one axis. The planner chooses the sharding of its cotangent.
-constexpr Value gathered_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free);
-}
-/// A value that is whole over one axis, or a sum whose terms the devices of the axis have: readers reduce it.
-constexpr Value summed_over(const Value& value, std::string_view axis) {
-  return constrained_over(value, axis, whole_spec(value.rank()), CotangentSharding::free, true);
-}
-/// A value of static rank `rank` whose dim `dim` is split over one axis, like that of its cotangent.
-constexpr Value split_over(const Value& value, std::string_view axis, int dim, int rank) {
-  PartitionSpec spec;
-  for (int d = 0; d < value.rank(); ++d) spec.entries.push_back(none);
-  spec.entries[static_cast<std::size_t>(value.leading(rank) + dim)] = SpecEntry(axis);
-  return constrained_over(value, axis, spec, CotangentSharding::alike);
-}
-
-}  // namespace detail
-
-/// Inside a traced function: x with the sharding of the spec, for its readers and for its cotangent. The elements don't
-/// change. Errors: spec_rank when the spec has more entries than x has dims; spec_axis, when the program is planned,
-/// for axes that the mesh lacks. Communication: the reshard of x to that sharding, if x has another one.
-template <TensorOperand X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::alike, nullptr, Source::from(at));
-}
-/// with_sharding with a different spec for the cotangent.
-template <TensorOperand X>
-constexpr auto with_sharding(const X& x, const PartitionSpec& spec, const PartitionSpec& cotangent,
-                             Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::own_spec, &cotangent, Source::from(at));
-}
-
-/// with_sharding for x alone: the planner chooses the sharding of its cotangent.
-template <TensorOperand X>
-  requires(!StoredOperand<X>)
-constexpr auto mark_sharding(const X& x, const PartitionSpec& spec, Here at = Here::current()) {
-  return detail::constrain(x, spec, CotangentSharding::free, nullptr, Source::from(at));
-}
-
-/// Inside a traced function: x and y with equal shardings, which the planner chooses. The elements don't change.
-/// Errors: shape_mismatch when their shapes differ. Communication: the reshard of one to the sharding of the other, if
-/// they differ.
-///
-///     const auto [g, w] = ts::shard_as(gradient, weight);
-template <TensorOperand X, TensorOperand Y> constexpr auto shard_as(const X& x, const Y& y, Here at = Here::current()) {
-  static_assert(!LocalOperand<X> && !LocalOperand<Y>,
-                "tessera: values inside a ts::shard_map have no sharding of their own; call ts::shard_as on the "
-                "arguments or the results of the shard_map");
-  static_assert(X::rank == Y::rank, "tessera: the operands of shard_as must have equal ranks");
-  const Source source = Source::from(at);
-  Value context = trace_of(x);
-  if (context.module == nullptr) context = trace_of(y);
-  if (context.module == nullptr)
-    fail(errc::unsupported, "[shard_as] outside of a traced function: use ts::reshard for stored tensors");
-  const Value a = lower(context.at(source), x).at(source), b = lower(context.at(source), y).at(source);
-  if (!same_static_shape(a.node(), b.node()))
-    a.refuse(errc::shape_mismatch, "[shard_as] shapes differ: a dim has static extent 1 in only one of the operands");
-  const Value first = build::alike(a, b), second = build::alike(b, first);
-  return std::tuple(Sym<typename X::element, X::rank>(first), Sym<typename Y::element, Y::rank>(second));
-}
-
-}  // namespace tessera
 
 #endif
 
@@ -22521,7 +23608,22 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
 
   static constexpr std::array field_names{"router", "experts", "choices", "capacity"};
   template <class X> constexpr auto operator()(const X& x, Here at = Here::current()) const {
-    static_assert(X::rank == 3, "tessera: a mixture of experts takes x of [batch, time, features]");
+    constexpr bool is_batch = has_rank<X>(3);
+    static_assert(is_batch, "tessera: a mixture of experts takes x of [batch, time, features]");
+    if constexpr (is_batch)
+      return mixture(x, at);
+    else
+      return std::tuple(x, x, x);  // so that compilers report no errors of what follows
+  }
+
+ private:
+  template <class X> static constexpr bool has_rank(int rank) {
+    if constexpr (TensorOperand<X>)
+      return X::rank == rank;
+    else
+      return false;
+  }
+  template <class X> constexpr auto mixture(const X& x, Here at) const {
     const auto tokens = merge_dims<0, 1>(x, at);                         // [N, F]
     const auto logits = matmul(cast<T>(tokens, at), router.weight, at);  // [N, E]
     const auto probabilities = softmax<1>(logits, at);
@@ -22547,8 +23649,6 @@ template <Element T = float, Dispatch How = Dispatch::dense> struct MoE {
     return std::tuple(cast<typename X::element>(split_dim<0>(y, extent<1>(x, at), at), at), balance,
                       mean(log_sum * log_sum, at));
   }
-
- private:
   constexpr auto dense(const auto& tokens, const auto& chosen, const auto& weights, Here at) const {
     using Element = typename std::remove_cvref_t<decltype(tokens)>::element;
     const auto combine = sum<1>(chosen * unsqueeze<2>(weights, at), at);  // [N, E]
@@ -22622,21 +23722,22 @@ namespace tessera {
 
 namespace build {
 
-/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: as in
-/// layer_norm a second mean, which has no gradient, corrects the rounding of the first; `near` is x - first.
+/// The mean and the biased variance of x along a bit set of dims, with keepdims. The mean is `first + rest`: the mean
+/// of x - first corrects the rounding of `first`, which cancels in all results and so needs no gradient.
 struct Moments {
-  Value near, first, rest, variance;
+  Value first, rest, variance;
 };
 constexpr Moments moments(Value x, unsigned dims) {
   const Value count = cast(element_count(x, dims), x.dtype());
-  const Value first = reduce(Op::sum, x, dims, true) / count, near = x - first;
-  const Value rest = constant_reduce(Op::sum, near, dims) / count;
-  return {near, first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
+  const Value first = constant_reduce(Op::sum, x, dims) / count, near = x - first;
+  const Value rest = reduce(Op::sum, near, dims, true) / count;
+  return {first, rest, reduce(Op::sum, near * near, dims, true) / count - rest * rest};
 }
-/// x less its mean, over its standard deviation, along a bit set of dims.
+/// x less its mean, over its standard deviation, along a bit set of dims. The difference from `first` is another node
+/// than that of the moments, so it is computed again from x, where a shared node would be stored for all elements.
 constexpr Value normalized(Value x, unsigned dims, Value eps) {
   const Moments m = moments(x, dims);
-  return (m.near - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
+  return (x + -m.first - m.rest) * unary(Op::rsqrt, m.variance + cast(eps, x.dtype()));
 }
 
 }  // namespace build
@@ -24390,7 +25491,10 @@ template <class F> struct ExplainFunction {
   using Checks = decltype([] {
     static_assert(is_class, "tessera: a pointer to a function can't be traced; wrap the function in a lambda: "
                             "[](const auto&... x) { return f(x...); }");
-    static_assert(is_empty, "tessera: a traced function can't capture variables; pass them as arguments");
+    static_assert(
+        is_empty,
+        "tessera: a traced function can't capture variables; pass them as arguments. A function F without state is "
+        "no argument: write F{} where it is called");
     static_assert(!is_empty || !is_class || std::is_default_constructible_v<F>,
                   "tessera: a traced function can't capture variables; write [] instead of [&] or [=]");
   });
@@ -25109,6 +26213,15 @@ struct Updated {
   constexpr Value wide(const Scalar& of) const { return lower(parameter, of); }
   constexpr Value operator()(const Value& of) const { return build::cast(of, parameter.dtype()); }
   constexpr Value operator()(const Scalar& of) const { return (*this)(wide(of)); }
+
+  /// The gradient of the loss and of decay / 2 times the squared parameter: weight decay that is coupled.
+  constexpr Value decayed(const Scalar& decay, const Value& gradient) const {
+    return (*this)(decay)*parameter + gradient;
+  }
+  /// A running mean after one more value: beta mean + (1 - beta) value, for a beta in f64.
+  constexpr Value running_mean(const Value& beta, const Value& mean, const Value& value) const {
+    return (*this)(beta)*mean + (*this)(1.0 - beta) * value;
+  }
 };
 
 /// For each parameter p with gradient g, `f(x, p, g, states...)` returns a tuple of Values; x is the Updated of p.
@@ -25196,7 +26309,7 @@ constexpr auto adadelta(const Model& model, const Model& gradients, const optim:
       at,
       [&](const auto& x, Value p, Value g, Value v, Value u) {
         const Value rho = x(config.rho), fresh = x(1.0 - x.wide(config.rho)), epsilon = x(config.epsilon);
-        const Value slope = x(config.weight_decay) * p + g;
+        const Value slope = x.decayed(config.weight_decay, g);
         const Value next_v = rho * v + fresh * (slope * slope);
         const Value ratio = build::apply<ops::SqrtOp>(u + epsilon) / build::apply<ops::SqrtOp>(next_v + epsilon);
         const Value delta = ratio * slope;
@@ -25356,8 +26469,8 @@ constexpr auto lamb(const Model& model, const Model& gradients, const optim::Ada
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
         const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), count = x.wide(step);
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * g;
-        const Value next_v = x(beta2) * v + x(1.0 - beta2) * (g * g);
+        const Value next_m = x.running_mean(beta1, m, g);
+        const Value next_v = x.running_mean(beta2, v, g * g);
         const Value mean_hat = next_m * x(1.0 / (1.0 - build::apply<ops::PowOp>(beta1, count)));
         const Value scale = x(build::apply<ops::RsqrtOp>(1.0 - build::apply<ops::PowOp>(beta2, count)));
         const Value step_of = mean_hat / (build::apply<ops::SqrtOp>(next_v) * scale + x(config.epsilon));
@@ -25511,7 +26624,7 @@ constexpr auto adagrad(const Model& model, const Model& gradients, const optim::
   auto [moved, sum] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value s) {
-        const Value slope = x(config.weight_decay) * p + g;
+        const Value slope = x.decayed(config.weight_decay, g);
         const Value next = s + slope * slope;
         const Value spread = build::apply<ops::SqrtOp>(next) + x(config.epsilon);
         return std::tuple(p - x(config.learning_rate) * slope / spread, next);
@@ -25553,7 +26666,7 @@ template <class Model>
 constexpr auto adam(const Model& model, const Model& gradients, const optim::AdamWState<Model>& state,
                     const optim::Adam& config = {}, Here at = Here::current()) {
   const Model coupled = std::get<0>(optim::detail::map_parameters(
-      at, [&](const auto& x, Value p, Value g) { return std::tuple(x(config.weight_decay) * p + g); }, model,
+      at, [&](const auto& x, Value, Value g) { return std::tuple(x.decayed(config.weight_decay, g)); }, model,
       gradients));
   const optim::AdamW plain{config.learning_rate, config.beta1, config.beta2, config.epsilon, 0.0};
   return adamw(model, coupled, state, plain, at);
@@ -25606,8 +26719,8 @@ constexpr auto adamax(const Model& model, const Model& gradients, const optim::A
       at,
       [&](const auto& x, Value p, Value g, Value m, Value u) {
         const Value beta1 = x.wide(config.beta1);
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * slope;
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
         const Value next_u =
             build::apply<ops::MaximumOp>(x(config.beta2) * u, build::apply<ops::AbsOp>(slope) + x(config.epsilon));
         const Value rate = x.wide(config.learning_rate) / (1.0 - build::apply<ops::PowOp>(beta1, x.wide(step)));
@@ -25732,9 +26845,9 @@ constexpr auto nadam(const Model& model, const Model& gradients, const optim::NA
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * slope;
-        const Value next_v = x(beta2) * v + x(1.0 - beta2) * (slope * slope);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
+        const Value next_v = x.running_mean(beta2, v, slope * slope);
         const Value ahead = x(of_mean) * next_m + x(of_gradient) * slope;
         const Value spread = build::apply<ops::SqrtOp>(next_v) * x(inverse_root) + x(config.epsilon);
         return std::tuple(p - x(config.learning_rate) * (ahead / spread), next_m, next_v);
@@ -25794,9 +26907,9 @@ constexpr auto radam(const Model& model, const Model& gradients, const optim::Ad
   auto [moved, mean, square] = optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value m, Value v) {
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_m = x(beta1) * m + x(1.0 - beta1) * slope;
-        const Value next_v = x(beta2) * v + x(1.0 - beta2) * (slope * slope);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_m = x.running_mean(beta1, m, slope);
+        const Value next_v = x.running_mean(beta2, v, slope * slope);
         const Value rectified = x(scale) / (build::apply<ops::SqrtOp>(next_v) + x(config.epsilon));
         const Value factor = build::select(build::greater(x(flag), p.number(0)), rectified, p.number(1));
         return std::tuple(p - x(rate) * (next_m * factor), next_m, next_v);
@@ -26106,9 +27219,9 @@ constexpr auto lion(const Model& model, const Model& gradients, const optim::Lio
       at,
       [&](const auto& x, Value p, Value g, Value m) {
         const Value beta1 = x.wide(config.beta1), beta2 = x.wide(config.beta2), rate = x.wide(config.learning_rate);
-        const Value mixed = x(beta1) * m + x(1.0 - beta1) * g;
+        const Value mixed = x.running_mean(beta1, m, g);
         const Value kept = x.decays() ? x(1.0 - rate * x.wide(config.weight_decay)) * p : p;
-        return std::tuple(kept - x(rate) * build::apply<ops::SignOp>(mixed), x(beta2) * m + x(1.0 - beta2) * g);
+        return std::tuple(kept - x(rate) * build::apply<ops::SignOp>(mixed), x.running_mean(beta2, m, g));
       },
       model, gradients, state.momentum);
   return std::tuple(moved, optim::LionState<Model>{momentum});
@@ -26688,8 +27801,8 @@ constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::
       at,
       [&](const auto& x, Value p, Value g, Value v, Value b) {
         const Value alpha = x.wide(config.alpha);
-        const Value slope = x(config.weight_decay) * p + g;
-        const Value next_v = x(alpha) * v + x(1.0 - alpha) * (slope * slope);
+        const Value slope = x.decayed(config.weight_decay, g);
+        const Value next_v = x.running_mean(alpha, v, slope * slope);
         const Value spread = build::apply<ops::SqrtOp>(next_v) + x(config.epsilon);
         const Value next_b = x(config.momentum) * b + slope / spread;
         return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_b);
@@ -26736,7 +27849,7 @@ constexpr auto sgd_with_momentum(const Model& model, const Model& gradients, con
   auto [moved, velocity] = update_parameters(
       at,
       [&](const auto& x, Value p, Value g, Value v) {
-        const Value momentum = x(config.momentum), slope = x(config.weight_decay) * p + g;
+        const Value momentum = x(config.momentum), slope = x.decayed(config.weight_decay, g);
         const Value next = momentum * v + slope;
         return std::tuple(p - x(config.learning_rate) * (ahead ? slope + momentum * next : next), next);
       },
@@ -26754,7 +27867,7 @@ constexpr Model sgd(const Model& model, const Model& gradients, const optim::Sgd
   return std::get<0>(optim::detail::update_parameters(
       at,
       [&](const auto& x, Value p, Value g) {
-        return std::tuple(p - x(config.learning_rate) * (x(config.weight_decay) * p + g));
+        return std::tuple(p - x(config.learning_rate) * x.decayed(config.weight_decay, g));
       },
       model, gradients));
 }
@@ -29278,6 +30391,13 @@ template <int Rank, int Dims> struct BroadcastToTag {
       like = like.module == nullptr ? own : like + own;
     }
     x = build::insert_singletons(x, (1u << (Dims - Rank)) - 1, Dims);
+    // A dim that is to have the extent 1 has it already: of a longer dim the start of this slice is negative.
+    d = 0;
+    for (const Value& size : {as_size(given)...}) {
+      const int dim = d++;
+      if (size.is_number(1) && !x.is_singleton(dim))
+        x = build::slice(x, dim, size.number(1, DType::i64) - build::extent(x, dim), size);
+    }
     return like.module == nullptr ? x : build::broadcast(x, like);
   }
 };
@@ -29301,8 +30421,9 @@ constexpr auto reshape(const X& x, const Dim (&sizes)[Dims], Here at = Here::cur
 }
 
 /// x broadcast to the given extents, trailing dims aligned (torch.broadcast_to, Tensor.expand): dims that x lacks are
-/// new, dims of static extent 1 are repeated, all others have the extent that is given. The gradient is summed over the
-/// copies. Errors: shape_mismatch where another dim differs. No communication.
+/// new, dims of static extent 1 are repeated, all others have the extent that is given. A dim that happens to have
+/// extent 1, such as that of a stored [1, 1, F], is removed first: ts::select<0>(token, 0). The gradient is summed over
+/// the copies. Errors: shape_mismatch where another dim differs. No communication.
 ///
 ///     const auto rows = ts::broadcast_to(bias, {ts::extent<0>(x), 4});   // [4] gives [N, 4]
 template <TensorOperand X, std::size_t Dims>
@@ -34662,6 +35783,13 @@ class Grouper : NodeReads {
           return true;
     return false;
   }
+  /// How often a node reads values of a group.
+  constexpr int reads_of(int id, int group) const {
+    int found = 0;
+    for (std::int32_t r = state_[id].first_read; r < state_[id].last_read; ++r)
+      found += state_[reads_.data()[r]].group == group ? 1 : 0;
+    return found;
+  }
   /// Whether a member of a reads a member of b that has the form `reduced`.
   constexpr bool reads_reduced(int a, int b) const {
     const std::int32_t* const reads = reads_.data();
@@ -34728,7 +35856,8 @@ class Grouper : NodeReads {
       return false;
     const bool whole = a.all_elements && b.all_elements && a_form == SpaceForm::element && b_form == SpaceForm::element;
     if (!whole && (reads_misaligned(own, other) || reads_misaligned(other, own))) return false;
-    Needs needs{a.inputs + b.inputs, a.loads + b.loads, a.uniforms + b.uniforms};
+    const int inside = a.count == 1 ? reads_of(a.first, other) : 0;
+    Needs needs{a.inputs + b.inputs - inside, a.loads + b.loads - inside, a.uniforms + b.uniforms};
     // Few members can't have too many inputs or outputs, so counting is skipped.
     if ((members > max_group_inputs / 2 && needs.inputs > max_group_inputs) || !needs.fit_kernel(members)) {
       needs = count_needs(own, other, space.rank, a_form, b_form);
@@ -35963,6 +37092,10 @@ class Links {
     finish();
   }
 
+  /// The link of a unit that is no repeat.
+  constexpr const Link& of(int unit) const {
+    return links[static_cast<std::size_t>(of_unit[static_cast<std::size_t>(unit)])];
+  }
   constexpr const LinkOperand& operand(const Link& link, int i) const {
     return operands[static_cast<std::size_t>(link.first_operand + i)];
   }
@@ -37714,7 +38847,7 @@ constexpr Dependence combined(const Node& node, const OpRow& row, const Dependen
   if (!any) return passes_zero && in[0] == Dependence::zero ? Dependence::zero : Dependence::invariant;
   switch (row.linear) {
     case Linearity::no:
-      return node.op == Op::cast && casts_parts(node) ? Dependence::linear : Dependence::nonlinear;
+      return row.converts && casts_parts(node) ? Dependence::linear : Dependence::nonlinear;
     case Linearity::jointly:
       return all ? Dependence::linear : Dependence::nonlinear;
     case Linearity::first:
@@ -37981,6 +39114,117 @@ TESSERA_PLANNING_END
 
 #endif
 
+// ---- tessera/partition/propagation/movement_choice.hpp
+
+#ifndef TESSERA_PARTITION_PROPAGATION_MOVEMENT_CHOICE_HPP
+#define TESSERA_PARTITION_PROPAGATION_MOVEMENT_CHOICE_HPP
+
+TESSERA_PLANNING_BEGIN
+
+namespace tessera {
+
+/// Chooses, by bytes sent, whether a unit that moves data computes on a split dim or gathers the dim first.
+class MovementChoice {
+ public:
+  /// `produced`: by node, the sharding in which its unit makes it, for the nodes that a unit reads.
+  constexpr MovementChoice(const GraphView& graph, const UnitsView& units, const Links& links, const GraphShapes& found,
+                           const Mesh& mesh, const ValueShardings& values, const Growable<Sharding>& produced)
+      : graph_(graph), units_(units), links_(links), found_(found), mesh_(mesh), values_(values), produced_(produced) {}
+
+  /// Chooses between a halo exchange and keeping the dim whole on each device (all_gather, or all_to_all onto another
+  /// dim). Both choices count the reshards of operands and result that they cause. Where the split choice needs no
+  /// reshard, its halo is at most a device's shard, which a gather sends at least. Returns whether `axes`, those of the
+  /// unit's factors, now keep the dim whole.
+  constexpr bool choose_halo(int u, FactorAxes& axes) const {
+    const Link& link = links_.of(u);
+    int moved = 0;
+    while (moved < link.factor_count && links_.factor(link, moved).kind != FactorKind::permutation) ++moved;
+    if (moved == link.factor_count || axes[at(moved)].empty()) return false;
+    const Reshards split = reshards(u, axes);
+    if (split.count == 0) return false;
+    const Sharding made = sharding_of(links_, link, units_[u].input_count, axes, graph_[units_[u].root].rank, mesh_);
+    const ShapeContext context{graph_, units_[u].root, found_.shapes.data(), found_.numbers.data(), nullptr};
+    FactorAxes whole = assign_factors(links_, link, mesh_, values_, moved);
+    if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return false;
+    axes = std::move(whole);
+    return true;
+  }
+
+  /// Whether the unit is a data movement unit that may leave its result partial: `x[3]` of a split dim is a row on one
+  /// device and zeros on all others.
+  constexpr bool takes_row(int u) const {
+    return units_[u].kind == UnitKind::data_movement && row_of(graph_[units_[u].root]).partial != nullptr;
+  }
+  /// Chooses how to take one row of a split dim: an all_reduce of the row, or an all_gather of the dim, which all units
+  /// that take a row of this dim share. `deterministic`: always the all_gather.
+  constexpr void choose_row(int u, FactorAxes& axes, bool deterministic) const {
+    const Node& node = graph_[units_[u].root];
+    const int factor = row_factor(u);
+    if (factor < 0 || axes[at(factor)].empty()) return;
+    int rows = 0;
+    for (int other = 0; other < units_.count; ++other)
+      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
+              units_.input(other, 0).node == units_.input(u, 0).node;
+    FactorAxes whole = assign_factors(links_, links_.of(u), mesh_, values_, factor);
+    const Sharding made = sharding_of(links_, links_.of(u), 1, axes, node.rank, mesh_);
+    const std::int64_t sum =
+        ring_bytes(Collective::all_reduce, local_bytes(found_.shapes[at(units_[u].root)], made, mesh_, node.dtype),
+                   devices_on(mesh_, lacking_axes(links_, links_.of(u), 1, axes)));
+    if (!deterministic && rows * sum < reshards(u, whole).bytes) return;
+    axes = std::move(whole);
+  }
+
+ private:
+  GraphView graph_;
+  UnitsView units_;
+  const Links& links_;
+  const GraphShapes& found_;
+  const Mesh& mesh_;
+  const ValueShardings& values_;
+  const Growable<Sharding>& produced_;
+
+  static constexpr std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+  /// The factor of the dim of which a slice takes one row; -1 for a slice of more rows.
+  constexpr int row_factor(int u) const {
+    const Link& link = links_.of(u);
+    for (int f = 0; f < link.factor_count; ++f)
+      if (links_.factor(link, f).kind == FactorKind::reduction) return f;
+    return -1;
+  }
+
+  /// How many operands and results of a unit need a reshard, and the bytes that a device sends for these reshards.
+  struct Reshards {
+    int count = 0;
+    std::int64_t bytes = 0;
+  };
+  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
+    const Unit& unit = units_[u];
+    const Link& link = links_.of(u);
+    Reshards found;
+    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
+      if (lies_alike(from, to)) return;
+      ++found.count;
+      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
+    };
+    for (int i = 0; i < unit.input_count; ++i) {
+      const int node = units_.input(u, i).node;
+      const Sharding& made = produced_[at(node)];
+      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
+          sharding_of(links_, link, i, axes, graph_[node].rank, mesh_));
+    }
+    add(unit.root, sharding_of(links_, link, unit.input_count, axes, graph_[unit.root].rank, mesh_),
+        values_.of[at(unit.root)]);
+    return found;
+  }
+};
+
+}  // namespace tessera
+
+TESSERA_PLANNING_END
+
+#endif
+
 // ---- tessera/partition/propagation/flow.hpp
 
 #ifndef TESSERA_PARTITION_PROPAGATION_FLOW_HPP
@@ -38037,6 +39281,7 @@ class Flow {
     is_result_.assign(static_cast<std::size_t>(graph.size), 0);
     for (int k = 0; k < graph.output_count; ++k) is_result_[at(graph.outputs[k])] = 1;
     factors.resize(at(units.count));
+    const MovementChoice movement{graph, units, links, found, mesh, values, produced};
     if (!sums.empty()) take_carried(sums[at(g)]);
     for (int u = 0; u < units.count; ++u) {
       if (units[u].kind == UnitKind::repeat && !sums.empty()) leave_partial(u);
@@ -38046,8 +39291,8 @@ class Flow {
       else
         factors[at(u)] = assign_factors(links, link(u), mesh, values);
       if (deterministic && units[u].kind == UnitKind::cumulative) keep_whole(u, dim_of(graph[units[u].root]));
-      if (units[u].kind == UnitKind::data_movement) choose_halo(u);
-      if (takes_row(u)) choose_row(u, deterministic);
+      if (units[u].kind == UnitKind::data_movement) avoids_halo[at(u)] = movement.choose_halo(u, factors[at(u)]);
+      if (movement.takes_row(u)) movement.choose_row(u, factors[at(u)], deterministic);
       if (units[u].kind == UnitKind::constraint)
         pass_constraint(u);
       else
@@ -38066,9 +39311,7 @@ class Flow {
     }
   }
 
-  constexpr const Link& link(int u) const {
-    return links_.links[static_cast<std::size_t>(links_.of_unit[static_cast<std::size_t>(u)])];
-  }
+  constexpr const Link& link(int u) const { return links_.of(u); }
   /// The sharding in which unit u (not a repeat) reads its input i, with the axes over which the input may be partial.
   constexpr Sharding needed(int u, int i) const {
     const int node = units_.input(u, i).node;
@@ -38188,77 +39431,6 @@ class Flow {
     if (made.unreduced & taken_by_unit) return 0;
     const Sharding wanted = sharding_of(links_, link(u), i, factors[at(u)], made.rank, mesh_);
     return lies_alike(wanted, made.without_unreduced()) ? made.unreduced : std::uint16_t{0};
-  }
-
-  /// Chooses between a halo exchange and keeping the dim whole on each device (all_gather, or all_to_all onto another
-  /// dim), by bytes sent. Both choices count the reshards of operands and result that they cause. Where the split
-  /// choice needs no reshard, its halo is at most a device's shard, which a gather sends at least.
-  constexpr void choose_halo(int u) {
-    FactorAxes& own = factors[at(u)];
-    int moved = 0;
-    while (moved < link(u).factor_count && links_.factor(link(u), moved).kind != FactorKind::permutation) ++moved;
-    if (moved == link(u).factor_count || own[at(moved)].empty()) return;
-    const Reshards split = reshards(u, own);
-    if (split.count == 0) return;
-    const Sharding made = sharding_of(links_, link(u), units_[u].input_count, own, graph_[units_[u].root].rank, mesh_);
-    const ShapeContext context{graph_, units_[u].root, found_.shapes.data(), found_.numbers.data(), nullptr};
-    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, moved);
-    if (split.bytes + halo_bytes(context, made, mesh_) <= reshards(u, whole).bytes) return;
-    own = std::move(whole);
-    avoids_halo[at(u)] = 1;
-  }
-  /// Whether the unit is a data movement unit that may leave its result partial: `x[3]` of a split dim is a row on one
-  /// device and zeros on all others.
-  constexpr bool takes_row(int u) const {
-    return units_[u].kind == UnitKind::data_movement && row_of(graph_[units_[u].root]).partial != nullptr;
-  }
-  /// Chooses how to take one row of a split dim: an all_reduce of the row, or an all_gather of the dim, which all units
-  /// that take a row of this dim share. The fewer bytes win.
-  constexpr void choose_row(int u, bool deterministic) {
-    const Node& node = graph_[units_[u].root];
-    const int factor = row_factor(u);
-    if (factor < 0 || factors[at(u)][at(factor)].empty()) return;
-    int rows = 0;
-    for (int other = 0; other < units_.count; ++other)
-      rows += takes_row(other) && dim_of(graph_[units_[other].root]) == dim_of(node) && row_factor(other) >= 0 &&
-              units_.input(other, 0).node == units_.input(u, 0).node;
-    FactorAxes whole = assign_factors(links_, link(u), mesh_, values_, factor);
-    const Sharding made = sharding_of(links_, link(u), 1, factors[at(u)], node.rank, mesh_);
-    const std::int64_t sum =
-        ring_bytes(Collective::all_reduce, local_bytes(found_.shapes[at(units_[u].root)], made, mesh_, node.dtype),
-                   devices_on(mesh_, lacking_axes(links_, link(u), 1, factors[at(u)])));
-    if (!deterministic && rows * sum < reshards(u, whole).bytes) return;
-    factors[at(u)] = std::move(whole);
-  }
-  /// The factor of the dim of which a slice takes one row; -1 for a slice of more rows.
-  constexpr int row_factor(int u) const {
-    for (int f = 0; f < link(u).factor_count; ++f)
-      if (links_.factor(link(u), f).kind == FactorKind::reduction) return f;
-    return -1;
-  }
-  /// How many operands and results of a data movement unit need a reshard, and the bytes that a device sends for these
-  /// reshards.
-  struct Reshards {
-    int count = 0;
-    std::int64_t bytes = 0;
-  };
-  constexpr Reshards reshards(int u, const FactorAxes& axes) const {
-    const Unit& unit = units_[u];
-    Reshards found;
-    const auto add = [&](int node, const Sharding& from, const Sharding& to) {
-      if (lies_alike(from, to)) return;
-      ++found.count;
-      found.bytes += wire_bytes(reshard_path(found_.shapes[at(node)], graph_[node].dtype, mesh_, from, to));
-    };
-    for (int i = 0; i < unit.input_count; ++i) {
-      const int node = units_.input(u, i).node;
-      const Sharding& made = produced[at(node)];
-      add(node, made.unreduced != 0 ? values_.of[at(node)] : made,
-          sharding_of(links_, link(u), i, axes, graph_[node].rank, mesh_));
-    }
-    add(unit.root, sharding_of(links_, link(u), unit.input_count, axes, graph_[unit.root].rank, mesh_),
-        values_.of[at(unit.root)]);
-    return found;
   }
 
   constexpr void run(int u) {
@@ -39241,7 +40413,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     return total;
   }
   if (unit.kind == UnitKind::contraction) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const Link& link = links.of(u);
     std::int64_t total = 2;
     for (int f = 0; f < link.factor_count; ++f)
       if (links.factor(link, f).extent == 0) total = 0;
@@ -39249,7 +40421,7 @@ constexpr std::int64_t unit_flops(const GraphView& graph, const UnitsView& units
     return unit.addend >= 0 ? saturating_sum(total, elements(unit.root)) : total;
   }
   if (unit.kind == UnitKind::attention) {
-    const Link& link = links.links[static_cast<std::size_t>(links.of_unit[static_cast<std::size_t>(u)])];
+    const Link& link = links.of(u);
     const auto extent = [&](std::int8_t factor) { return links.factor(link, factor).extent; };
     using namespace ops::attention_factor;
     const std::int64_t scores =
@@ -43485,451 +44657,6 @@ template <class T> void provided_gemm(const Gemm<T>& g, FinishedRows finished = 
 
 #endif
 
-// ---- tessera/kernels/simd/simd.hpp
-
-#ifndef TESSERA_KERNELS_SIMD_SIMD_HPP
-#define TESSERA_KERNELS_SIMD_SIMD_HPP
-
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-/// Lanes of every value in a kernel, for all element types: the floats of one register. A double takes two registers.
-inline constexpr int width = static_cast<int>(xsimd::batch<float>::size);
-
-/// `width` values of type float, double, int32_t, int64_t (in registers) or bool (a mask).
-template <class T> struct Lanes {
-  using Batch = xsimd::batch<T>;
-  static constexpr int parts = static_cast<int>(sizeof(T) / sizeof(float));
-  static constexpr int part_width = width / parts;
-  Batch part[parts];
-};
-
-template <> struct Lanes<bool> {
-  xsimd::batch_bool<float> bits;
-};
-
-using Mask = Lanes<bool>;
-
-/// The type in which elements of T are computed: int32_t for narrow integers, which wrap() reduces to their range;
-/// float for floating types of 16 and 8 bits, which are rounded when they are stored.
-template <class T>
-using lane_t = std::conditional_t<std::is_integral_v<T> && !std::is_same_v<T, bool> && (sizeof(T) < 4), std::int32_t,
-                                  computed_t<T>>;
-
-namespace simd {
-
-template <class T, int N> struct NativeVector {
-  typedef T type __attribute__((vector_size(N * sizeof(T))));
-};
-/// A compiler vector type. At most one register, so that functions that pass it have a stable ABI.
-template <class T, int N> using native = typename NativeVector<T, N>::type;
-
-template <class T> using part_vector = native<T, Lanes<T>::part_width>;
-
-inline constexpr int half = width / 2;
-/// Whether masks are bit masks (AVX-512) rather than vector registers.
-inline constexpr bool bit_masks = sizeof(xsimd::batch_bool<float>) < sizeof(xsimd::batch<float>);
-
-template <class T> TESSERA_INLINE part_vector<T> to_native(const xsimd::batch<T>& x) { return (part_vector<T>)x.data; }
-
-template <class T> TESSERA_INLINE xsimd::batch<T> to_batch(const part_vector<T>& x) {
-  return xsimd::batch<T>((typename xsimd::batch<T>::register_type)x);
-}
-
-/// Calls `f(part)` for each register of the operands.
-template <class F, class T, class... More> TESSERA_INLINE auto each_part(F f, const Lanes<T>& a, const More&... more) {
-  using Out = decltype(f(a.part[0], more.part[0]...));
-  using Result = Lanes<typename Out::value_type>;
-  if constexpr (Lanes<T>::parts == 1)
-    return Result{{f(a.part[0], more.part[0]...)}};
-  else
-    return Result{{f(a.part[0], more.part[0]...), f(a.part[1], more.part[1]...)}};
-}
-
-template <int Half, class T, std::size_t... I>
-TESSERA_INLINE native<T, half> half_of(const native<T, width>& x, std::index_sequence<I...>) {
-  return __builtin_shufflevector(x, x, (static_cast<int>(I) + Half * half)...);
-}
-template <int Half, class T> TESSERA_INLINE native<T, half> half_of(const native<T, width>& x) {
-  return half_of<Half, T>(x, std::make_index_sequence<half>{});
-}
-
-template <class T, std::size_t... I>
-TESSERA_INLINE native<T, width> join(const native<T, half>& low, const native<T, half>& high,
-                                     std::index_sequence<I...>) {
-  return __builtin_shufflevector(low, high, static_cast<int>(I)...);
-}
-template <class T> TESSERA_INLINE native<T, width> join(const native<T, half>& low, const native<T, half>& high) {
-  return join<T>(low, high, std::make_index_sequence<width>{});
-}
-
-/// The part of a mask for register `Part` of Lanes<T>. B is always bool: a template parameter, so that code for masks
-/// of other instruction sets is not instantiated.
-template <class T, int Part, class B> TESSERA_INLINE xsimd::batch_bool<T> part_mask(const Lanes<B>& mask) {
-  using Register = typename xsimd::batch_bool<T>::register_type;
-  if constexpr (bit_masks) {
-    return xsimd::batch_bool<T>(static_cast<Register>(mask.bits.data >> (Part * Lanes<T>::part_width)));
-  } else if constexpr (sizeof(T) == 4) {
-    return xsimd::batch_bool<T>((Register)mask.bits.data);
-  } else {
-    const native<std::int32_t, half> narrow = half_of<Part, std::int32_t>((native<std::int32_t, width>)mask.bits.data);
-    return xsimd::batch_bool<T>((Register) __builtin_convertvector(narrow, native<std::int64_t, half>));
-  }
-}
-
-template <class T> TESSERA_INLINE Mask to_mask(const xsimd::batch_bool<T>& all) {
-  return {xsimd::batch_bool<float>((typename xsimd::batch_bool<float>::register_type)all.data)};
-}
-template <class T> TESSERA_INLINE Mask to_mask(const xsimd::batch_bool<T>& low, const xsimd::batch_bool<T>& high) {
-  using Register = typename xsimd::batch_bool<std::conditional_t<sizeof(T) == 8, float, T>>::register_type;
-  if constexpr (bit_masks) {
-    return {xsimd::batch_bool<float>(static_cast<Register>(low.data | (high.data << half)))};
-  } else {
-    using Wide = native<std::int64_t, half>;
-    using Narrow = native<std::int32_t, half>;
-    const Narrow a = __builtin_convertvector((Wide)low.data, Narrow);
-    const Narrow b = __builtin_convertvector((Wide)high.data, Narrow);
-    return {xsimd::batch_bool<float>((Register)join<std::int32_t>(a, b))};
-  }
-}
-
-/// The mask of a comparison `f` of two operands.
-template <class F, class T> TESSERA_INLINE Mask compare(F f, const Lanes<T>& a, const Lanes<T>& b) {
-  if constexpr (Lanes<T>::parts == 1)
-    return to_mask<T>(f(a.part[0], b.part[0]));
-  else
-    return to_mask<T>(f(a.part[0], b.part[0]), f(a.part[1], b.part[1]));
-}
-
-/// xsimd::select. For AVX-512 integers, xsimd 8.1 writes it in a way that g++ compiles only with optimisation.
-template <class T>
-TESSERA_INLINE xsimd::batch<T> choose(const xsimd::batch_bool<T>& condition, const xsimd::batch<T>& then,
-                                      const xsimd::batch<T>& otherwise) {
-#if defined(__AVX512F__)
-  if constexpr (std::is_same_v<T, std::int32_t>)
-    return xsimd::batch<T>(_mm512_mask_blend_epi32(condition.data, otherwise.data, then.data));
-  else if constexpr (std::is_same_v<T, std::int64_t>)
-    return xsimd::batch<T>(_mm512_mask_blend_epi64(condition.data, otherwise.data, then.data));
-  else
-#endif
-    return xsimd::select(condition, then, otherwise);
-}
-
-/// a ^ b of masks: xsimd 8.1 computes | instead of ^ for AVX-512 masks.
-TESSERA_INLINE Mask differ(const Mask& a, const Mask& b) { return {(a.bits & ~b.bits) | (b.bits & ~a.bits)}; }
-
-}  // namespace simd
-
-// ---- constants
-
-template <class T> TESSERA_INLINE Lanes<T> splat(T value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return {xsimd::batch_bool<float>(value)};
-  } else if constexpr (Lanes<T>::parts == 1) {
-    return {{xsimd::batch<T>(value)}};
-  } else {
-    return {{xsimd::batch<T>(value), xsimd::batch<T>(value)}};
-  }
-}
-
-namespace simd {
-template <class T> struct Iota {
-  alignas(64) T value[width];
-  constexpr Iota() : value{} {
-    for (int i = 0; i < width; ++i) value[i] = static_cast<T>(i);
-  }
-};
-template <class T> inline constexpr Iota<T> iota_lanes{};
-}  // namespace simd
-
-namespace simd {
-/// Floats rounded to bf16, as float bits: the upper 16 bits are the bf16, the lower 16 bits are to be ignored.
-TESSERA_INLINE native<std::uint32_t, width> rounded_bf16(const Lanes<float>& x) {
-  using Words = native<std::uint32_t, width>;
-  const Words bits = (Words)to_native<float>(x.part[0]);
-  const Words near = bits + 0x7fff + (bits >> 16 & 1);
-  // A vector comparison gives all ones for true.
-  const Words is_nan = (Words)((bits & 0x7fffffff) > 0x7f800000);
-  return (near & ~is_nan) | ((bits | 0x400000) & is_nan);
-}
-
-/// Codes of a small format (detail::SmallFloat, whose scalar functions these are) in 32-bit lanes.
-template <class Format> TESSERA_INLINE native<std::uint32_t, width> rounded_to(const Lanes<float>& x) {
-  using Words = native<std::uint32_t, width>;
-  using Floats = native<float, width>;
-  constexpr int drop = Format::drop;
-  const Words bits = (Words)to_native<float>(x.part[0]), size = bits & 0x7fffffff;
-  const Words step = Words{} + Format::denormal_step;
-  const Words small = (Words)((Floats)size + (Floats)step) - step;
-  const Words whole =
-      ((size + (1u << (drop - 1)) - 1 + (size >> drop & 1)) >> drop) - (Format::rebias << Format::mantissa);
-  const Words nan = Format::quiet_nan | (size >> drop & ((1u << Format::mantissa) - 1));
-  const Words is_small = (Words)(size < Format::least_normal), is_nan = (Words)(size > 0x7f800000);
-  const Words fits = (Words)(whole < Format::beyond);
-  const Words near = (whole & fits) | (Format::beyond & ~fits);
-  return (((near & ~is_small) | (small & is_small)) & ~is_nan) | (nan & is_nan) |
-         (bits >> (31 - Format::sign_bit) & Format::sign);
-}
-template <class Format> TESSERA_INLINE Lanes<float> widened_from(const native<std::uint32_t, width>& code) {
-  using Words = native<std::uint32_t, width>;
-  using Floats = native<float, width>;
-  const Words size = code & Format::magnitude, step = Words{} + Format::denormal_step;
-  const Words whole = (size << Format::drop) + (Format::rebias << 23);
-  const Words small = (Words)((Floats)(size + step) - (Floats)step);
-  const Words special = Format::infinite ? (size << Format::drop) | 0x7f800000 : Words{} + 0x7fc00000;
-  const Words is_small = (Words)(size < 1u << Format::mantissa), is_special = (Words)(size >= Format::beyond);
-  const Words bits = (whole & ~is_small & ~is_special) | (small & is_small) | (special & is_special);
-  return {{to_batch<float>((Floats)(bits | (code & Format::sign) << (31 - Format::sign_bit)))}};
-}
-
-// Processors with AVX convert f16; g++ and clang use the instructions where F16C (or AVX-512) is enabled.
-TESSERA_INLINE Lanes<float> widen_halves(const std::uint16_t* from) {
-#if defined(__AVX512F__)
-  return {{xsimd::batch<float>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))))}};
-#elif defined(__AVX__) && defined(__F16C__)
-  return {{xsimd::batch<float>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))))}};
-#else
-  native<std::uint16_t, width> codes;
-  std::memcpy(&codes, from, sizeof codes);
-  return widened_from<f16::Format>(__builtin_convertvector(codes, native<std::uint32_t, width>));
-#endif
-}
-TESSERA_INLINE void round_to_halves(std::uint16_t* to, const Lanes<float>& x) {
-#if defined(__AVX512F__)
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtps_ph(x.part[0].data, _MM_FROUND_TO_NEAREST_INT));
-#elif defined(__AVX__) && defined(__F16C__)
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(to), _mm256_cvtps_ph(x.part[0].data, _MM_FROUND_TO_NEAREST_INT));
-#else
-  const auto codes = __builtin_convertvector(rounded_to<f16::Format>(x), native<std::uint16_t, width>);
-  std::memcpy(to, &codes, sizeof codes);
-#endif
-}
-}  // namespace simd
-
-// ---- memory
-
-/// Loads `width` elements of T, with any alignment.
-template <class T> TESSERA_INLINE Lanes<lane_t<T>> load(const T* from) {
-  if constexpr (std::is_same_v<T, bool>) {
-    // Loaded as integers, since any non-zero byte is true.
-    const auto bytes = load(reinterpret_cast<const std::uint8_t*>(from));
-    return simd::to_mask<std::int32_t>(bytes.part[0] != xsimd::batch<std::int32_t>(0));
-  } else if constexpr (std::is_same_v<T, bf16>) {
-    simd::native<std::uint16_t, width> halves;
-    std::memcpy(&halves, from, sizeof halves);
-    const auto words = __builtin_convertvector(halves, simd::native<std::uint32_t, width>) << 16;
-    return {{simd::to_batch<float>((simd::native<float, width>)words)}};
-  } else if constexpr (std::is_same_v<T, f16>) {
-    return simd::widen_halves(&from->bits);
-  } else if constexpr (is_float8_v<T>) {
-    simd::native<std::uint8_t, width> codes;
-    std::memcpy(&codes, from, sizeof codes);
-    return simd::widened_from<typename T::Format>(__builtin_convertvector(codes, simd::native<std::uint32_t, width>));
-  } else if constexpr (sizeof(T) < 4) {
-    simd::native<T, width> narrow;
-    std::memcpy(&narrow, from, sizeof narrow);
-    // Widened in two steps, since g++ 12 widens 8 to 32 bits element by element.
-    const auto middle = __builtin_convertvector(narrow, simd::native<std::int16_t, width>);
-    return {{simd::to_batch<std::int32_t>(__builtin_convertvector(middle, simd::native<std::int32_t, width>))}};
-  } else if constexpr (Lanes<T>::parts == 1) {
-    return {{xsimd::batch<T>::load_unaligned(from)}};
-  } else {
-    return {{xsimd::batch<T>::load_unaligned(from), xsimd::batch<T>::load_unaligned(from + Lanes<T>::part_width)}};
-  }
-}
-
-/// Stores `width` elements of T, with any alignment.
-template <class T> TESSERA_INLINE void store(T* to, const Lanes<lane_t<T>>& x) {
-  if constexpr (std::is_same_v<T, bool>) {
-    using Batch = xsimd::batch<std::int32_t>;
-    const Lanes<std::int32_t> bytes{
-        {simd::choose<std::int32_t>(simd::part_mask<std::int32_t, 0>(x), Batch(1), Batch(0))}};
-    store(reinterpret_cast<std::uint8_t*>(to), bytes);
-  } else if constexpr (std::is_same_v<T, bf16>) {
-    const auto halves = __builtin_convertvector(simd::rounded_bf16(x) >> 16, simd::native<std::uint16_t, width>);
-    std::memcpy(to, &halves, sizeof halves);
-  } else if constexpr (std::is_same_v<T, f16>) {
-    simd::round_to_halves(&to->bits, x);
-  } else if constexpr (is_float8_v<T>) {
-    const auto codes =
-        __builtin_convertvector(simd::rounded_to<typename T::Format>(x), simd::native<std::uint8_t, width>);
-    std::memcpy(to, &codes, sizeof codes);
-  } else if constexpr (sizeof(T) < 4) {
-    const auto middle =
-        __builtin_convertvector(simd::to_native<std::int32_t>(x.part[0]), simd::native<std::int16_t, width>);
-    const auto narrow = __builtin_convertvector(middle, simd::native<T, width>);
-    std::memcpy(to, &narrow, sizeof narrow);
-  } else if constexpr (Lanes<T>::parts == 1) {
-    x.part[0].store_unaligned(to);
-  } else {
-    x.part[0].store_unaligned(to);
-    x.part[1].store_unaligned(to + Lanes<T>::part_width);
-  }
-}
-
-/// store() with non-temporal stores, for results that are not read soon. `to` must be aligned to `width` elements; call
-/// finish_stores() before other threads read. Without such instructions, the same as store().
-template <class T> TESSERA_INLINE void store_past_caches(T* to, const Lanes<lane_t<T>>& x) {
-#if defined(__SSE2__)
-  if constexpr (sizeof(T) >= 4) {
-    for (int p = 0; p < Lanes<lane_t<T>>::parts; ++p) {
-      void* const at = to + p * Lanes<lane_t<T>>::part_width;
-      const auto bits = simd::to_native<T>(x.part[p]);
-#if defined(__AVX512F__)
-      _mm512_stream_si512(static_cast<__m512i*>(at), (__m512i)bits);
-#elif defined(__AVX__)
-      _mm256_stream_si256(static_cast<__m256i*>(at), (__m256i)bits);
-#else
-      _mm_stream_si128(static_cast<__m128i*>(at), (__m128i)bits);
-#endif
-    }
-    return;
-  }
-#endif
-  store(to, x);
-}
-inline void finish_stores() {
-#if defined(__SSE2__)
-  _mm_sfence();
-#endif
-}
-
-/// Copies `count` <= width elements and pads them with zeros to `width` elements.
-template <class T> TESSERA_INLINE void pad_copy(T* to, const T* from, int count) {
-#if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) {
-    const auto mask = static_cast<__mmask16>((1u << count) - 1);
-    _mm512_storeu_si512(to, _mm512_maskz_loadu_epi32(mask, from));
-    return;
-  }
-#endif
-  for (int i = 0; i < width; ++i) to[i] = i < count ? from[i] : T{};
-}
-
-/// Stores the first `count` lanes.
-template <class T> TESSERA_INLINE void store_partial(T* to, const Lanes<lane_t<T>>& x, int count) {
-  alignas(64) T padded[width];
-  store(padded, x);
-  for (int i = 0; i < count; ++i) to[i] = padded[i];
-}
-
-/// Stores lane i at to[i * stride].
-template <class T> TESSERA_INLINE void store_strided(T* to, const Lanes<lane_t<T>>& x, std::int64_t stride) {
-  alignas(64) T scattered[width];
-  store(scattered, x);
-  for (int i = 0; i < width; ++i) to[i * stride] = scattered[i];
-}
-
-// ---- choice and conversion
-
-template <class T>
-TESSERA_INLINE Lanes<T> select(const Mask& condition, const Lanes<T>& then, const Lanes<T>& otherwise) {
-  if constexpr (std::is_same_v<T, bool>)
-    return {(condition.bits & then.bits) | (otherwise.bits & ~condition.bits)};
-  else if constexpr (Lanes<T>::parts == 1)
-    return {{simd::choose<T>(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0])}};
-  else
-    return {{simd::choose<T>(simd::part_mask<T, 0>(condition), then.part[0], otherwise.part[0]),
-             simd::choose<T>(simd::part_mask<T, 1>(condition), then.part[1], otherwise.part[1])}};
-}
-
-/// Converts each lane as static_cast would; to bool, whether it is not zero.
-template <class To, class From> TESSERA_INLINE Lanes<To> convert(const Lanes<From>& x) {
-  using namespace simd;
-  if constexpr (std::is_same_v<To, From>) {
-    return x;
-  } else if constexpr (std::is_same_v<From, bool>) {
-    return select(x, splat<To>(To{1}), splat<To>(To{0}));
-  } else if constexpr (std::is_same_v<To, bool>) {
-    return {~compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, splat<From>(From{0}))
-                 .bits};
-  } else if constexpr (sizeof(To) == sizeof(From)) {
-    return each_part(
-        [](const auto& a) TESSERA_INLINE_LAMBDA {
-          return to_batch<To>(__builtin_convertvector(to_native<From>(a), part_vector<To>));
-        },
-        x);
-  } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, std::int64_t>) {
-    return convert<To>(convert<double>(x));
-  } else if constexpr (sizeof(To) > sizeof(From)) {
-    const native<From, width> all = to_native<From>(x.part[0]);
-    const native<From, half> low = half_of<0, From>(all), high = half_of<1, From>(all);
-    return {{to_batch<To>(__builtin_convertvector(low, part_vector<To>)),
-             to_batch<To>(__builtin_convertvector(high, part_vector<To>))}};
-  } else {
-    using Narrow = native<To, half>;
-    const Narrow low = __builtin_convertvector(to_native<From>(x.part[0]), Narrow);
-    const Narrow high = __builtin_convertvector(to_native<From>(x.part[1]), Narrow);
-    return {{to_batch<To>(join<To>(low, high))}};
-  }
-}
-
-/// Reduces lanes to the values of T: narrow integers modulo 2^bits; rounds to floating types of 16 and 8 bits.
-template <class T> TESSERA_INLINE Lanes<lane_t<T>> wrap(const Lanes<lane_t<T>>& x) {
-  if constexpr (std::is_same_v<T, lane_t<T>>) {
-    return x;
-  } else if constexpr (std::is_same_v<T, bf16>) {
-    return {{simd::to_batch<float>((simd::native<float, width>)(simd::rounded_bf16(x) & 0xffff0000))}};
-  } else if constexpr (std::is_same_v<lane_t<T>, float>) {
-    T rounded[width];
-    store(rounded, x);
-    return load(rounded);
-  } else {
-    constexpr int shift = 32 - 8 * static_cast<int>(sizeof(T));
-    using Signless = simd::native<std::conditional_t<std::is_signed_v<T>, std::int32_t, std::uint32_t>, width>;
-    const Signless up = (Signless)(simd::to_native<std::int32_t>(x.part[0]) << shift);
-    return {{simd::to_batch<std::int32_t>((simd::native<std::int32_t, width>)(up >> shift))}};
-  }
-}
-
-/// start, start + 1, ..., exact as long as T represents the values exactly.
-template <class T> TESSERA_INLINE Lanes<T> iota(std::int64_t start) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return convert<T>(iota<std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>(start));
-  } else {
-    const Lanes<T> base = splat<T>(static_cast<T>(start)), step = load(simd::iota_lanes<T>.value);
-    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a + b; }, base, step);
-  }
-}
-
-/// True in the lanes below `count`.
-TESSERA_INLINE Mask first_lanes(std::int64_t count) {
-  const std::int32_t limit = static_cast<std::int32_t>(count < 0 ? 0 : count > width ? width : count);
-  const Lanes<std::int32_t> lane = load(simd::iota_lanes<std::int32_t>.value);
-  return simd::to_mask<std::int32_t>(lane.part[0] < xsimd::batch<std::int32_t>(limit));
-}
-
-// ---- across lanes
-
-namespace simd {
-template <int Distance, class T, std::size_t... I>
-TESSERA_INLINE xsimd::batch<T> exchange(const xsimd::batch<T>& x, std::index_sequence<I...>) {
-  const part_vector<T> v = to_native<T>(x);
-  return to_batch<T>(__builtin_shufflevector(v, v, (static_cast<int>(I) ^ Distance)...));
-}
-template <int Distance, class T, class F>
-TESSERA_INLINE xsimd::batch<T> reduce_register(F f, const xsimd::batch<T>& x) {
-  if constexpr (Distance == 0) {
-    return x;
-  } else {
-    constexpr auto lanes = std::make_index_sequence<Lanes<T>::part_width>{};
-    return reduce_register<Distance / 2, T>(f, f(x, exchange<Distance, T>(x, lanes)));
-  }
-}
-}  // namespace simd
-
-/// Combines all lanes with `f`, pairwise.
-template <class F, class T> TESSERA_INLINE T horizontal(F f, const Lanes<T>& x) {
-  xsimd::batch<T> all = x.part[0];
-  if constexpr (Lanes<T>::parts == 2) all = f(all, x.part[1]);
-  return simd::to_native<T>(simd::reduce_register<Lanes<T>::part_width / 2, T>(f, all))[0];
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
 // ---- tessera/kernels/fused/fused_rows.hpp
 
 #ifndef TESSERA_KERNELS_FUSED_FUSED_ROWS_HPP
@@ -43977,6 +44704,14 @@ struct RowWalk {
     }
   }
 
+  /// The rows from the current one to the end of the innermost outer dim.
+  std::int64_t left_along_dim() const { return extent[rank - 1] - index[rank - 1]; }
+  /// Goes on by `n` rows, at most left_along_dim().
+  void skip(std::int64_t n) {
+    index[rank - 1] += n - 1;
+    for (int i = 0; i < count; ++i) row[i] += (n - 1) * step[rank - 1][i];
+    next();
+  }
   TESSERA_NO_INLINE void next() {
     for (int d = rank - 1; d >= 0; --d) {
       if (++index[d] < extent[d]) {
@@ -44343,473 +45078,6 @@ template <ScheduleSize Size> constexpr FusedSchedule<Size> make_schedule(const F
 
 #endif
 
-// ---- tessera/kernels/simd/lane_math.hpp
-
-#ifndef TESSERA_KERNELS_SIMD_LANE_MATH_HPP
-#define TESSERA_KERNELS_SIMD_LANE_MATH_HPP
-
-// Elementary functions on lanes of float and double. Polynomials and rational functions are near-minimax approximations
-// on the stated ranges; tests check the error bounds. All functions propagate NaN.
-TESSERA_KERNEL_CODE_BEGIN
-namespace tessera::kernels::inline TESSERA_ISA {
-
-namespace simd {
-
-template <class T> struct Format;
-
-template <> struct Format<float> {
-  using Int = std::int32_t;
-  static constexpr int mantissa = 23, bias = 127;
-  static constexpr float round = 12582912.0f;  ///< 1.5 * 2^23: adding it rounds to an integer, in the low bits
-  static constexpr float smallest_normal = 1.17549435e-38f, denormal_scale = 8388608.0f;
-  static constexpr std::int32_t sqrt_half_bits = 0x3f3504f3;
-  // ln 2 = ln2_high + ln2_low: ln2_high has trailing zeros, so that its product with an exponent is exact without FMA.
-  static constexpr float ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f, log2_e = 1.44269504f;
-  static constexpr float exp_lowest = -104.0f, exp_normal = -87.0f, exp_highest = 89.0f;
-};
-
-template <> struct Format<double> {
-  using Int = std::int64_t;
-  static constexpr int mantissa = 52, bias = 1023;
-  static constexpr double round = 6755399441055744.0;
-  static constexpr double smallest_normal = 2.2250738585072014e-308, denormal_scale = 4503599627370496.0;
-  static constexpr std::int64_t sqrt_half_bits = 0x3fe6a09e667f3bcd;
-  static constexpr double ln2_high = 0x1.62e42feep-1, ln2_low = 0x1.a39ef35793c76p-33, log2_e = 0x1.71547652b82fep+0;
-  static constexpr double exp_lowest = -746.0, exp_normal = -708.0, exp_highest = 710.0;
-};
-
-template <class T> using int_batch = xsimd::batch<typename Format<T>::Int>;
-
-template <class T> TESSERA_INLINE int_batch<T> bits_of(const xsimd::batch<T>& x) {
-  using Int = typename Format<T>::Int;
-  return to_batch<Int>((part_vector<Int>)to_native<T>(x));
-}
-template <class T> TESSERA_INLINE xsimd::batch<T> from_bits(const int_batch<T>& x) {
-  return to_batch<T>((part_vector<T>)to_native<typename Format<T>::Int>(x));
-}
-
-/// x * y + z, rounded once if the instruction set has FMA. (For AVX-512, xsimd 8.1 leaves the contraction to the
-/// compiler.)
-template <class T>
-TESSERA_INLINE xsimd::batch<T> fma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
-#if defined(__AVX512F__)
-  if constexpr (std::is_same_v<T, float>)
-    return xsimd::batch<T>(_mm512_fmadd_ps(x.data, y.data, z.data));
-  else
-    return xsimd::batch<T>(_mm512_fmadd_pd(x.data, y.data, z.data));
-#else
-  return xsimd::fma(x, y, z);
-#endif
-}
-
-/// z - x * y, as fma().
-template <class T>
-TESSERA_INLINE xsimd::batch<T> fnma(const xsimd::batch<T>& x, const xsimd::batch<T>& y, const xsimd::batch<T>& z) {
-#if defined(__AVX512F__)
-  if constexpr (std::is_same_v<T, float>)
-    return xsimd::batch<T>(_mm512_fnmadd_ps(x.data, y.data, z.data));
-  else
-    return xsimd::batch<T>(_mm512_fnmadd_pd(x.data, y.data, z.data));
-#else
-  return xsimd::fnma(x, y, z);
-#endif
-}
-
-/// c0 + c1 x + c2 x^2 ...
-template <class T, class... More>
-TESSERA_INLINE xsimd::batch<T> polynomial(const xsimd::batch<T>& x, T c0, More... more) {
-  if constexpr (sizeof...(More) == 0)
-    return xsimd::batch<T>(c0);
-  else
-    return simd::fma<T>(polynomial<T>(x, more...), x, xsimd::batch<T>(c0));
-}
-
-template <class T> TESSERA_INLINE xsimd::batch<T> magnitude(const xsimd::batch<T>& x) {
-  return x & from_bits<T>(int_batch<T>(std::numeric_limits<typename Format<T>::Int>::max()));
-}
-/// -x. Flips the sign bit of floats, zeros and NaN included; xsimd 8.1 computes 0 - x in some instruction sets.
-template <class T> TESSERA_INLINE xsimd::batch<T> negative(const xsimd::batch<T>& x) {
-  if constexpr (std::is_floating_point_v<T>)
-    return to_batch<T>(-to_native<T>(x));
-  else
-    return xsimd::batch<T>(T(0)) - x;
-}
-template <class T> TESSERA_INLINE xsimd::batch<T> sign_bit(const xsimd::batch<T>& x) {
-  return x & xsimd::batch<T>(T(-0.0));
-}
-
-/// 2^k for k in the range of normal exponents.
-template <class T> TESSERA_INLINE xsimd::batch<T> power_of_two(const int_batch<T>& k) {
-  return from_bits<T>((k + int_batch<T>(Format<T>::bias)) << Format<T>::mantissa);
-}
-
-/// x * 2^n for integer n, rounded once, also if the result is denormal or infinite.
-template <class T> TESSERA_INLINE xsimd::batch<T> scale(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
-#if defined(__AVX512F__)
-  if constexpr (std::is_same_v<T, float>)
-    return xsimd::batch<T>(_mm512_scalef_ps(x.data, n.data));
-  else
-    return xsimd::batch<T>(_mm512_scalef_pd(x.data, n.data));
-#else
-  using Batch = xsimd::batch<T>;
-  const Batch round(Format<T>::round);
-  // Two factors, 2^(n/2) each: 2^n may overflow or be denormal even if the result is not.
-  const Batch first = n * Batch(T(0.5)) + round;
-  const int_batch<T> zero = bits_of<T>(round), a = bits_of<T>(first) - zero, b = bits_of<T>(n + round) - zero - a;
-  return x * power_of_two<T>(a) * power_of_two<T>(b);
-#endif
-}
-
-/// x * 2^n for integer n, where x, 2^n and the result are normal.
-template <class T> TESSERA_INLINE xsimd::batch<T> scale_normal(const xsimd::batch<T>& x, const xsimd::batch<T>& n) {
-#if defined(__AVX512F__)
-  return scale<T>(x, n);
-#else
-  const xsimd::batch<T> round(Format<T>::round);
-  return from_bits<T>(bits_of<T>(x) + (bits_of<T>(n + round) << Format<T>::mantissa));
-#endif
-}
-
-/// 1 / d for d in [1, 2^126], within little more than half an ulp. A division costs several times as much.
-template <class T> TESSERA_INLINE xsimd::batch<T> reciprocal(const xsimd::batch<T>& d) {
-  const xsimd::batch<T> one(T(1));
-#if defined(__AVX512F__)
-  if constexpr (std::is_same_v<T, float>) {
-    const xsimd::batch<T> guess(_mm512_rcp14_ps(d.data));
-    return simd::fma<T>(simd::fnma<T>(d, guess, one), guess, guess);
-  }
-#endif
-  return one / d;
-}
-
-/// Returns q and sets n with exp(x) = 2^n (1 + q), n an integer and |q| < 0.42.
-template <class T> TESSERA_INLINE xsimd::batch<T> split_exp(const xsimd::batch<T>& x, xsimd::batch<T>& n) {
-  using Batch = xsimd::batch<T>;
-  using F = Format<T>;
-  n = simd::fma<T>(x, Batch(F::log2_e), Batch(F::round)) - Batch(F::round);
-  const Batch r = simd::fma<T>(n, Batch(-F::ln2_low), simd::fma<T>(n, Batch(-F::ln2_high), x));
-  Batch tail;
-  if constexpr (std::is_same_v<T, float>)
-    tail = polynomial<T>(r, 0.5f, 0.166665733f, 0.0416665487f, 0.00836377405f, 0.00139269268f);
-  else
-    tail = polynomial<T>(r, 0.5, 0x1.5555555555556p-3, 0x1.5555555553b6cp-5, 0x1.1111111110918p-7,
-                         0x1.6c16c1794e1dcp-10, 0x1.a01a01a83ba17p-13, 0x1.a019b621f9d08p-16, 0x1.71de0be2b5e96p-19,
-                         0x1.2894f52583578p-22, 0x1.af3ce42b12b24p-26);
-  return simd::fma<T>(r * r, tail, r);
-}
-
-template <class T> TESSERA_INLINE xsimd::batch<T> exp(const xsimd::batch<T>& x) {
-  using Batch = xsimd::batch<T>;
-  using F = Format<T>;
-  // xsimd::min and max return the second operand if one is NaN, so that x must be second.
-  Batch n;
-  const Batch q = split_exp<T>(xsimd::min(Batch(F::exp_highest), xsimd::max(Batch(F::exp_lowest), x)), n);
-  return scale<T>(q + Batch(T(1)), n);
-}
-
-/// exp(x) for x <= 0. For float below exp_normal, 2^64 * exp(max(x, -120)): always normal, since an operation with a
-/// denormal result costs some hundred cycles.
-template <class T> TESSERA_INLINE xsimd::batch<T> decay(const xsimd::batch<T>& x) {
-  using Batch = xsimd::batch<T>;
-  Batch n;
-  if constexpr (std::is_same_v<T, float>) {
-    const Batch q = split_exp<T>(xsimd::max(Batch(-120.0f), x), n);
-    return scale<T>(q + Batch(1.0f), xsimd::select(x < Batch(Format<T>::exp_normal), n + Batch(64.0f), n));
-  } else {
-    const Batch q = split_exp<T>(xsimd::max(Batch(Format<T>::exp_normal), x), n);
-    return scale<T>(q + Batch(T(1)), n);
-  }
-}
-
-/// x * power / 2^64 if that is denormal or slightly larger; power >= 2^-110, and |x| at most some hundreds for such
-/// powers. Computed without denormal operations: adding 2^23 rounds the result to an integer multiple of the smallest
-/// denormal.
-TESSERA_INLINE xsimd::batch<float> faded(const xsimd::batch<float>& x, const xsimd::batch<float>& power) {
-  using Batch = xsimd::batch<float>;
-  const Batch most(8388608.0f);  // 2^23: the smallest normal number in units of the smallest denormal
-  const Batch units = magnitude<float>(xsimd::max(x, Batch(-256.0f)) * power) * Batch(0x1p+85f);
-  const Batch denormal = from_bits<float>(bits_of<float>(xsimd::min(units, most) + most) - bits_of<float>(most));
-  const Batch normal = xsimd::max(units, most) * Batch(0x1p-75f) * Batch(0x1p-74f);
-  return xsimd::select(units < most, denormal, normal) | sign_bit<float>(x);
-}
-
-/// exp(x) for x <= 0, but 0 instead of a denormal result, which would cost some hundred cycles.
-template <class T> TESSERA_INLINE xsimd::batch<T> fading_exp(const xsimd::batch<T>& x) {
-  using Batch = xsimd::batch<T>;
-  using F = Format<T>;
-  Batch n;
-  const Batch power = split_exp<T>(x, n) + Batch(T(1));
-  const int_batch<T> shifted = bits_of<T>(power) + (bits_of<T>(n + Batch(F::round)) << F::mantissa);
-  return xsimd::select(x < Batch(F::exp_normal), Batch(T(0)), from_bits<T>(shifted));
-}
-
-template <class T> TESSERA_INLINE xsimd::batch<T> log(const xsimd::batch<T>& x) {
-  using Batch = xsimd::batch<T>;
-  using F = Format<T>;
-  using Int = typename F::Int;
-  using Ints = int_batch<T>;
-  const auto denormal = x < Batch(F::smallest_normal);
-  const Batch normal = xsimd::select(denormal, x * Batch(F::denormal_scale), x);
-  // x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)).
-  const Ints offset(static_cast<Int>(Int(F::bias) << F::mantissa) - F::sqrt_half_bits);
-  const Ints shifted = bits_of<T>(normal) + offset;
-  const Ints exponent = to_batch<Int>(to_native<Int>(shifted) >> F::mantissa) - Ints(F::bias);
-  const Ints fraction = (shifted & Ints((Int(1) << F::mantissa) - 1)) + Ints(F::sqrt_half_bits);
-  const Batch f = from_bits<T>(fraction) - Batch(T(1));
-  const Batch rounded = from_bits<T>(bits_of<T>(Batch(F::round)) + exponent) - Batch(F::round);
-  const Batch k = xsimd::select(denormal, rounded - Batch(T(F::mantissa)), rounded);
-  const Batch half_square = Batch(T(0.5)) * f * f;
-  Batch result;
-  if constexpr (std::is_same_v<T, float>) {
-    const Batch r = polynomial<T>(f, 0.333333313f, -0.24999997f, 0.200007156f, -0.166678026f, 0.142490581f,
-                                  -0.124256872f, 0.116854198f, -0.114797339f, 0.0697161183f);
-    const Batch low = simd::fma<T>(k, Batch(F::ln2_low), simd::fma<T>(f * f * f, r, -half_square));
-    result = simd::fma<T>(k, Batch(F::ln2_high), f + low);
-  } else {
-    const Batch s = f / (f + Batch(2.0)), z = s * s;
-    const Batch r =
-        z * polynomial<T>(z, 0x1.5555555555558p-1, 0x1.99999999952e2p-2, 0x1.2492492df148dp-2, 0x1.c71c62e5800a1p-3,
-                          0x1.7462b4ab2ef6bp-3, 0x1.39fe606542ddep-3, 0x1.2b584aae78a57p-3);
-    const Batch low = simd::fma<T>(s, half_square + r, k * Batch(F::ln2_low)) - half_square;
-    result = simd::fma<T>(k, Batch(F::ln2_high), f + low);
-  }
-  constexpr T infinity = std::numeric_limits<T>::infinity();
-  const Batch defined = xsimd::select(x < Batch(infinity), result, x);
-  const Batch at_zero = xsimd::select(x == Batch(T(0)), Batch(-infinity), defined);
-  return xsimd::select(x < Batch(T(0)), Batch(std::numeric_limits<T>::quiet_NaN()), at_zero);
-}
-
-template <class T> TESSERA_INLINE xsimd::batch<T> tanh(const xsimd::batch<T>& x) {
-  using Batch = xsimd::batch<T>;
-  const Batch round(Format<T>::round), one(T(1)), a = magnitude<T>(x);
-  // (e - 1) / (e + 1) with e = exp(2a), where e - 1 = 2^n q + (2^n - 1) avoids cancellation near 0.
-  Batch n;
-  const Batch q = split_exp<T>(xsimd::min(Batch(T(44)), a + a), n);
-  const Batch power = power_of_two<T>(bits_of<T>(n + round) - bits_of<T>(round));
-  const Batch above = simd::fma<T>(power, q, power - one), below = above + Batch(T(2));
-  Batch result;
-  if constexpr (std::is_same_v<T, float>) {
-    const Batch inverse = reciprocal<T>(below), near = above * inverse;
-    result = simd::fma<T>(simd::fnma<T>(near, below, above), inverse, near);
-  } else {
-    result = above / below;
-  }
-  return result | sign_bit<T>(x);
-}
-
-/// x / (1 + exp(-p)), to which sigmoid, silu and gelu reduce. Computed from exp(-|p|), which cannot overflow, and
-/// without cancellation.
-template <class T> TESSERA_INLINE xsimd::batch<T> gated(const xsimd::batch<T>& x, const xsimd::batch<T>& p) {
-  using Batch = xsimd::batch<T>;
-  const Batch e = decay<T>(p | Batch(T(-0.0)));
-  const Batch result = xsimd::select(p < Batch(T(0)), x * e, x) * reciprocal<T>(e + Batch(T(1)));
-  const auto fades = p < Batch(Format<T>::exp_normal);
-  if constexpr (std::is_same_v<T, float>)
-    return xsimd::any(fades) ? xsimd::select(fades, faded(x, e), result) : result;
-  else
-    return xsimd::any(fades) ? xsimd::select(fades, x * exp<T>(p), result) : result;
-}
-
-/// gelu in the tanh form, x / (1 + exp(-p)) with p = sqrt(8 / pi) (x + 0.044715 x^3).
-template <class T> TESSERA_INLINE xsimd::batch<T> gelu(const xsimd::batch<T>& x) {
-  using Batch = xsimd::batch<T>;
-  // sqrt(8 / pi) and sqrt(8 / pi) * 0.044715, the product rounded once.
-  constexpr double linear = 1.5957691216057307, cubic = 0.07135481627260025;
-  if constexpr (std::is_same_v<T, float>) {
-    // exp(-p) = 2^n 2^f with f in [-1/2, 1/2]: p is rounded anyway, so the change of base loses no accuracy. exp(-p)
-    // may be large, since 1 + exp(-p) has no cancellation; this needs fewer operations than exp(-|p|).
-    constexpr double log2_e = 1.4426950408889634;
-    const Batch log2 = x * simd::fma<T>(x * x, Batch(T(-cubic * log2_e)), Batch(T(-linear * log2_e)));
-    const Batch bounded = xsimd::min(Batch(173.0f), xsimd::max(Batch(-60.0f), log2));
-    const Batch n = (bounded + Batch(Format<T>::round)) - Batch(Format<T>::round);
-    const Batch power = polynomial<T>(bounded - n, 1.0000001f, 0.693146944f, 0.240221202f, 0.0555071309f,
-                                      0.00967554096f, 0.00132764725f);  // within 0.65 ulp
-    const auto fades = bounded > Batch(125.0f);
-    const Batch divisor = scale_normal<T>(power, xsimd::select(fades, n - Batch(64.0f), n)) + Batch(1.0f);
-    const Batch inverse = reciprocal<T>(divisor), result = x * inverse;
-    return xsimd::any(fades) ? xsimd::select(fades, faded(x, inverse), result) : result;
-  } else {
-    return gated<T>(x, x * simd::fma<T>(x * x, Batch(T(cubic)), Batch(T(linear))));
-  }
-}
-
-/// x / d for loop-invariant d: with FMA, the compiler hoists the reciprocal of d out of the loop. Rounded correctly, as
-/// a division.
-template <class T>
-TESSERA_INLINE xsimd::batch<T> divide_by_invariant(const xsimd::batch<T>& x, const xsimd::batch<T>& d) {
-#if defined(__FMA__)
-  using Batch = xsimd::batch<T>;
-  constexpr T large = std::is_same_v<T, float> ? T(0x1p+64) : T(0x1p+512), small = 1 / large;
-  // d is scaled so that its reciprocal is normal.
-  const Batch size = magnitude<T>(d);
-  const Batch factor =
-      xsimd::select(size < Batch(small), Batch(large), xsimd::select(size > Batch(large), Batch(small), Batch(T(1))));
-  const Batch divisor = d * factor, inverse = Batch(T(1)) / divisor;
-  const Batch dividend = x * factor, near = dividend * inverse;
-  const Batch result = simd::fma<T>(simd::fnma<T>(near, divisor, dividend), inverse, near);
-  // The remainder is NaN for an infinite quotient and loses the sign of -0: restore both from `near`.
-  return xsimd::select(result == result, result, near) | sign_bit<T>(near);
-#else
-  return x / d;
-#endif
-}
-
-template <class T> TESSERA_INLINE xsimd::batch<T> maximum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
-  if constexpr (std::is_floating_point_v<T>)
-    // xsimd::max returns y if either operand is NaN.
-    return xsimd::select(xsimd::isnan(x), x, xsimd::max(x, y));
-  else
-    return xsimd::max(x, y);
-}
-template <class T> TESSERA_INLINE xsimd::batch<T> minimum(const xsimd::batch<T>& x, const xsimd::batch<T>& y) {
-  if constexpr (std::is_floating_point_v<T>)
-    return xsimd::select(xsimd::isnan(x), x, xsimd::min(x, y));
-  else
-    return xsimd::min(x, y);
-}
-
-}  // namespace simd
-
-/// Within 1.2 ulp, also for denormal results; overflow gives infinity, exp(-inf) = 0.
-template <class T> TESSERA_INLINE Lanes<T> exp(const Lanes<T>& x) {
-  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::exp<T>(a); }, x);
-}
-
-/// Within 1 ulp, also for denormals; log(0) = -inf, NaN for x < 0.
-template <class T> TESSERA_INLINE Lanes<T> log(const Lanes<T>& x) {
-  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::log<T>(a); }, x);
-}
-
-/// Within 3 ulp; |tanh(x)| <= 1.
-template <class T> TESSERA_INLINE Lanes<T> tanh(const Lanes<T>& x) {
-  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::tanh<T>(a); }, x);
-}
-
-/// 1 / (1 + exp(-x)), within 3 ulp for positive and negative x.
-template <class T> TESSERA_INLINE Lanes<T> sigmoid(const Lanes<T>& x) {
-  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gated<T>(xsimd::batch<T>(T(1)), a); },
-                         x);
-}
-
-/// The tanh form: x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))) / 2.
-template <class T> TESSERA_INLINE Lanes<T> gelu(const Lanes<T>& x) {
-  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gelu<T>(a); }, x);
-}
-
-/// x / (1 + exp(-x)).
-template <class T> TESSERA_INLINE Lanes<T> silu(const Lanes<T>& x) {
-  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return simd::gated<T>(a, a); }, x);
-}
-
-template <class T> TESSERA_INLINE Lanes<T> sqrt(const Lanes<T>& x) {
-  return simd::each_part([](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::sqrt(a); }, x);
-}
-
-template <class T> TESSERA_INLINE Lanes<T> rsqrt(const Lanes<T>& x) {
-  return simd::each_part(
-      [](const auto& a) TESSERA_INLINE_LAMBDA { return xsimd::batch<T>(xsimd::batch<T>(T(1)) / xsimd::sqrt(a)); }, x);
-}
-
-/// x / d for a loop-invariant d.
-template <class T> TESSERA_INLINE Lanes<T> divide_by_invariant(const Lanes<T>& x, const Lanes<T>& d) {
-  return simd::each_part(
-      [](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide_by_invariant<T>(a, b); }, x, d);
-}
-
-/// Calls a scalar function for each lane, for functions without vector instructions.
-template <class T, class F> TESSERA_INLINE Lanes<T> each_lane(F f, const Lanes<T>& x, const Lanes<T>& y) {
-  alignas(64) T a[width], b[width];
-  store(a, x);
-  store(b, y);
-  for (int i = 0; i < width; ++i) a[i] = f(a[i], b[i]);
-  return load(a);
-}
-
-namespace simd {
-/// |x|^y for floats, computed in double, so that the only error is the final rounding.
-TESSERA_INLINE Lanes<float> power_of_magnitude(const Lanes<float>& x, const Lanes<float>& y) {
-  const Lanes<double> base = convert<double>(x), exponent = convert<double>(y);
-  return convert<float>(
-      each_part([](const auto& a, const auto& b)
-                    TESSERA_INLINE_LAMBDA { return simd::exp<double>(b * simd::log<double>(magnitude<double>(a))); },
-                base, exponent));
-}
-}  // namespace simd
-
-/// std::pow including its special cases, within 1 ulp for floats.
-template <class T>
-  requires(std::is_floating_point_v<T>)
-TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
-  if constexpr (std::is_same_v<T, float>) {
-    const Lanes<float> size = simd::power_of_magnitude(x, y);
-    return simd::each_part(
-        [](const auto& a, const auto& b, const auto& p) TESSERA_INLINE_LAMBDA {
-          using Batch = xsimd::batch<float>;
-          const Batch zero(0.0f), one(1.0f), half = b * Batch(0.5f);
-          const Batch base = simd::magnitude<float>(a);
-          // 1^y, x^0 and (-1)^(+-inf) are 1, also where the computation by log gives NaN.
-          const Batch unit = xsimd::select((b == zero) | ((base == one) & ((a == one) | (b == b))), one, p);
-          const auto whole = xsimd::trunc(b) == b, odd = whole & ~(xsimd::trunc(half) == half);
-          const auto below = simd::bits_of<float>(a) < xsimd::batch<std::int32_t>(0);
-          const auto signed_base = simd::part_mask<float, 0>(simd::to_mask<std::int32_t>(below));
-          const Batch with_sign = xsimd::select(odd & signed_base, simd::negative<float>(unit), unit);
-          const auto undefined = (a < zero) & ~whole & (base < Batch(std::numeric_limits<float>::infinity()));
-          return Batch(xsimd::select(undefined, Batch(std::numeric_limits<float>::quiet_NaN()), with_sign));
-        },
-        x, y, size);
-  } else {
-    return each_lane([](T a, T b) { return static_cast<T>(std::pow(a, b)); }, x, y);
-  }
-}
-
-/// The larger operand; NaN if either operand is NaN, as torch.maximum.
-template <class T> TESSERA_INLINE Lanes<T> maximum(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::maximum<T>(a, b); }, x,
-                         y);
-}
-
-/// The smaller operand; NaN if either operand is NaN, as torch.minimum.
-template <class T> TESSERA_INLINE Lanes<T> minimum(const Lanes<T>& x, const Lanes<T>& y) {
-  return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::minimum<T>(a, b); }, x,
-                         y);
-}
-
-template <class T> TESSERA_INLINE Lanes<T> relu(const Lanes<T>& x) {
-  return simd::each_part(
-      [](const auto& a) TESSERA_INLINE_LAMBDA {
-        // xsimd::max returns the second operand if it is NaN.
-        return xsimd::batch<T>(xsimd::max(xsimd::batch<T>(T(0)), a));
-      },
-      x);
-}
-
-template <class T> TESSERA_INLINE Lanes<T> abs(const Lanes<T>& x) {
-  return simd::each_part(
-      [](const auto& a) TESSERA_INLINE_LAMBDA {
-        if constexpr (std::is_floating_point_v<T>)
-          return simd::magnitude<T>(a);
-        else
-          return simd::choose<T>(a < xsimd::batch<T>(T(0)), simd::negative<T>(a), a);
-      },
-      x);
-}
-
-/// -1, 0 or 1; NaN for NaN.
-template <class T> TESSERA_INLINE Lanes<T> sign(const Lanes<T>& x) {
-  return simd::each_part(
-      [](const auto& a) TESSERA_INLINE_LAMBDA {
-        using Batch = xsimd::batch<T>;
-        const Batch zero(T(0)), below = simd::choose<T>(a < zero, Batch(T(-1)), a);
-        return simd::choose<T>(a > zero, Batch(T(1)), below);
-      },
-      x);
-}
-
-}  // namespace tessera::kernels::inline TESSERA_ISA
-TESSERA_KERNEL_CODE_END
-
-#endif
-
 // ---- tessera/kernels/simd/lane_ops.hpp
 
 #ifndef TESSERA_KERNELS_SIMD_LANE_OPS_HPP
@@ -44865,7 +45133,8 @@ template <class T> TESSERA_INLINE Lanes<T> operator/(const Lanes<T>& x, const La
   if constexpr (std::is_integral_v<T>)
     return each_lane([](T a, T b) { return simd::quotient<T>(a, b); }, x, y);
   else
-    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a / b; }, x, y);
+    return simd::each_part([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return simd::divide<T>(a, b); }, x,
+                           y);
 }
 template <class T> TESSERA_INLINE Mask operator==(const Lanes<T>& x, const Lanes<T>& y) {
   return simd::compare([](const auto& a, const auto& b) TESSERA_INLINE_LAMBDA { return a == b; }, x, y);
@@ -44913,7 +45182,9 @@ TESSERA_INLINE Lanes<T> pow(const Lanes<T>& x, const Lanes<T>& y) {
 /// Applies an elementwise operation to lanes. Casts are convert().
 template <Op O, class... T> TESSERA_INLINE auto apply(const Lanes<T>&... x) {
   using Operation = ops::elementwise_operation<O>;
-  if constexpr (Operation::by_part)
+  if constexpr (Operation::divides_in_xsimd && simd::estimates_quotients && (std::is_same_v<T, float> && ...))
+    return convert<float>(apply<O>(convert<double>(x)...));
+  else if constexpr (Operation::by_part)
     return simd::each_part([](const auto&... part) TESSERA_INLINE_LAMBDA { return Operation::value(part...); }, x...);
   else
     return Operation::value(x...);
@@ -45219,6 +45490,13 @@ template <const auto& Table, int I> struct Program {
     }
     return cost;
   }
+  /// Whether a row is nothing but elements: one pass, without values or results of a row.
+  static constexpr bool only_elements = [] {
+    if (fused.phases != 1 || reduces(0) || schedule.saves[0]) return false;
+    for (int stage = 0; stage <= 1; ++stage)
+      if (schedule.row[stage].size + schedule.row_exits[stage].size + schedule.reduces[stage].size > 0) return false;
+    return true;
+  }();
   /// The most expensive of the passes that read operands.
   static constexpr int busiest_pass = [] {
     int most = 0;
@@ -45264,12 +45542,42 @@ template <class P> struct FusedRun {
 
   const FusedCall& call;
   RowWalk rows;
+  Window whole_row;           ///< where `adjacent` is not 0: the current row
+  std::int64_t adjacent = 0;  ///< rows left, with the current row, that follow each other along the innermost outer dim
   alignas(64) std::byte buffer[P::layout.bytes];
   std::byte* kept = nullptr;                 ///< values kept between passes over a row
   std::int64_t kept_capacity = 0;            ///< elements
   std::byte* targets[Fused::max_outputs]{};  ///< by output: the element that the current accumulation is added to
 
   explicit FusedRun(const FusedCall& c) : call(c) {}
+
+  /// Where a row is one window of contiguous elements, rows that follow each other need no windows of their own: short
+  /// rows, such as the features of a pixel, spend more time there than in their elements.
+  TESSERA_NO_INLINE void find_adjacent(std::int64_t row) {
+    const std::int64_t size = call.inner_end - call.inner_begin;
+    if (!rows.contiguous || size % (width * P::unroll(0)) != 0 || size > window_size || rows.rank == 0) return;
+    adjacent = rows.left_along_dim();
+    if (adjacent > call.row_end - row) adjacent = call.row_end - row;
+    whole_row.begin = call.inner_begin;
+    whole_row.size = whole_row.padded = size;
+    for (int i = 0; i < P::operands; ++i) whole_row.at[i] = rows.row[i] + call.inner_begin * P::layout.sizes[i];
+    rows.skip(adjacent);
+  }
+  TESSERA_FLATTENED void next_row(std::int64_t row) {
+    if constexpr (P::only_elements) {
+      if (adjacent > 1) {
+        --adjacent;
+        const std::int64_t* const step = rows.step[rows.rank - 1];
+        for (int i = 0; i < P::operands; ++i) whole_row.at[i] += step[i];
+        return;
+      }
+      if (adjacent == 0) rows.next();
+      adjacent = 0;
+      if (row + 1 < call.row_end) find_adjacent(row + 1);
+    } else {
+      rows.next();
+    }
+  }
 
   struct Values {
     File shared;        ///< values per call and per row
@@ -45449,9 +45757,10 @@ template <class P> struct FusedRun {
     if constexpr (!P::carries(Pass)) values.pending[Pass] = 0;
     const WindowWalk windows(rows, P::layout.sizes, P::layout.offsets, buffer, schedule.reads[Pass],
                              schedule.writes[Pass], width * count, longest_window<Pass>());
-    Window window;
+    Window own;
+    Window& window = P::only_elements ? whole_row : own;
     for (std::int64_t begin = call.inner_begin; begin < call.inner_end; begin += window.size) {
-      windows.open(window, begin, call.inner_end);
+      if (!P::only_elements || adjacent == 0) windows.open(window, begin, call.inner_end);
       if constexpr (P::reduces(Pass)) {
         const std::int64_t terms = window.padded / (width * count);
         if (values.pending[Pass] + terms > sum_run) collect<Pass>(values);
@@ -45529,9 +45838,10 @@ template <class P> struct FusedRun {
     });
     uniform_steps(std::make_index_sequence<static_cast<std::size_t>(schedule.uniform.size)>{}, values.shared,
                   {rows, call}, call.uniforms);
+    if constexpr (P::only_elements) find_adjacent(call.row_begin);
     for (std::int64_t row = call.row_begin; row < call.row_end; ++row) {
       (run_stage<Stage>(values, row), ...);
-      rows.next();
+      next_row(row);
     }
     each(accumulations, [&](auto k) TESSERA_FLATTENED_LAMBDA {
       constexpr Exit exit = list[k];
@@ -47954,7 +48264,7 @@ template <class T> struct RunningSoftmax {
     using Batch = xsimd::batch<T>;
     constexpr std::int64_t row = attention_queries;
     const Batch total = Batch::load_aligned(totals + c), zero(T(0));
-    const Batch inverse = xsimd::select(total == zero, zero, Batch(T(1)) / total);
+    const Batch inverse = xsimd::select(total == zero, zero, simd::divide<T>(Batch(T(1)), total));
     for (std::int64_t e = 0; e < width; ++e)
       (Batch::load_aligned(sums + e * row + c) * inverse).store_aligned(sums + e * row + c);
     (Batch::load_aligned(largest + c) + simd::log<T>(total)).store_aligned(totals + c);
@@ -50613,13 +50923,19 @@ class CustomStep final : public PreparedStep {
 
 namespace tessera::runtime::inline TESSERA_ISA {
 
-/// Copies within each device, of rearranges and other data movement that no view can express.
+/// Copies within each device, of rearranges and other data movement that no view can express. A host scalar, such as
+/// the cotangent 1 of a loss, is no stored input: the step writes it where a rearrange makes it a tensor of one
+/// element.
 class DataMovementStep final : public PreparedStep {
  public:
   explicit DataMovementStep(const StepContext& c) : layout_(c.layout), element_(c.layout[c.step.outputs[0]].element) {
     const int node = c.units[c.step.unit].root;
     const PlanStep& step = c.step;
     const WorkGrid work(layout_, step);
+    if (step.inputs.empty()) {
+      number_ = c.graph.operand(node, 0);
+      dtype_ = c.graph[node].dtype;
+    }
     for (int w = 0; w < work.count(); ++w) {
       const Coordinates at = work.coordinates(w);
       if (!work.stores(at, layout_.value(step.outputs[0]).sharding) || !layout_.holds(step.outputs[0], at)) continue;
@@ -50630,13 +50946,12 @@ class DataMovementStep final : public PreparedStep {
   std::int64_t table_bytes() const override { return static_cast<std::int64_t>(pieces_.size() * sizeof(Piece)); }
 
   void run(Frame& frame) const override {
-    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
-      const Piece& piece = pieces_[static_cast<std::size_t>(i)];
-      kernels::strided_copy(frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_,
-                            piece.to_strides,
-                            frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
-                            piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
-    });
+    if (number_ >= 0)
+      for (const Piece& piece : pieces_)
+        write_number(dtype_, frame.pointers[static_cast<std::size_t>(piece.to)],
+                     frame.numbers[static_cast<std::size_t>(number_)]);
+    else
+      copy(frame);
   }
 
  private:
@@ -50650,6 +50965,18 @@ class DataMovementStep final : public PreparedStep {
   std::int64_t element_;
   std::vector<Piece> pieces_;
   double piece_bytes_ = 1;
+  std::int32_t number_ = -1;  // the node of a host scalar that is written; -1: stored values are copied
+  DType dtype_ = DType::f32;
+
+  void copy(Frame& frame) const {
+    parallel_for(static_cast<std::int64_t>(pieces_.size()), Cost::bytes(piece_bytes_), [&](std::int64_t i) {
+      const Piece& piece = pieces_[static_cast<std::size_t>(i)];
+      kernels::strided_copy(frame.pointers[static_cast<std::size_t>(piece.to)] + piece.to_offset * element_,
+                            piece.to_strides,
+                            frame.pointers[static_cast<std::size_t>(piece.from)] + piece.from_offset * element_,
+                            piece.from_strides, piece.extent, static_cast<std::size_t>(element_));
+    });
+  }
 
   /// Divides a copy along its longest dim into tasks.
   void add_pieces(Piece piece) {
@@ -50681,6 +51008,7 @@ class DataMovementStep final : public PreparedStep {
     const int layers = out.layers;
     for (int l = 0; l < layers; ++l) {
       const int to = out.index(at, l);
+      if (number_ >= 0) pieces_.emplace_back().to = out.first + to;
       const kernels::Strides& to_strides = out.strides[static_cast<std::size_t>(to)];
       for (std::size_t i = 0; i < step.inputs.size(); ++i) {
         const ValueLayout& in = layout_[step.inputs[i]];
@@ -51208,32 +51536,44 @@ template <DTypeSet Types> class FoldWindowsStep final : public PreparedStep {
     add_pieces(piece);
   }
 
-  /// Divides a fold along its longest dim without windows into tasks.
+  /// Divides the rows of a fold into tasks, along its outermost dims first: a task writes memory that other tasks do
+  /// not, mostly contiguous, and little enough of it to stay in a cache while all elements of windows are added.
   void add_pieces(const Piece& piece) {
-    if (volume(piece.shape.rows) == 0) return;
-    const auto is_windowed = [&](std::size_t d) {
-      for (int k = 0; k < piece.shape.count; ++k)
-        if (piece.shape.windows[k].dim == d) return true;
-      return false;
-    };
+    const double bytes = bytes_of(piece);
+    if (bytes > 0) split(piece, std::max(0x1p18, bytes / 2048));
+  }
+  double bytes_of(const Piece& piece) const {
+    double bytes = static_cast<double>(volume(piece.shape.rows)) * static_cast<double>(size_of(dtype_));
+    for (int k = 0; k < piece.shape.count; ++k) bytes *= static_cast<double>(1 + piece.shape.windows[k].size);
+    return bytes;
+  }
+  void split(const Piece& piece, double most_bytes) {
     const Shape& rows = piece.shape.rows;
-    std::size_t longest = rows.size();
-    std::int64_t bytes = volume(rows) * static_cast<std::int64_t>(size_of(dtype_));
-    for (std::size_t d = 0; d < rows.size(); ++d)
-      if (!is_windowed(d) && (longest == rows.size() || rows[d] > rows[longest])) longest = d;
-    for (int k = 0; k < piece.shape.count; ++k) bytes *= 1 + piece.shape.windows[k].size;
-    const std::int64_t whole = longest == rows.size() ? 1 : rows[longest];
-    const std::int64_t step = std::max<std::int64_t>(1, whole * (1 << 18) / std::max<std::int64_t>(bytes, 1));
+    std::size_t outermost = rows.size();
+    // The innermost dim is what a loop adds up.
+    for (std::size_t d = 0; d + 1 < rows.size(); ++d)
+      if (rows[d] > 1 && (outermost == rows.size() || piece.shape.to[d] > piece.shape.to[outermost])) outermost = d;
+    const double bytes = bytes_of(piece);
+    if (bytes <= most_bytes || outermost == rows.size()) {
+      piece_bytes_ = std::max(piece_bytes_, bytes);
+      pieces_.push_back(piece);
+      return;
+    }
+    const std::int64_t whole = rows[outermost];
+    const auto step =
+        std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(whole) * most_bytes / bytes));
     for (std::int64_t begin = 0; begin < whole; begin += step) {
       Piece part = piece;
-      if (longest < rows.size()) {
-        part.shape.rows[longest] = std::min(step, whole - begin);
-        part.from_offset += begin * piece.shape.from[longest];
-        part.to_offset += begin * piece.shape.to[longest];
-      }
-      piece_bytes_ = std::max(piece_bytes_, static_cast<double>(bytes) * static_cast<double>(std::min(step, whole)) /
-                                                static_cast<double>(whole));
-      pieces_.push_back(part);
+      part.shape.rows[outermost] = std::min(step, whole - begin);
+      part.to_offset += begin * piece.shape.to[outermost];
+      bool windowed = false;
+      for (int k = 0; k < part.shape.count; ++k)
+        if (part.shape.windows[k].dim == outermost) {
+          part.shape.windows[k].first -= begin;
+          windowed = true;
+        }
+      if (!windowed) part.from_offset += begin * piece.shape.from[outermost];
+      split(part, most_bytes);
     }
   }
 
