@@ -9,6 +9,7 @@
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 #include <tessera/ops/elementwise/integer.hpp>
+#include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/elementwise/rounding.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/elementwise/special.hpp>
@@ -28,7 +29,7 @@ template <Op Id, class Operation> struct OperationAt {
 template <class List> struct OperationMap;
 template <class... Operation>
 struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
-using InKernels = JoinedLists<ElementwiseOperations, KeyOperations>::type;
+using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, KeyOperations>::type;
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 
