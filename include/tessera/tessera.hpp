@@ -27,6 +27,7 @@
 #include <tessera/tensor/random.hpp>
 #include <tessera/tensor/reshard.hpp>
 #include <tessera/tensor/sharded_tensor.hpp>
+#include <tessera/tensor/triangle_indices.hpp>
 #include <tessera/tensor/update_shards.hpp>
 #include <tessera/tensor/visualize.hpp>
 

@@ -401,6 +401,11 @@ def layers():
                             "rnn_tanh": (torch.rnn_tanh, 1, 1, 1, 1), "rnn_relu": (torch.rnn_relu, 1, 1, 1, 1)}.items():
         f, inputs = recurrent(*arguments)
         case(name, f, *inputs)
+    # Behind all others, whose arguments are drawn before.
+    case("conv3d_groups", lambda w, x: last(F.conv3d(first(x), taps(w), stride=(1, 2, 1), padding=(1, 0, 1), dilation=(1, 1, 2), groups=2)), values(2, 3, 2, 2, 6), values(2, 3, 5, 4, 4))
+    case("conv3d_depthwise", lambda w, x: last(F.conv3d(first(x), taps(w), padding=1, groups=3)), values(3, 3, 3, 1, 3), values(1, 3, 4, 3, 3))
+    case("conv_transpose3d_groups", lambda w, x: last(F.conv_transpose3d(first(x), of_transposed(w), stride=(1, 2, 2), padding=(1, 0, 1), output_padding=(0, 1, 1), groups=2)),
+         values(2, 3, 2, 4, 3), values(2, 2, 3, 2, 4))
     write("layers")
 
 
@@ -553,6 +558,21 @@ def losses():
           i(1, 2, 2, 0, 1, 1, 2, 1, 2).reshape(3, 3), i(6, 4, 5), i(3, 1, 0))
     three("ctc_loss_zero_infinity", lambda x, t, n, m, how: F.ctc_loss(F.log_softmax(x, -1), t.long(), n.long(), m.long(), reduction=how, zero_infinity=True), steps, labels,
           i(6, 4, 4), target_lengths)
+
+    # Weights of classes; they have no gradient in PyTorch's multi_margin_loss.
+    weight = v(0.5, 2, 0.25, 1)
+    for name, more in {"weighted": {}, "weighted_smoothed": {"label_smoothing": 0.2}}.items():
+        three(f"cross_entropy_{name}", lambda x, t, w, how: F.cross_entropy(x, t.long(), w.detach(), reduction=how, **more), logits, targets, weight)
+    three("nll_loss_weighted", lambda x, t, w, how: F.nll_loss(x, t.long(), w.detach(), reduction=how), logits, targets, weight)
+    classes = i(0, 3, 1, 2, 2)
+    three("multi_margin_loss_weighted", lambda x, t, w, how: F.multi_margin_loss(x, t.long(), 2, 0.75, w.detach(), reduction=how), logits, classes, weight)
+    marks = i(1, 0, 0, 1, 0, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 1).reshape(5, 4)
+    three("multilabel_soft_margin_loss_weighted", lambda x, t, w, how: F.multilabel_soft_margin_loss(x, t.double(), w.detach(), reduction=how), logits, marks, weight)
+    several = i(2, 0, -1, 1, -1, 2, 0, 1, 3, 2, 1, 0, 0, 3, -1, -1, 1, -1, 2, 3).reshape(5, 4)
+    three("multilabel_margin_loss", lambda x, t, how: F.multilabel_margin_loss(x, t.long(), reduction=how), values(5, 4) + 1 / 256, several)
+    three("bce_with_logits_pos_weight", lambda x, t, w, how: F.binary_cross_entropy_with_logits(x, t, pos_weight=w.detach(), reduction=how), logits, values(5, 4, low=0, high=1), weight)
+    three("binary_cross_entropy", lambda x, t, how: F.binary_cross_entropy(x, t.detach(), reduction=how), values(5, 4, low=0.125, high=0.875), values(5, 4, low=0, high=1))
+    case("pairwise_distance", lambda x, y: tuple(F.pairwise_distance(x, y, p) for p in (1.0, 2.0, 3.0)), values(5, 4), values(5, 4) + 1 / 256)
     write("losses")
 
 
@@ -590,6 +610,9 @@ def optimizers():
     run("adamax", lambda p: o.Adamax(p, lr=0.05, betas=(0.8, 0.95), weight_decay=0.05))
     run("rmsprop", lambda p: o.RMSprop(p, lr=0.02, alpha=0.9, weight_decay=0.05))
     run("rmsprop_momentum", lambda p: o.RMSprop(p, lr=0.02, alpha=0.9, momentum=0.5))
+    run("rmsprop_centered", lambda p: o.RMSprop(p, lr=0.02, alpha=0.9, momentum=0.5, weight_decay=0.05, centered=True))
+    run("sgd_dampened", lambda p: o.SGD(p, lr=0.05, momentum=0.9, dampening=0.3, weight_decay=0.05))
+    run("sgd_maximize", lambda p: o.SGD(p, lr=0.05, momentum=0.5, maximize=True))
 
     def schedule(name, make, steps=40, rate=0.5):
         optimizer = o.SGD([torch.zeros(1, requires_grad=True)], lr=rate)

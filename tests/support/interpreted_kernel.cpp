@@ -149,7 +149,8 @@ class Call {
       case InstrKind::load:
         return read(instr.dtype, place(call_.inputs[instr.a], instr.dtype, instr.level == Level::element ? at : 0));
       case InstrKind::uniform: {
-        const double given = call_.uniforms[instr.a];
+        const double slot = call_.uniforms[instr.a];
+        const double given = instr.dtype == DType::i64 ? static_cast<double>(std::bit_cast<std::int64_t>(slot)) : slot;
         return instr.dtype == DType::bool_ ? given != 0 : is_whole(instr.dtype) ? std::trunc(given) : given;
       }
       case InstrKind::index:

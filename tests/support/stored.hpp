@@ -58,6 +58,7 @@ inline Array load(const tessera::Leaf& leaf) {
 inline double draw_philox(const tessera::Node& node, double number, const Layers& layers, std::int64_t index) {
   const tessera::RandomDraw draw = tessera::RandomDraw::of(node);
   std::uint64_t key = tessera::kernels::fold_in(static_cast<std::uint64_t>(number), draw.stream);
+  // A double can't hold the key that a kernel derives, so no program of random_programs has such a key.
   for (const int layer : layers) key = tessera::kernels::fold_in(key, static_cast<std::uint64_t>(layer) + 1);
   double value = 0;
   with_type(node.dtype, [&]<class T>() {

@@ -159,8 +159,10 @@ constexpr auto scan(const F& f, const Init& init, const Xs& xs, bool reverse, So
   static_assert(same || !two,
                 "tessera: the function of a scan must return a carry with the element types, ranks and structure of "
                 "init; convert element types with ts::cast");
-  static_assert(!holds_number_v<Init>,
-                "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor");
+  static_assert(
+      !holds_number_v<Init>,
+      "tessera: a Dim or a Scalar in the carry of a scan would never change; capture it, or carry a tensor, of a "
+      "key ts::key_data(key)");
   if constexpr (is_outside && same) {
     Value context = trace_in(init);
     if (context.module == nullptr) context = trace_in(xs);

@@ -27,6 +27,8 @@
 #include <tessera/ops/data_movement/slicing.hpp>
 #include <tessera/ops/data_movement/stack.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/elementwise/float_tests.hpp>
+#include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/functional.hpp>
 #include <tessera/ops/glu.hpp>
 #include <tessera/ops/indexing/cumulative.hpp>
@@ -45,8 +47,10 @@
 #include <tessera/ops/losses/ctc_loss.hpp>
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/losses/margin_losses.hpp>
+#include <tessera/ops/random/exponential_draws.hpp>
 #include <tessera/ops/random/gamma_draws.hpp>
 #include <tessera/ops/random/keys.hpp>
+#include <tessera/ops/random/poisson.hpp>
 #include <tessera/ops/random/random.hpp>
 #include <tessera/ops/random/random_draws.hpp>
 #include <tessera/ops/random/stochastic_round.hpp>

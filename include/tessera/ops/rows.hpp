@@ -11,6 +11,7 @@
 #include <tessera/ops/control_rows.hpp>
 #include <tessera/ops/custom_call_rows.hpp>
 #include <tessera/ops/data_movement/data_movement_rows.hpp>
+#include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/elementwise/operations.hpp>
 #include <tessera/ops/gradient_rows.hpp>
 #include <tessera/ops/indexing/cumulative_rows.hpp>
@@ -29,7 +30,7 @@ namespace ops {
 using Operations = JoinedLists<SourceOperations, ElementwiseOperations, ReductionOperations, ContractionOperations,
                                DataMovementOperations, IndexedOperations, WindowOperations, CumulativeOperations,
                                SortOperations, ScatterOperations, AttentionOperations, ControlOperations,
-                               GradientOperations, KeyOperations, CustomCallOperations>::type;
+                               GradientOperations, NextafterOperations, KeyOperations, CustomCallOperations>::type;
 
 namespace detail {
 

@@ -95,7 +95,8 @@ constexpr BrokenRule check_like_operand(const NodeCheck& c) {
   return same_type(c.node(), c.x(0)) ? BrokenRule{} : "the result has the type of the operand";
 }
 constexpr BrokenRule check_random(const NodeCheck& c) {
-  if (c.x(1).rank != 0) return "the key has rank 0";
+  if (c.x(1).rank != 0 || (c.x(1).dtype != DType::f64 && c.x(1).dtype != DType::i64))
+    return "the key is an f64 or an i64 of rank 0";
   return same_static_shape(c.node(), c.x(0)) ? BrokenRule{} : "the result has the shape of the operand";
 }
 constexpr BrokenRule check_constraint(const NodeCheck& c) {

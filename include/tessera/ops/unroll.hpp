@@ -139,15 +139,16 @@ template <class Y, std::size_t Steps> constexpr auto stacked_steps(const std::ar
   }
 }
 
-/// Equal draws of two steps would be one node, but steps draw different numbers.
+/// Equal draws of two steps would be one node, but with a key that is a number steps draw different numbers.
 constexpr void refuse_random_numbers(Module& module, Source source) {
   for (std::size_t g = static_cast<std::size_t>(module.current); g < module.graphs.size(); ++g)
     for (int id = 0; id < module.graphs[g].size(); ++id)
       if (const Node& node = module.graphs[g][id];
-          node.op != Op::custom_call && row_of(node).unit == UnitKind::random) {
+          node.op != Op::custom_call && row_of(node).unit == UnitKind::random &&
+          module.graphs[g].nodes[static_cast<std::size_t>(module.graphs[g].operand(id, 1))].dtype == DType::f64) {
         module.refuse(errc::unsupported,
-                      "[scan] unroll: the steps draw random numbers; draw them before the loop and pass them in xs, or "
-                      "leave ts::unroll out",
+                      "[scan] unroll: the steps draw random numbers with a key that is a number; use a key that is a "
+                      "tensor, such as ts::fold_in(key, i) of the index i of a ts::fori_loop, or leave ts::unroll out",
                       source);
         return;
       }
@@ -225,8 +226,8 @@ constexpr auto unrolled_scan(const F& f, const Init& init, const Xs& xs, bool re
 /// ts::scan whose body computes `Steps` steps, as `unroll` of jax.lax.scan: `ts::scan(f, init, xs, ts::unroll<4>)`. The
 /// results are those of the scan without it. Kernels of one step can fuse with those of the next one, and the program
 /// is longer. Steps behind the last whole group run in a second loop, so the number of steps is any. xs are reshaped,
-/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers; a Stack in
-/// xs and a plain struct as y don't compile. Communication: that of f, once a step.
+/// and y of both loops joined. Errors, besides those of scan: unsupported where a step draws random numbers with a key
+/// that is a number; a Stack in xs and a plain struct as y don't compile. Communication: that of f, once a step.
 template <class F, class Init, class Xs, int Steps>
 constexpr auto scan(const F& f, const Init& init, const Xs& xs, Unroll<Steps>, ScanOptions options = {},
                     Here at = Here::current()) {

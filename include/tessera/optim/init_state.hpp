@@ -60,6 +60,9 @@ template <class Model> AdamWState<Model> init_state(const AdamW&, const Model& m
   return {detail::zeros_of(model), detail::zeros_of(model), 0};
 }
 template <class Model> SgdState<Model> init_state(const Sgd&, const Model& model) { return {detail::zeros_of(model)}; }
+template <class Model> DampenedSgdState<Model> init_state(const DampenedSgd&, const Model& model) {
+  return {detail::zeros_of(model), 0};
+}
 template <class Model> LionState<Model> init_state(const Lion&, const Model& model) {
   return {detail::zeros_of(model)};
 }
@@ -68,6 +71,9 @@ template <class Model> AdamWState<Model> init_state(const Adam&, const Model& mo
 }
 template <class Model> RmsPropState<Model> init_state(const RmsProp&, const Model& model) {
   return {detail::zeros_of(model), detail::zeros_of(model)};
+}
+template <class Model> CenteredRmsPropState<Model> init_state(const CenteredRmsProp&, const Model& model) {
+  return {detail::zeros_of(model), detail::zeros_of(model), detail::zeros_of(model)};
 }
 template <class Model> AdagradState<Model> init_state(const Adagrad&, const Model& model) {
   return {detail::zeros_of(model)};

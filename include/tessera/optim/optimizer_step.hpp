@@ -95,6 +95,16 @@ constexpr auto optimizer_step(const Model& model, const Model& gradients, const 
                               const Sgd& config, Here at = Here::current()) {
   return sgd(model, gradients, state, config, at);
 }
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const DampenedSgdState<Model>& state,
+                              const DampenedSgd& config, Here at = Here::current()) {
+  return sgd_dampened(model, gradients, state, config, at);
+}
+template <class Model>
+constexpr auto optimizer_step(const Model& model, const Model& gradients, const CenteredRmsPropState<Model>& state,
+                              const CenteredRmsProp& config, Here at = Here::current()) {
+  return rmsprop_centered(model, gradients, state, config, at);
+}
 
 }  // namespace tessera::optim
 

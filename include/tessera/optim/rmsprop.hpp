@@ -31,6 +31,22 @@ template <class Model> struct RmsPropState {
   static constexpr std::array field_names{"square", "velocity"};
 };
 
+/// Hyper-parameters of ts::rmsprop_centered: those of RmsProp.
+struct CenteredRmsProp {
+  Scalar learning_rate = 1e-2;
+  Scalar alpha = 0.99;  ///< decay of the running means
+  Scalar epsilon = 1e-8;
+  Scalar momentum = 0.0;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The state of RMSprop, and the running mean of each gradient.
+template <class Model> struct CenteredRmsPropState {
+  Model square, mean, velocity;
+
+  static constexpr std::array field_names{"square", "mean", "velocity"};
+};
+
 }  // namespace optim
 
 /// Inside a traced function: one step of RMSprop. Returns (model, state).
@@ -55,6 +71,33 @@ constexpr auto rmsprop(const Model& model, const Model& gradients, const optim::
       },
       model, gradients, state.square, state.velocity);
   return std::tuple(moved, optim::RmsPropState<Model>{square, velocity});
+}
+
+/// Inside a traced function: one step of RMSprop whose divisor is the deviation of each gradient. Returns (model,
+/// state).
+///
+///     g = g + decay p,  v = alpha v + (1 - alpha) g^2,  m = alpha m + (1 - alpha) g
+///     b = momentum b + g / (sqrt(max(v - m^2, 0)) + epsilon),  p = p - rate b
+/// Communication and errors: as rmsprop. Source: torch.optim.RMSprop(centered=True), where a variance that rounding
+/// makes negative gives NaN; Graves, 1308.0850.
+template <class Model>
+constexpr auto rmsprop_centered(const Model& model, const Model& gradients,
+                                const optim::CenteredRmsPropState<Model>& state,
+                                const optim::CenteredRmsProp& config = {}, Here at = Here::current()) {
+  auto [moved, square, mean, velocity] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v, Value m, Value b) {
+        const Value alpha = x.wide(config.alpha);
+        const Value slope = x(config.weight_decay) * p + g;
+        const Value next_v = x(alpha) * v + x(1.0 - alpha) * (slope * slope);
+        const Value next_m = x(alpha) * m + x(1.0 - alpha) * slope;
+        const Value variance = build::binary(Op::maximum, next_v - next_m * next_m, next_v.number(0));
+        const Value spread = build::apply<ops::SqrtOp>(variance) + x(config.epsilon);
+        const Value next_b = x(config.momentum) * b + slope / spread;
+        return std::tuple(p - x(config.learning_rate) * next_b, next_v, next_m, next_b);
+      },
+      model, gradients, state.square, state.mean, state.velocity);
+  return std::tuple(moved, optim::CenteredRmsPropState<Model>{square, mean, velocity});
 }
 
 }  // namespace tessera

@@ -28,6 +28,30 @@ template <class Model> struct SgdState {
   static constexpr std::array field_names{"velocity"};
 };
 
+/// Hyper-parameters of ts::sgd_dampened, those of Sgd and the part of each gradient that the velocity does not take.
+struct DampenedSgd {
+  Scalar learning_rate = 1e-2;
+  Scalar momentum = 0.9;
+  Scalar dampening = 0.0;
+  Scalar weight_decay = 0.0;  ///< coupled: added to the gradient
+};
+
+/// The velocity of each parameter, with the parameter's shape and sharding, and the number of steps so far.
+template <class Model> struct DampenedSgdState {
+  Model velocity;
+  Scalar step;
+
+  static constexpr std::array field_names{"velocity", "step"};
+};
+
+/// Inside a traced function: gradients with the opposite sign. Every optimizer then makes the loss larger, as
+/// `maximize=True` of PyTorch's optimizers. No communication.
+///
+///     const auto [next, next_state] = ts::adamw(model, ts::optim::maximize(gradient), state, config);
+template <class Model> constexpr auto maximize(const Model& gradients) {
+  return tree_map([](auto g) { return -g; }, gradients);
+}
+
 }  // namespace optim
 
 namespace optim::detail {
@@ -76,6 +100,25 @@ template <class Model>
 constexpr auto sgd_nesterov(const Model& model, const Model& gradients, const optim::SgdState<Model>& state,
                             const optim::Sgd& config = {}, Here at = Here::current()) {
   return optim::detail::sgd_with_momentum<true>(model, gradients, state, config, at);
+}
+
+/// One step with momentum and dampening, as torch.optim.SGD: velocity = momentum velocity + (1 - dampening) (g + decay
+/// p), in the first step g + decay p, and p - rate velocity. Returns (model, state). Source: torch.optim.SGD.
+template <class Model>
+constexpr auto sgd_dampened(const Model& model, const Model& gradients, const optim::DampenedSgdState<Model>& state,
+                            const optim::DampenedSgd& config = {}, Here at = Here::current()) {
+  const Scalar step = optim::detail::next_step("sgd_dampened", model, state.step, at);
+  const Value root = optim::detail::parameters_of(model).front().at(Source::from(at));
+  const Value t = lower(root, step), one = t.number(1);
+  const Value taken = build::select(build::less(one, t), 1.0 - lower(root, config.dampening), one);
+  auto [moved, velocity] = optim::detail::update_parameters(
+      at,
+      [&](const auto& x, Value p, Value g, Value v) {
+        const Value next = x(config.momentum) * v + x(taken) * (x(config.weight_decay) * p + g);
+        return std::tuple(p - x(config.learning_rate) * next, next);
+      },
+      model, gradients, state.velocity);
+  return std::tuple(moved, optim::DampenedSgdState<Model>{velocity, step});
 }
 
 }  // namespace tessera

@@ -181,6 +181,88 @@ TEST(MarginLosses, AreThePublishedFormulas) {
       {x, y, z, signs, rows}, oracle::first_order);
 }
 
+// The argument `weight` of torch.nn.MultiMarginLoss, MultiLabelSoftMarginLoss and BCEWithLogitsLoss (pos_weight), as
+// PyTorch's kernels compute it; and the formulas of BCELoss, MultiLabelMarginLoss and PairwiseDistance.
+TEST(MarginLosses, HaveWeightsOfClasses) {
+  const Array x = random_array({4, 3}, 1, -2, 2), y = random_array({4, 3}, 2), weight({3}, {0.5, 2, 0.25});
+  const Array labels({4, 3}, {1, 0, 1, 1, 0, 0, 1, 0, 1, 0, 1, 0}), targets({4}, {2, 0, 1, 2});
+  const Array many({4, 3}, {2, 0, -1, 1, -1, 2, 0, 1, 2, -1, 0, 0});
+  Array margins({4}), soft({4}), positive({4, 3}), several({4}), apart({4});
+  for (std::size_t n = 0; n < 4; ++n) {
+    const plain::Row a = plain::row(x, n), b = plain::row(y, n), l = plain::row(labels, n), m = plain::row(many, n);
+    const auto t = static_cast<std::size_t>(targets.data[n]);
+    for (std::size_t c = 0; c < 3; ++c) {
+      const double z = std::max(0.0, 0.7 - a[t] + a[c]), w = weight.data[c];
+      if (c != t) margins.data[n] += weight.data[t] * z * z / 3;
+      const double p = 1 / (1 + std::exp(-a[c])), yes = -l[c] * std::log(p), no = -(1 - l[c]) * std::log(1 - p);
+      soft.data[n] += w * (yes + no) / 3;
+      positive.data[3 * n + c] = w * yes + no;
+    }
+    std::vector<std::size_t> in;
+    for (std::size_t k = 0; k < 3 && m[k] >= 0; ++k) in.push_back(static_cast<std::size_t>(m[k]));
+    for (const std::size_t k : in)
+      for (std::size_t c = 0; c < 3; ++c)
+        if (std::find(in.begin(), in.end(), c) == in.end()) several.data[n] += std::max(0.0, 1 - a[k] + a[c]) / 3;
+    for (std::size_t c = 0; c < 3; ++c) apart.data[n] += std::pow(std::fabs(a[c] - b[c] + 1e-6), 3);
+    apart.data[n] = std::cbrt(apart.data[n]);
+  }
+  expect_losses(run<Float<2>, Int<1>, Float<1>>(
+                    [](const auto& a, const auto& t, const auto& w) {
+                      return std::tuple(ts::multi_margin_loss<each_one, 2>(a, t, w, 0.7),
+                                        ts::multi_margin_loss<ts::LossReduction::mean, 2>(a, t, w, 0.7),
+                                        ts::multi_margin_loss<summed, 2>(a, t, w, 0.7));
+                    },
+                    {x, targets, weight}),
+                margins);
+  expect_losses(run<Float<2>, Int<2>, Float<1>>(
+                    [](const auto& a, const auto& l, const auto& w) {
+                      return std::tuple(ts::multilabel_soft_margin_loss<each_one>(a, l, w),
+                                        ts::multilabel_soft_margin_loss(a, l, w),
+                                        ts::multilabel_soft_margin_loss<summed>(a, l, w));
+                    },
+                    {x, labels, weight}),
+                soft);
+  expect_losses(run<Float<2>, Float<2>, Float<1>>(
+                    [](const auto& a, const auto& l, const auto& w) {
+                      return std::tuple(ts::bce_with_logits<each_one>(a, l, w), ts::bce_with_logits(a, l, w),
+                                        ts::bce_with_logits<summed>(a, l, w));
+                    },
+                    {x, labels, weight}),
+                positive);
+  expect_losses(run<Float<2>, Int<2>>(
+                    [](const auto& a, const auto& t) {
+                      return std::tuple(ts::multilabel_margin_loss<each_one>(a, t), ts::multilabel_margin_loss(a, t),
+                                        ts::multilabel_margin_loss<summed>(a, t));
+                    },
+                    {x, many}),
+                several);
+  constexpr auto distance = [](const auto& a, const auto& b) { return ts::pairwise_distance<3>(a, b); };
+  oracle::expect_near((run<Float<2>, Float<2>>(distance, {x, y}).at(0)), apart, 1e-12);
+  oracle::check_gradient<Float<2>, Int<1>, Int<2>, Int<2>, Float<1>>(
+      [](const auto& a, const auto& t, const auto& l, const auto& m, const auto& w) {
+        return ts::multi_margin_loss<each_one, 2>(a, t, w, 0.7) + ts::multilabel_soft_margin_loss<each_one>(a, l, w) +
+               ts::multilabel_margin_loss<each_one>(a, m) +
+               ts::sum<1>(ts::bce_with_logits<each_one>(a, ts::cast<float>(l), w)) + ts::pairwise_distance(a, a * 0.5);
+      },
+      {x, targets, labels, many, weight}, oracle::first_order);
+}
+TEST(ElementLosses, OfProbabilities) {
+  const Array p({5}, {0.2, 0.9, 0, 1, 0}), y({5}, {0.3, 1, 1, 0, 0});
+  Array want({5}, {-0.3 * std::log(0.2) - 0.7 * std::log(0.8), -std::log(0.9), 100, 100, 0});
+  constexpr auto f = [](const auto& a, const auto& b) {
+    return std::tuple(ts::binary_cross_entropy<each_one>(a, b), ts::binary_cross_entropy(a, b),
+                      ts::binary_cross_entropy<summed>(a, b));
+  };
+  expect_losses((run<Float<1>, Float<1>>(f, {p, y})), want);
+  constexpr auto slope = [](const auto& a, const auto& b) {
+    return ts::grad([&](const auto& of) { return ts::binary_cross_entropy<summed>(of, b); })(a);
+  };
+  const Array slopes = run<Float<1>, Float<1>>(slope, {p, y}).at(0);
+  EXPECT_NEAR(slopes.data[0], (0.2 - 0.3) / (0.2 * 0.8), 1e-12);
+  EXPECT_NEAR(slopes.data[1], -1 / 0.9, 1e-12);
+  for (const double own : slopes.data) EXPECT_TRUE(std::isfinite(own));
+}
+
 TEST(InfoNce, IsTheCrossEntropyOfCosines) {
   const Array q = random_array({4, 3}, 1), k = random_array({4, 3}, 2), others = random_array({5, 3}, 3);
   const auto cosine = [](const plain::Row& a, const plain::Row& b) {

@@ -37,6 +37,18 @@ template <class T> void layers() {
   cases.check(types<Of<T, 5>, Of<T, 5>>, "conv3d", [](const auto& w, const auto& x) {
     return ts::conv3d(x, w, ts::Conv<3>{.strides = {1, 2, 1}, .padding = {1, 0, 1}});
   });
+  cases.check(types<Of<T, 5>, Of<T, 5>>, "conv3d_groups", [](const auto& w, const auto& x) {
+    return ts::conv3d(x, w,
+                      ts::Conv<3>{.strides = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {1, 1, 2}, .groups = 2});
+  });
+  cases.check(types<Of<T, 5>, Of<T, 5>>, "conv3d_depthwise", [](const auto& w, const auto& x) {
+    return ts::conv3d(x, w, ts::Conv<3>{.padding = {1, 1, 1}, .groups = 3});
+  });
+  cases.check(types<Of<T, 5>, Of<T, 5>>, "conv_transpose3d_groups", [](const auto& w, const auto& x) {
+    return ts::conv_transpose3d(
+        x, w,
+        ts::ConvTranspose<3>{.strides = {1, 2, 2}, .padding = {1, 0, 1}, .output_padding = {0, 1, 1}, .groups = 2});
+  });
 
 #define POOL(name, rank, ...) cases.check(types<Of<T, rank>>, name, [](const auto& x) { return __VA_ARGS__; })
   POOL("max_pool1d", 3, ts::max_pool1d(x, {.window = {3}, .strides = {2}, .padding = {1}, .dilation = {2}}));

@@ -33,6 +33,7 @@ template <int Rank> using Int = ts::ShardedTensor<std::int32_t, Rank>;
 #define OF_TARGETS(name, ...) \
   cases.check(types<Matrix<T>, Int<1>>, name, [](const auto& x, const auto& targets) { return __VA_ARGS__; })
 
+template <class T> void losses_with_weights(reference::Cases<T>& cases);
 template <class T> void losses() {
   reference::Cases<T> cases("losses", {.f64 = 16, .f32 = 16});
   OF_TWO("mse_loss", std::tuple(ts::square(x - y), ts::mse(x, y), ts::sum(ts::square(x - y))));
@@ -78,6 +79,32 @@ template <class T> void losses() {
   CTC("ctc_loss_blank", ts::Ctc{.blank = 3});
   CTC("ctc_loss_zero_infinity", ts::Ctc{.zero_infinity = true});
 #undef CTC
+  losses_with_weights(cases);
+}
+
+// Their weights have no gradient.
+template <class T> void losses_with_weights(reference::Cases<T>& cases) {
+#define WEIGHTED(name, TARGETS, ...)                                                                                  \
+  cases.check(types<Matrix<T>, TARGETS, Vector<T>>, name, [](const auto& x, const auto& targets, const auto& given) { \
+    const auto weight = ts::stop_gradient(given);                                                                     \
+    return __VA_ARGS__;                                                                                               \
+  })
+  WEIGHTED("cross_entropy_weighted", Int<1>, THREE(ts::cross_entropy, x, targets, weight));
+  WEIGHTED("cross_entropy_weighted_smoothed", Int<1>,
+           THREE(ts::cross_entropy, x, targets, weight, ts::CrossEntropy{.label_smoothing = 0.2}));
+  WEIGHTED("nll_loss_weighted", Int<1>, THREE(ts::nll_loss, x, targets, weight));
+  WEIGHTED("multi_margin_loss_weighted", Int<1>,
+           std::tuple(ts::multi_margin_loss<each_one, 2>(x, targets, weight, 0.75),
+                      ts::multi_margin_loss<ts::LossReduction::mean, 2>(x, targets, weight, 0.75),
+                      ts::multi_margin_loss<summed, 2>(x, targets, weight, 0.75)));
+  WEIGHTED("multilabel_soft_margin_loss_weighted", Int<2>, THREE(ts::multilabel_soft_margin_loss, x, targets, weight));
+  WEIGHTED("bce_with_logits_pos_weight", Matrix<T>, THREE(ts::bce_with_logits, x, targets, weight));
+#undef WEIGHTED
+  cases.check(types<Matrix<T>, Int<2>>, "multilabel_margin_loss",
+              [](const auto& x, const auto& targets) { return THREE(ts::multilabel_margin_loss, x, targets); });
+  OF_TWO("binary_cross_entropy", THREE(ts::binary_cross_entropy, x, ts::stop_gradient(y)));
+  OF_TWO("pairwise_distance",
+         std::tuple(ts::pairwise_distance<1>(x, y), ts::pairwise_distance(x, y), ts::pairwise_distance<3>(x, y)));
 }
 
 #undef THREE
@@ -171,6 +198,14 @@ TEST(ReferenceOfPyTorch, OptimizersOverTwentySteps) {
                                                         {0.02, 0.9, 1e-8, 0, 0.05});
   all.check<optim::RmsPropState<Model>, optim::RmsProp>("rmsprop_momentum", UPDATE(ts::rmsprop), "mm",
                                                         {0.02, 0.9, 1e-8, 0.5, 0});
+  all.check<optim::CenteredRmsPropState<Model>, optim::CenteredRmsProp>(
+      "rmsprop_centered", UPDATE(ts::rmsprop_centered), "mmm", {0.02, 0.9, 1e-8, 0.5, 0.05});
+  all.check<optim::DampenedSgdState<Model>, optim::DampenedSgd>("sgd_dampened", UPDATE(ts::sgd_dampened), "ms",
+                                                                {0.05, 0.9, 0.3, 0.05});
+  all.check<optim::SgdState<Model>, optim::Sgd>(
+      "sgd_maximize",
+      [](const auto& m, const auto& g, const auto& s, const auto& c) { return ts::sgd(m, optim::maximize(g), s, c); },
+      "m", {0.05, 0.5, 0});
 #undef UPDATE
   all.check_schedule("step_decay", [](std::int64_t s) { return optim::step_decay(s, 7, 0.5, 0.3); });
   all.check_schedule("exponential", [](std::int64_t s) { return optim::exponential(s, 0.5, 0.9); });

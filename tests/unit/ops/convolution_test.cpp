@@ -133,8 +133,51 @@ TEST(ConvTranspose, ThreeDims) {
   expect_close(run(trace<decltype(f), Float<5>, Float<5>>().view(), {volume, taps}).at(0), want);
   check_gradient<Float<5>, Float<5>>(f, {random_array({1, 2, 2, 2, 1}, 6), random_array({2, 2, 1, 1, 2}, 7)},
                                      first_order);
-  const auto grouped = [](const auto& a, const auto& b) { return ts::conv_transpose3d(a, b, {.groups = 3}); };
-  EXPECT_THROW((trace<decltype(grouped), Float<5>, Float<5>>()), tessera::error);
+}
+
+// Groups of volumes, and a filter for each feature (depthwise: one in-feature in a group).
+template <std::int64_t Groups> void expect_groups_of_volumes(std::int64_t ins, std::int64_t outs) {
+  [[maybe_unused]] static constexpr ts::Conv<3> options{
+      .strides = {1, 2, 1}, .padding = {1, 0, 1}, .dilation = {1, 1, 2}, .groups = Groups};
+  const Array a = random_array({2, 3, 4, 5, ins}, 4), b = random_array({2, 3, 2, ins / Groups, outs}, 5);
+  const auto f = [](const auto& volume, const auto& taps) { return ts::conv3d(volume, taps, options); };
+  Array want({2, 4, 1, 5, outs});
+  for_each_index(want.shape, [&](const Shape& i) {
+    for_each_index({2, 3, 2, ins / Groups}, [&](const Shape& k) {
+      const std::int64_t depth = i[1] + k[0] - 1, row = 2 * i[2] + k[1], column = i[3] + 2 * k[2] - 1;
+      if (depth < 0 || depth >= 3 || column < 0 || column >= 5) return;
+      const std::int64_t in = i[4] / (outs / Groups) * (ins / Groups) + k[3];
+      want.at(i) += a.at({i[0], depth, row, column, in}) * b.at({k[0], k[1], k[2], k[3], i[4]});
+    });
+  });
+  expect_close(run(trace<decltype(f), Float<5>, Float<5>>().view(), {a, b}).at(0), want);
+  check_gradient<Float<5>, Float<5>>(
+      f, {random_array({1, 2, 3, 3, ins}, 6), random_array({2, 3, 1, ins / Groups, outs}, 7)}, first_order);
+}
+TEST(Convolution, GroupsOfVolumes) {
+  expect_groups_of_volumes<2>(4, 6);
+  expect_groups_of_volumes<3>(3, 6);
+}
+template <std::int64_t Groups> void expect_groups_of_transposed_volumes(std::int64_t ins, std::int64_t outs) {
+  [[maybe_unused]] static constexpr ts::ConvTranspose<3> options{
+      .strides = {1, 2, 3}, .padding = {1, 0, 0}, .output_padding = {0, 1, 0}, .groups = Groups};
+  const Array volume = random_array({2, 2, 3, 2, ins}, 4), taps = random_array({2, 3, 2, ins, outs}, 5);
+  const auto f = [](const auto& a, const auto& b) { return ts::conv_transpose3d(a, b, options); };
+  Array want({2, 1, 8, 5, outs * Groups});
+  for_each_index(volume.shape, [&](const Shape& i) {
+    for_each_index({2, 3, 2, outs}, [&](const Shape& k) {
+      const std::int64_t depth = i[1] + k[0] - 1, row = 2 * i[2] + k[1], column = 3 * i[3] + k[2];
+      const std::int64_t out = i[4] / (ins / Groups) * outs + k[3];
+      if (depth == 0) want.at({i[0], 0, row, column, out}) += volume.at(i) * taps.at({k[0], k[1], k[2], i[4], k[3]});
+    });
+  });
+  expect_close(run(trace<decltype(f), Float<5>, Float<5>>().view(), {volume, taps}).at(0), want);
+  check_gradient<Float<5>, Float<5>>(f, {random_array({1, 2, 2, 2, ins}, 6), random_array({2, 2, 1, ins, outs}, 7)},
+                                     first_order);
+}
+TEST(ConvTranspose, GroupsOfVolumes) {
+  expect_groups_of_transposed_volumes<2>(4, 3);
+  expect_groups_of_transposed_volumes<3>(3, 2);
 }
 
 TEST(ConvTranspose, Gradients) {
@@ -188,6 +231,25 @@ TEST(Convolution, ThreeDims) {
   expect_close(run(trace<decltype(f), Float<5>, Float<5>>().view(), {a, b}).at(0), want);
   check_gradient<Float<5>, Float<5>>(f, {random_array({1, 2, 3, 3, 1}, 6), random_array({1, 3, 2, 1, 2}, 7)},
                                      first_order);
+}
+
+// Windows with more padding behind a dim than in front, and with none in front.
+constexpr auto padded_behind = [](const auto& a) {
+  const ts::Value in = ts::trace_of(a);
+  const auto size = [&](std::int64_t n) { return in.integer(n, ts::DType::i64); };
+  const ts::build::PatchDim dims[] = {{size(3), size(2), size(1), size(0), size(4)},
+                                      {size(2), size(1), size(2), size(1), size(3)}};
+  return ts::Sym<float, 6>(ts::build::patches(in, 1, 2, dims));
+};
+TEST(Convolution, PaddingOnlyBehind) {
+  const Array a = random_array({2, 5, 3, 2}, 3);
+  Array want({2, 4, 3, 5, 2, 2});
+  for_each_index(want.shape, [&](const Shape& i) {
+    const std::int64_t row = 2 * i[1] + i[2], column = i[3] + 2 * i[4] - 1;
+    if (row < 5 && column >= 0 && column < 3) want.at(i) = a.at({i[0], row, column, i[5]});
+  });
+  expect_close(run(trace<decltype(padded_behind), Float<4>>().view(), {a}).at(0), want);
+  check_gradient<Float<4>>(padded_behind, {random_array({1, 3, 2, 1}, 4)}, first_order);
 }
 
 TEST(Convolution, Mistakes) {

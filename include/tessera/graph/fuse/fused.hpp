@@ -21,7 +21,7 @@ enum class Level : std::uint8_t {
 /// What one instruction of a fused kernel does.
 enum class InstrKind : std::uint8_t {
   load,     ///< reads input `a`: per element, or per row when the input has no extent along the row
-  uniform,  ///< reads argument `a` of the call, a host scalar
+  uniform,  ///< reads argument `a` of the call, a host scalar; of an i64 the bits
   index,    ///< global index along dim `a` of the iteration space: the row dim at element level, otherwise an outer dim
   compute,  ///< applies the elementwise `op` to instructions a, b, c
   reduce,   ///< combines instruction `a` along the row by `reduction`, in pass `phase - 1`; its level is row

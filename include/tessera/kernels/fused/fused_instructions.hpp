@@ -115,6 +115,21 @@ TESSERA_INLINE void compute(File& own, const File& shared, const Step& step) {
   }
 }
 
+/// A row value as exchanged between shards, and a host scalar of 64 bits: integers are stored bit by bit, since double
+/// has only 53.
+template <class T> TESSERA_INLINE double to_slot(T value) {
+  if constexpr (std::is_integral_v<T>)
+    return std::bit_cast<double>(static_cast<std::int64_t>(value));
+  else
+    return static_cast<double>(value);
+}
+template <class T> TESSERA_INLINE T from_slot(double slot) {
+  if constexpr (std::is_integral_v<T>)
+    return static_cast<T>(std::bit_cast<std::int64_t>(slot));
+  else
+    return static_cast<T>(slot);
+}
+
 template <InstrKind Kind, Op O, DType To, DType From, Keep Kept, class File, class Cursor>
 TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, const Cursor& cursor,
                              const double* uniforms) {
@@ -123,6 +138,8 @@ TESSERA_INLINE void run_step(File& own, const File& shared, const Step& step, co
     own.template get<T>(step.to) = load(cursor.template kept_row<T>(step.kept_offset));
   else if constexpr (Kind == InstrKind::load)
     own.template get<T>(step.to) = cursor.template read<element_t<To>>(step.a);
+  else if constexpr (Kind == InstrKind::uniform && To == DType::i64)
+    own.template get<T>(step.to) = splat<T>(from_slot<T>(uniforms[step.a]));
   else if constexpr (Kind == InstrKind::uniform)
     own.template get<T>(step.to) = splat<T>(static_cast<T>(uniforms[step.a]));
   else if constexpr (Kind == InstrKind::index)
@@ -151,20 +168,6 @@ template <Reduction R, DType Type> constexpr auto first_value() {
   using E = element_t<Type>;
   using T = lanes_of<Type>;
   return static_cast<T>(monoid_of<R>::template identity<std::conditional_t<std::is_integral_v<E>, E, T>>());
-}
-
-/// A row value as exchanged between shards, in 64 bits: integers are stored bit by bit, since double has only 53.
-template <class T> TESSERA_INLINE double to_slot(T value) {
-  if constexpr (std::is_integral_v<T>)
-    return std::bit_cast<double>(static_cast<std::int64_t>(value));
-  else
-    return static_cast<double>(value);
-}
-template <class T> TESSERA_INLINE T from_slot(double slot) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(std::bit_cast<std::int64_t>(slot));
-  else
-    return static_cast<T>(slot);
 }
 
 template <Reduction R, DType Type, class File> TESSERA_INLINE void clear_lanes(File& sums, int to) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 
 #include <tessera/base/shape.hpp>
 #include <tessera/ops/contraction/einsum.hpp>
@@ -42,8 +43,8 @@ template <int N> struct ConvTranspose {
 
 namespace detail {
 
-/// Splits a dim into [groups, features of a group].
-constexpr Value split_groups(Value x, int dim, Value groups) {
+/// Splits a dim into [groups, features of a group]; `of_group`, where given, is the number of these features.
+constexpr Value split_groups(Value x, int dim, Value groups, Value of_group = {}) {
   Factors f{};
   Value sizes[max_rank]{};
   for (int d = 0; d <= x.rank(); ++d) {
@@ -52,17 +53,31 @@ constexpr Value split_groups(Value x, int dim, Value groups) {
     ++f.count;
   }
   sizes[dim] = groups;
+  if (of_group.module != nullptr) sizes[dim + 1] = of_group;
   return rearrange(x, x.rank(), x.rank() + 1, f, sizes);
 }
-/// Merges the last dim with the dim of groups in front of it.
-constexpr Value merge_groups(Value x) {
+/// Merges dim `dim` with the dim behind it.
+constexpr Value merge_with_next(Value x, int dim) {
   Factors f{};
   for (int d = 0; d < x.rank(); ++d) {
     f.in_dim[d] = f.order[d] = static_cast<std::int8_t>(d);
-    f.out_dim[d] = static_cast<std::int8_t>(d < x.rank() - 1 ? d : d - 1);
+    f.out_dim[d] = static_cast<std::int8_t>(d <= dim ? d : d - 1);
     ++f.count;
   }
   return rearrange(x, x.rank(), x.rank() - 1, f, nullptr);
+}
+/// Merges the last dim with the dim of groups in front of it.
+constexpr Value merge_groups(Value x) { return merge_with_next(x, x.rank() - 2); }
+/// The labels of a product.
+constexpr EinsumLabels labels_of(std::initializer_list<int> a, std::initializer_list<int> b,
+                                 std::initializer_list<int> out) {
+  EinsumLabels labels{};
+  for (int d = 0; d < max_rank; ++d) labels.a[d] = labels.b[d] = labels.out[d] = -1;
+  const auto write = [](std::int8_t* to, std::initializer_list<int> from) {
+    for (const int label : from) *to++ = static_cast<std::int8_t>(label);
+  };
+  write(labels.a, a), write(labels.b, b), write(labels.out, out);
+  return labels;
 }
 
 template <int N> struct ConvTag {
@@ -88,14 +103,14 @@ template <int N> struct ConvTag {
                                   Value groups) {
     if (x.rank() != N + 2 || w.rank() != N + 2)
       fail(errc::unsupported, "[conv] leading dims: call conv inside the block of a Stack, and not inside a shard_map");
-    // Windows over three dims have all 8 dims that a tensor can have.
-    if (N == 3 && !groups.is_number(1)) fail(errc::unsupported, "[conv] groups: conv3d takes no groups");
     const DType type = x.dtype();
     build::PatchDim dims[N];
     for (int d = 0; d < N; ++d) dims[d] = {build::extent(w, d), strides[d], dilation[d], padding[d], padding[d]};
+    const bool grouped = !groups.is_number(1);
+    if constexpr (N == 3)
+      if (grouped) return volumes(x, w, dims, groups);
     x = build::patches(x, 1, N, dims);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 1, groups);
@@ -114,6 +129,17 @@ template <int N> struct ConvTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::cast(build::einsum(x, w, labels), type);
     return grouped ? merge_groups(y) : y;
+  }
+  /// Groups of volumes: their windows would have 9 dims, and a tensor has at most 8. So windows of the depth are made
+  /// first, where they count as a batch, [batch * depth, taps of the depth, height, width, in].
+  static constexpr Value volumes(Value x, Value w, const build::PatchDim* dims, Value groups) {
+    const DType type = x.dtype();
+    x = build::patches(x, 1, 1, dims);
+    const Value batch = build::extent(x, 0), depth = build::extent(x, 1);
+    x = split_groups(build::patches(merge_with_next(x, 0), 2, 2, dims + 1), 6, groups);
+    w = split_groups(w, 4, groups);
+    const Value y = build::einsum(x, w, labels_of({0, 4, 2, 5, 3, 6, 9, 7}, {4, 5, 6, 7, 9, 8}, {0, 2, 3, 9, 8}));
+    return split_groups(merge_groups(build::cast(y, type)), 0, batch, depth);
   }
 };
 
@@ -141,17 +167,20 @@ template <int N> struct ConvTransposeTag {
       fail(
           errc::unsupported,
           "[conv_transpose] leading dims: call conv_transpose inside the block of a Stack, and not inside a shard_map");
-    // The windows of three dims have all 8 dims that a tensor can have.
-    if (N == 3 && !groups.is_number(1))
-      fail(errc::unsupported, "[conv_transpose] groups: conv_transpose3d takes no groups");
     const DType type = x.dtype();
-    Value taps[N], extents[N];
+    build::FoldDim dims[N];
     for (int d = 0; d < N; ++d) {
-      taps[d] = build::extent(w, d);
-      extents[d] = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps[d] - 1) + 1;
+      const Value taps = build::extent(w, d);
+      const bool is_singleton =
+          x.is_singleton(1 + d) && taps.is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
+      const Value whole = (build::extent(x, 1 + d) - 1) * strides[d] + dilation[d] * (taps - 1) + 1;
+      const Value extent = whole + output_padding[d] - padding[d] - padding[d];
+      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
     }
+    const bool grouped = !groups.is_number(1);
+    if constexpr (N == 3)
+      if (grouped) return build::cast(volumes(x, w, dims, groups), type);
     // Labels: batch 0, windows 1..., elements of a window 4..., in-features 7, out-features 8, groups 9.
-    const bool grouped = N < 3 && !groups.is_number(1);
     if (grouped) {
       x = split_groups(x, x.rank() - 1, groups);
       w = split_groups(w, w.rank() - 2, groups);
@@ -169,14 +198,17 @@ template <int N> struct ConvTransposeTag {
     labels.b[b++] = labels.out[out++] = 8;
     Value y = build::einsum(x, w, labels);
     if (grouped) y = merge_groups(y);
-    build::FoldDim dims[N];
-    for (int d = 0; d < N; ++d) {
-      const bool is_singleton =
-          x.is_singleton(1 + d) && taps[d].is_number(1) && padding[d].is_number(0) && output_padding[d].is_number(0);
-      const Value extent = extents[d] + output_padding[d] - padding[d] - padding[d];
-      dims[d] = {strides[d], dilation[d], padding[d], extent, is_singleton};
-    }
     return build::cast(build::fold_patches(y, 1, N, dims), type);
+  }
+  /// Groups of volumes: the windows of height and width are added up with the depth as a part of the batch, then those
+  /// of the depth.
+  static constexpr Value volumes(Value x, Value w, const build::FoldDim* dims, Value groups) {
+    const Value batch = build::extent(x, 0), depth = build::extent(x, 1);
+    x = split_groups(merge_with_next(x, 0), 3, groups);
+    w = split_groups(w, 3, groups);
+    const Value windows = build::einsum(x, w, labels_of({0, 2, 3, 9, 7}, {4, 5, 6, 9, 7, 8}, {0, 4, 2, 5, 3, 6, 9, 8}));
+    const Value images = build::fold_patches(merge_groups(windows), 2, 2, dims + 1);
+    return build::fold_patches(split_groups(images, 0, batch, depth), 1, 1, dims);
   }
 };
 
@@ -203,7 +235,8 @@ constexpr auto conv2d(const X& x, const W& w, const Conv<2>& options = {}, Here 
                                   Dim(options.padding[0]), Dim(options.padding[1]), Dim(options.dilation[0]),
                                   Dim(options.dilation[1]), Dim(options.groups));
 }
-/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+/// x [batch, depth, height, width, in] and w [.., .., .., in / groups, out]; not for the layers of a Stack. With groups
+/// the windows of the depth are copied: x as often as the window is deep.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv3d(const X& x, const W& w, const Conv<3>& options = {}, Here at = Here::current()) {
   return call<detail::ConvTag<3>>(Source::from(at), x, w, Dim(options.strides[0]), Dim(options.strides[1]),
@@ -235,7 +268,7 @@ constexpr auto conv_transpose2d(const X& x, const W& w, const ConvTranspose<2>& 
                                            Dim(options.output_padding[0]), Dim(options.output_padding[1]),
                                            Dim(options.dilation[0]), Dim(options.dilation[1]), Dim(options.groups));
 }
-/// x [batch, depth, height, width, in] and w [.., .., .., in, out]; without groups, and not for the layers of a Stack.
+/// x [batch, depth, height, width, in] and w [.., .., .., in, out / groups]; not for the layers of a Stack.
 template <TensorOperand X, TensorOperand W>
 constexpr auto conv_transpose3d(const X& x, const W& w, const ConvTranspose<3>& options = {},
                                 Here at = Here::current()) {

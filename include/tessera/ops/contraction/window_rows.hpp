@@ -42,8 +42,7 @@ constexpr Value fold(Value x, int dim, Value stride, Value dilation, Value exten
                 {x.id, stride.id, dilation.id, extent.id});
 }
 
-/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size]. Padding behind a dim must not
-/// exceed that in front, which the gradient relies on.
+/// Windows of the dims first, first + 1, ...: each becomes two dims, [windows, size].
 struct PatchDim {
   Value size, stride, dilation, before, after;  ///< rows of padding in front of the dim and behind it
 };
@@ -74,12 +73,14 @@ struct FoldDim {
   Value stride, dilation, before, extent;
   bool is_singleton = false;
 };
-constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims) {
+/// `clips`: windows may end anywhere behind the dim; without it, at most `before` rows behind the dim.
+constexpr Value fold_patches(Value x, int first, int count, const FoldDim* dims, bool clips = false) {
   Node made{.op = Op::fold_patches,
             .dtype = x.dtype(),
             .rank = static_cast<std::uint8_t>(x.rank() - count),
             .labels = pack_dim(first)};
   made.labels[1] = static_cast<std::int8_t>(count);
+  made.labels[2] = clips ? 1 : 0;
   std::int32_t ids[16]{x.id};
   unsigned singletons = 0;
   for (int d = 0; d < x.rank() - count; ++d) {
@@ -346,7 +347,7 @@ struct PatchesOp {
     for (int d = 0; d < count; ++d)
       dims[d] = {r.x(2 + 5 * d), r.x(3 + 5 * d), r.x(4 + 5 * d), build::extent(x, first + d),
                  x.is_singleton(first + d)};
-    r.add(0, build::cast(build::fold_patches(g, first, count, dims), x.dtype()));
+    r.add(0, build::cast(build::fold_patches(g, first, count, dims, true), x.dtype()));
   };
   static constexpr CheckRule check = [](const NodeCheck& c) { return check_patches(c, c.node(), c.x(0), 5); };
   static constexpr AttributeText attributes = tessera::detail::dim_text;
@@ -372,8 +373,9 @@ constexpr WindowedDims fold_patches_windows(const ShapeContext& c) {
     if (!multiply_fits(own.count, own.stride, last) || !multiply_fits(own.size, own.dilation, reach) ||
         !add_fits(last, reach, reach))
       fail_large(c);
-    // Padding behind the dim is at most that in front.
-    if (own.count > 0 && (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
+    // Padding of a transposed convolution is the same behind the dim as in front.
+    if (c.node().labels[2] == 0 && own.count > 0 &&
+        (own.count - 1) * own.stride + own.span() - own.before > own.extent + own.before)
       fail_shapes(c, "the windows are longer than the dim of the result", "conv_transpose");
     dims.push_back(own);
   }

@@ -9,10 +9,12 @@
 #include <tessera/ops/elementwise/comparison.hpp>
 #include <tessera/ops/elementwise/exponential.hpp>
 #include <tessera/ops/elementwise/integer.hpp>
+#include <tessera/ops/elementwise/nextafter.hpp>
 #include <tessera/ops/elementwise/rounding.hpp>
 #include <tessera/ops/elementwise/select.hpp>
 #include <tessera/ops/elementwise/special.hpp>
 #include <tessera/ops/elementwise/trigonometric.hpp>
+#include <tessera/ops/random/key_rows.hpp>
 
 namespace tessera::ops {
 
@@ -27,13 +29,14 @@ template <Op Id, class Operation> struct OperationAt {
 template <class List> struct OperationMap;
 template <class... Operation>
 struct OperationMap<OperationList<Operation...>> : OperationAt<op_v<Operation>, Operation>... {};
+using InKernels = JoinedLists<ElementwiseOperations, NextafterOperations, KeyOperations>::type;
 template <Op Id, class Operation> OperationAt<Id, Operation> find_operation(const OperationAt<Id, Operation>&);
 }  // namespace detail
 
 /// The elementwise operation with this id.
 template <Op Id>
 using elementwise_operation =
-    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<ElementwiseOperations>>()))::type;
+    typename decltype(detail::find_operation<Id>(std::declval<detail::OperationMap<detail::InKernels>>()))::type;
 
 }  // namespace tessera::ops
 

@@ -232,6 +232,16 @@ template <TensorOperand X> constexpr auto erfinv(const X& x, Here at = Here::cur
 template <TensorOperand X> constexpr auto lgamma(const X& x, Here at = Here::current()) {
   return call<detail::Unary<ops::LgammaOp>>(Source::from(at), x);
 }
+/// The logarithm of the multivariate gamma function of P dims, P (P - 1) / 4 log(pi) plus the sum of lgamma(x - i / 2)
+/// for i below P (torch.mvlgamma, jax.scipy.special.multigammaln), for x above (P - 1) / 2. Gradient: that of lgamma.
+template <int P, TensorOperand X> constexpr auto multigammaln(const X& x, Here at = Here::current()) {
+  static_assert(P >= 1 && P <= 16, "tessera: multigammaln takes from 1 to 16 dims");
+  if constexpr (P == 1)
+    return lgamma(x, at);
+  else
+    return multigammaln<P - 1>(x, at) +
+           (lgamma(x - (P - 1) * 0.5, at) + (P - 1) * 0.57236494292470008707);  // log(pi) / 2
+}
 /// The derivative of lgamma. -infinity at 0, infinity at -0, NaN at negative integers and at -infinity, as in PyTorch.
 /// Error: 1e-15 times the larger of 1 and |y|, and below 0 of pi^2 |x| / sin(pi x)^2. Gradient: polygamma(1, x).
 template <TensorOperand X> constexpr auto digamma(const X& x, Here at = Here::current()) {

@@ -104,6 +104,14 @@ struct BceWithLogitsLoss : ElementLoss {
     return (1.0 - y) * x + build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
   }
 };
+struct BinaryCrossEntropyLoss : ElementLoss {
+  /// log(p), but -100 at 0, where its gradient is 0.
+  static constexpr Value bounded_log(Value p) {
+    const Value none = build::equal(p, p.number(0)), log = build::unary(Op::log, build::select(none, p.number(1), p));
+    return build::select(none, p.number(-100), log);
+  }
+  static constexpr Value of(Value x, Value y) { return -(y * bounded_log(x)) - (1.0 - y) * bounded_log(1.0 - x); }
+};
 template <bool OfLogarithms> struct KlDivLoss : ElementLoss {
   static constexpr Value of(Value x, Value y) {
     if (OfLogarithms) return build::unary(Op::exp, y) * (y - x);
@@ -179,6 +187,15 @@ constexpr Value is_counted(Value targets, Value ignored) {
   const DType type = targets.dtype() == DType::i32 ? DType::i32 : DType::i64;
   return build::apply<ops::NotEqualOp>(build::cast(targets, type), build::cast(ignored, type));
 }
+
+struct BceWithPositiveWeightLoss : ElementLoss {
+  template <class X, class Y, class Weight>
+  static constexpr bool fits = fits_loss_v<X, Y> && weighs_classes_v<X, Weight>;
+  static constexpr Value of(Value x, Value y, Value weight) {
+    const Value weighed = (weights_of_classes(weight, x) - 1.0) * y + 1.0;
+    return (1.0 - y) * x + weighed * build::apply<ops::SoftplusOp>(build::unary(Op::neg, x));
+  }
+};
 
 template <int Rank, LossReduction Reduction> struct NllTag {
   template <class Scores, class Targets, class Ignored, class... Weight>
@@ -272,6 +289,20 @@ constexpr auto l1_loss(const X& x, const Y& y, Here at = Here::current()) {
 template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
 constexpr auto bce_with_logits(const X& x, const Y& y, Here at = Here::current()) {
   return call<detail::LossTag<detail::BceWithLogitsLoss, X::rank, Reduction>>(Source::from(at), x, y);
+}
+/// The same with a weight for the positive examples of each class, a vector, as PyTorch's argument `pos_weight`: for x
+/// [..., classes], the term y log sigmoid(x) is multiplied by the weight of its class.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y, TensorOperand Weight>
+constexpr auto bce_with_logits(const X& x, const Y& y, const Weight& pos_weight, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BceWithPositiveWeightLoss, X::rank, Reduction>>(Source::from(at), x, y,
+                                                                                      pos_weight);
+}
+/// -y log x - (1 - y) log(1 - x) for probabilities x and y, as torch.nn.functional.binary_cross_entropy: a logarithm of
+/// 0 counts as -100, here with a gradient of 0. From logits use bce_with_logits, which is exact for x near 0 and 1.
+/// Shapes, reductions, errors and communication: as huber.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Y>
+constexpr auto binary_cross_entropy(const X& x, const Y& y, Here at = Here::current()) {
+  return call<detail::LossTag<detail::BinaryCrossEntropyLoss, X::rank, Reduction>>(Source::from(at), x, y);
 }
 /// Options of kl_div, with PyTorch's names and defaults.
 struct KlDiv {

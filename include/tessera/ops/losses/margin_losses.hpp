@@ -2,6 +2,7 @@
 #define TESSERA_OPS_LOSSES_MARGIN_LOSSES_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <type_traits>
 
@@ -9,6 +10,7 @@
 #include <tessera/ops/data_movement/rearrange.hpp>
 #include <tessera/ops/data_movement/shape.hpp>
 #include <tessera/ops/data_movement/slicing.hpp>
+#include <tessera/ops/indexing/cumulative_rows.hpp>
 #include <tessera/ops/losses/losses.hpp>
 #include <tessera/ops/reduction/statistics.hpp>
 
@@ -70,26 +72,58 @@ struct SoftMarginLoss : ElementLoss {
   static constexpr Value of(Value x, Value label) { return build::apply<ops::SoftplusOp>(-(label * x)); }
 };
 struct MultilabelSoftMarginLoss : RowLoss {
-  template <class X, class Labels> static constexpr bool fits = labels_loss_v<X, Labels>;
-  static constexpr Value of(Value x, Value label) {
+  template <class X, class Labels, class... Weight>
+  static constexpr bool fits = labels_loss_v<X, Labels> && (weighs_classes_v<X, Weight> && ...);
+  static constexpr Value of(Value x, Value label, std::same_as<Value> auto... weight) {
     const int dim = x.rank() - 1;
-    return build::reduce(Op::sum, BceWithLogitsLoss::of(x, label), 1u << dim, false) /
-           build::cast(build::extent(x, dim), x.dtype());
+    Value losses = BceWithLogitsLoss::of(x, label);
+    ((losses = losses * weights_of_classes(weight, x)), ...);
+    return build::reduce(Op::sum, losses, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
   }
 };
 template <int P> struct MultiMarginLoss : RowLoss {
   static_assert(P == 1 || P == 2, "tessera: the power of multi_margin_loss is 1 or 2");
-  template <class X, class Targets, class Margin>
-  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1>;
-  static constexpr Value of(Value x, Value target, Value margin) {
+  template <class X, class Targets, class Margin, class... Weight>
+  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets, 1> &&
+                               (weighs_classes_v<X, Weight> && ...);
+  static constexpr Value of(Value x, Value target, Value margin, std::same_as<Value> auto... weight) {
     const int dim = x.rank() - 1;
     const Value zero = x.number(0), classes = build::cast(build::iota(x, dim, DType::i32), x.dtype());
     const Value picked = build::equal(classes, with_class_dim(target, x));
     const Value own = build::row_sum(build::select(picked, x, zero), dim);
     const Value hinge = at_least_zero(margin - own + x);
     const Value others = build::select(picked, zero, P == 1 ? hinge : hinge * hinge);
-    return build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+    const Value losses =
+        build::reduce(Op::sum, others, 1u << dim, false) / build::cast(build::extent(x, dim), x.dtype());
+    if constexpr (sizeof...(weight) == 1)
+      return losses * weights_of_targets((weights_of_classes(weight, x), ...), picked, dim);
+    else
+      return losses;
   }
+};
+struct MultilabelMarginLoss : RowLoss {
+  template <class X, class Targets>
+  static constexpr bool fits = std::is_integral_v<typename Targets::type> && labels_loss_v<X, Targets>;
+  static constexpr Value of(Value x, Value target) {
+    const int t = x.rank() - 1, c = t + 1;  // the dims of targets and of classes, of [..., t, c]
+    const auto column = [&](Value v) { return build::insert_singletons(v, 1u << c, c + 1); };
+    const Value row = build::insert_singletons(x, 1u << t, c + 1), zero = x.number(0);
+    const Value negative = build::cast(build::less(target, target.number(0)), DType::i32);
+    const Value ended = build::cumsum(negative, t, CumulativeOptions{});
+    const Value counts = column(build::equal(ended, ended.number(0)));
+    const Value classes = build::cast(build::iota(row, c, DType::i32), x.dtype());
+    const Value is = build::binary(Op::logical_and, build::equal(classes, column(target)), counts);
+    const Value member = build::reduce(Op::sum, build::select(is, x.number(1), zero), 1u << t, true);
+    const Value own = build::row_sum(build::select(is, row, zero), c), gap = 1.0 - own + row;
+    const Value pairs = build::binary(Op::logical_and, counts, build::equal(member, zero));
+    const Value above = build::binary(Op::logical_and, pairs, build::greater(gap, zero));
+    const Value sum = build::reduce(Op::sum, build::select(above, gap, zero), 3u << t, false);
+    return sum / build::cast(build::extent(x, t), x.dtype());
+  }
+};
+template <int P> struct PairwiseDistance : RowLoss {
+  static_assert(P >= 1, "tessera: the norm of a pairwise_distance is 1 or more");
+  static constexpr Value of(Value x, Value y, Value eps) { return distance_of_rows<P>(x, y, eps); }
 };
 
 /// Rows of length 1, as torch.nn.functional.normalize; rows of zeros stay.
@@ -147,6 +181,14 @@ template <LossReduction Reduction = LossReduction::mean, TensorOperand X, Tensor
 constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, Here at = Here::current()) {
   return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels);
 }
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of each class is
+/// multiplied by its weight, and divided by the number of classes.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Labels, TensorOperand Weight>
+constexpr auto multilabel_soft_margin_loss(const X& x, const Labels& labels, const Weight& weight,
+                                           Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultilabelSoftMarginLoss, X::rank, Reduction>>(Source::from(at), x, labels,
+                                                                                     weight);
+}
 /// The sum over all classes but the target of max(0, margin - x[target] + x[class])^P, over the number of classes, as
 /// torch.nn.functional.multi_margin_loss; P is 1 or 2. Shapes: x [..., classes], integer targets [...]; one loss for
 /// each row. A target outside of the classes counts as a class of score 0. Reductions and errors: as huber.
@@ -156,6 +198,32 @@ template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperan
 constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Margin& margin = 1.0,
                                  Here at = Here::current()) {
   return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin);
+}
+
+/// The same with a weight for each class, a vector, as PyTorch's argument `weight`: the loss of a row is multiplied by
+/// the weight of its target, and the mean is that over the rows.
+template <LossReduction Reduction = LossReduction::mean, int P = 1, TensorOperand X, TensorOperand Targets,
+          TensorOperand Weight, NumberOperand Margin = double>
+constexpr auto multi_margin_loss(const X& x, const Targets& targets, const Weight& weight, const Margin& margin = 1.0,
+                                 Here at = Here::current()) {
+  return call<detail::LossTag<detail::MultiMarginLoss<P>, X::rank, Reduction>>(Source::from(at), x, targets, margin,
+                                                                               weight);
+}
+/// The sum over the targets t and all classes c that are no target of max(0, 1 - x[t] + x[c]), over the number of
+/// classes, as torch.nn.functional.multilabel_margin_loss. Shapes: x [..., classes] and integer targets [..., classes],
+/// of which those in front of the first negative number count; one loss for each row. Reductions and errors: as huber.
+/// Computed for all pairs of classes. Communication: split classes are gathered.
+template <LossReduction Reduction = LossReduction::mean, TensorOperand X, TensorOperand Targets>
+constexpr auto multilabel_margin_loss(const X& x, const Targets& targets, Here at = Here::current()) {
+  static_assert(X::rank < max_rank, "tessera: multilabel_margin_loss takes tensors of at most 7 dims");
+  return call<detail::LossTag<detail::MultilabelMarginLoss, X::rank, Reduction>>(Source::from(at), x, targets);
+}
+/// The P-norm of the rows of x - y + eps, as torch.nn.functional.pairwise_distance: x and y [..., features] give [...].
+/// The gradient of a norm of 0 is 0. Losses of bf16 and f16 are f32. Errors: shape_mismatch. Communication: for split
+/// features an all_reduce of one value for each row.
+template <int P = 2, TensorOperand X, TensorOperand Y, NumberOperand Eps = double>
+constexpr auto pairwise_distance(const X& x, const Y& y, const Eps& eps = 1e-6, Here at = Here::current()) {
+  return call<detail::LossTag<detail::PairwiseDistance<P>, X::rank, LossReduction::each>>(Source::from(at), x, y, eps);
 }
 
 /// Options of triplet_margin_loss, with PyTorch's names and defaults.

@@ -22,9 +22,7 @@ namespace build {
 constexpr Value gamma(Value concentration, Value key) {
   constexpr int proposals = 6;
   const Value a = unary(ops::op_v<ops::StopGradientOp>, concentration), one = a.number(1);
-  const auto draw = [&](Distribution kind, int n) {
-    return random(a, apply<ops::FoldInOp>(cast(key, DType::f64), key.number(n)), {kind, 0});
-  };
+  const auto draw = [&](Distribution kind, int n) { return random(a, folded_key(key, n), {kind, 0}); };
   const Value is_small = less(a, one), raised = select(is_small, a + 1.0, a);
   const Value d = raised - 1.0 / 3, spread = 1.0 / unary(Op::sqrt, d * 9.0);
   Value made = d;
@@ -52,7 +50,7 @@ template <std::uint32_t Stream> struct GammaTag {
   };
   static constexpr Value emit(Value context, Value a, Value key) {
     a = a.at(context.source);
-    const Value own = build::apply<ops::FoldInOp>(build::cast(key, DType::f64), key.number(Stream));
+    const Value own = build::folded_key(key, Stream);
     return build::cast(build::gamma(build::cast(a, computed_as(a.dtype())), own), a.dtype());
   }
 };

@@ -2,15 +2,18 @@
 #define TESSERA_OPS_RANDOM_RANDOM_HPP
 #include <tessera/base/push_macros.hpp>
 
+#include <type_traits>
+
 #include <tessera/ops/constraint.hpp>
 #include <tessera/ops/elementwise.hpp>
+#include <tessera/ops/random/keys.hpp>
 
 namespace tessera {
 
 namespace build {
 
 /// A random node in the shape of `like`, in the type that its elements are computed in (f32 for bf16 and f16); see
-/// RandomDraw.
+/// RandomDraw. A key that is a tensor is an i64; any other type is that of a number.
 constexpr Value random(Value like, Value key, RandomDraw draw) {
   const Value shape = shape_source(like);
   return like.make({.op = Op::random,
@@ -19,7 +22,12 @@ constexpr Value random(Value like, Value key, RandomDraw draw) {
                     .singletons = like.node().singletons,
                     .labels = draw.pack(),
                     .value = static_cast<double>(draw.stream)},
-                   {shape.id, cast(key, DType::f64).id});
+                   {shape.id, key.dtype() == DType::i64 ? key.id : cast(key, DType::f64).id});
+}
+/// The key derived from a key and a constant, of the same kind: a number or a tensor.
+constexpr Value folded_key(Value key, std::int64_t n) {
+  const DType type = key.dtype() == DType::i64 ? DType::i64 : DType::f64;
+  return apply<ops::FoldInOp>(cast(key, type), key.integer(n, type));
 }
 
 /// 1 / (1 - rate), but 0 at a rate of 1, where all elements are dropped: infinity would make the gradient NaN.
@@ -40,8 +48,8 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
   template <class Like, class Key> struct result : Like {
     using Checks = decltype([] {
       static_assert(draws_v<Like>, "tessera: random tensors are float, double, bf16 or f16");
-      static_assert(is_number_v<typename Key::type>,
-                    "tessera: the key of random numbers must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of random numbers must be a number, a ts::Scalar or an integer "
+                                   "tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value like, Value key) {
@@ -56,13 +64,22 @@ template <Distribution Kind, std::uint32_t Stream, bool Follows> struct RandomTa
 
 template <class Like> inline constexpr bool has_sharding_v = !LocalOperand<Like> && Like::rank != 0;
 
-/// Reports a key of the wrong type and replaces it, so that no further errors follow.
+/// A key as an operand: of a tensor an i64, of a Dim a Scalar. Reports a key of the wrong type and replaces it, so that
+/// no further errors follow.
 template <class Key> constexpr decltype(auto) drawn_from(const Key& key) {
   constexpr bool is_operand = Operand<Key>;
   static_assert(is_operand, "tessera: inside a traced function the key of random numbers is a number or a ts::Scalar, "
                             "such as the number of the training step, not a ts::Key; a ts::Key that is passed to the "
                             "compiled function is a ts::Scalar inside");
-  if constexpr (is_operand)
+  static_assert(!LocalOperand<Key>, "tessera: inside a ts::shard_map the key of random numbers is a number or a "
+                                    "ts::Scalar; each device draws numbers of its own");
+  if constexpr (LocalOperand<Key>)
+    return 0;
+  else if constexpr (TensorOperand<Key>)
+    return cast<std::int64_t>(key);
+  else if constexpr (std::is_same_v<Key, Dim>)
+    return key.traced() ? Scalar(build::cast(here(key.placeholder()), DType::f64)) : Scalar(key.value());
+  else if constexpr (is_operand)
     return (key);
   else
     return 0;
@@ -72,8 +89,9 @@ template <std::uint32_t Stream> struct DropoutTag {
   template <class X, class Rate, class Key> struct result : X {
     using Checks = decltype([] {
       static_assert(draws_v<X>, "tessera: dropout takes float, double, bf16 and f16 tensors");
-      static_assert(is_number_v<typename Rate::type> && is_number_v<typename Key::type>,
-                    "tessera: the rate and the key of dropout must be numbers or ts::Scalars");
+      static_assert(is_number_v<typename Rate::type>, "tessera: the rate of dropout must be a number or a ts::Scalar");
+      static_assert(is_key_v<Key>, "tessera: the key of dropout must be a number, a ts::Scalar or an integer tensor of "
+                                   "rank 0");
     });
   };
   static constexpr Value emit(Value context, Value x, Value rate, Value key) {
@@ -92,8 +110,9 @@ template <std::uint32_t Stream> struct DropoutTag {
 /// Random values of the shape and element type of `like` (float, double, bf16, f16): uniform in [0, 1), or standard
 /// normal. They are split over the mesh as `like` is. A value depends only on the key, on `Stream` and on the element's
 /// global index: it is equal on every mesh and in every equal call. Calls with one key that should give different
-/// values need different streams; inside a ts::Stack each layer draws its own values. No communication. Source:
-/// Philox4x32-10, Salmon et al., SC 2011.
+/// values need different streams. The key is a number or a ts::Scalar, of which each layer of a ts::Stack and each step
+/// of a loop draws its own values, or an integer tensor of rank 0, such as ts::fold_in(key, i) of the index of a loop,
+/// which gives the values of that key anywhere. No communication. Source: Philox4x32-10, Salmon et al., SC 2011.
 template <std::uint32_t Stream = 0, TensorOperand Like, class Key>
 constexpr auto uniform_like(const Like& like, const Key& key, Here at = Here::current()) {
   return call<detail::RandomTag<Distribution::uniform, Stream, detail::has_sharding_v<Like>>>(Source::from(at), like,

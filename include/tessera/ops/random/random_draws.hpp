@@ -22,7 +22,8 @@ namespace detail {
 
 template <class X, class Key> struct CheckDraw {
   static_assert(draws_v<X>, "tessera: random numbers are drawn for float, double, bf16 and f16 tensors");
-  static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+  static_assert(is_key_v<Key>,
+                "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
 };
 
 template <std::uint32_t Stream> struct BernoulliTag {
@@ -51,7 +52,8 @@ template <class T, std::uint32_t Stream> struct RandintTag {
   static_assert(std::is_integral_v<T> && !std::is_same_v<T, bool>, "tessera: randint_like draws integers");
   template <class Like, class Low, class High, class Key> struct result : Typed<T, Like::rank> {
     using Checks = decltype([] {
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+      static_assert(is_key_v<Key>,
+                    "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value like, Value low, Value high, Value key) {

@@ -33,7 +33,8 @@ template <std::uint32_t Stream> struct StochasticRoundTag {
   template <class X, class Key> struct result : Typed<bf16, X::rank> {
     using Checks = decltype([] {
       static_assert(std::is_same_v<typename X::type, float>, "tessera: stochastic_round takes f32 tensors");
-      static_assert(is_number_v<typename Key::type>, "tessera: the key of random numbers is a number or a ts::Scalar");
+      static_assert(is_key_v<Key>,
+                    "tessera: the key of random numbers is a number, a ts::Scalar or an integer tensor of rank 0");
     });
   };
   static constexpr Value emit(Value context, Value x, Value key) {

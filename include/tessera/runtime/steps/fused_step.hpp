@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -36,7 +37,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
       : fused_(fused), kernel_(kernel), reduce_(reduce), rank_(c.units[c.step.unit].rank), where_(c, fused),
         mesh_(c.layout.mesh()), step_(c.step) {
     const Unit& unit = c.units[c.step.unit];
-    for (int k = 0; k < unit.uniform_count; ++k) uniforms_.push_back(c.units.members[unit.first_uniform + k]);
+    for (int k = 0; k < unit.uniform_count; ++k) {
+      const std::int32_t node = c.units.members[unit.first_uniform + k];
+      uniforms_.push_back({node, c.graph[node].dtype == DType::i64});
+    }
     add_segments();
     if (where_.split_phases) group_rows();
   }
@@ -102,6 +106,12 @@ class FusedStep final : public PreparedStep, public Epilogue {
   }
 
  private:
+  /// A host scalar that the kernel reads, of an i64 its bits, since a double can't hold all integers of 64 bits.
+  struct Uniform {
+    std::int32_t node;
+    bool in_bits;
+  };
+
   const Fused& fused_;
   FusedKernel kernel_;
   kernels::ReduceFunction reduce_;
@@ -109,7 +119,7 @@ class FusedStep final : public PreparedStep, public Epilogue {
   FusedPlaces where_;
   const Mesh& mesh_;
   const PlanStep& step_;
-  std::vector<std::int32_t> uniforms_;
+  std::vector<Uniform> uniforms_;
   /// Elements of a result to which the same tiles add: their accumulators are combined in the order of the tiles.
   struct Segment {
     std::int32_t pointer, output;
@@ -146,8 +156,10 @@ class FusedStep final : public PreparedStep, public Epilogue {
   static constexpr double zero = 0;
 
   void read_uniforms(const Frame& frame, double* to) const {
-    for (std::size_t k = 0; k < uniforms_.size(); ++k)
-      to[k] = frame.numbers[static_cast<std::size_t>(uniforms_[k])].real();
+    for (std::size_t k = 0; k < uniforms_.size(); ++k) {
+      const HostNumber& number = frame.numbers[static_cast<std::size_t>(uniforms_[k].node)];
+      to[k] = uniforms_[k].in_bits ? std::bit_cast<double>(number.integer()) : number.real();
+    }
   }
   void run_phases(Frame& frame, const double* uniforms, int begin, int end) const {
     const double cost = where_.tile_cost * (0.3 + 0.25 * fused_.instr_count * (end - begin) / 4.0);

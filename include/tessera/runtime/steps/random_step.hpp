@@ -3,6 +3,7 @@
 #include <tessera/base/push_macros.hpp>
 
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include <tessera/base/shape.hpp>
@@ -19,7 +20,9 @@ class RandomStep final : public PreparedStep {
  public:
   explicit RandomStep(const StepContext& c)
       : layout_(c.layout), value_(c.step.outputs[0]), key_(c.graph.operand(c.units[c.step.unit].root, 1)),
-        draw_(RandomDraw::of(c.graph[c.units[c.step.unit].root])) {
+        draw_(RandomDraw::of(c.graph[c.units[c.step.unit].root])), of_layers_(c.graph[key_].dtype == DType::f64) {
+    for (int i = 0; i < c.units[c.step.unit].input_count; ++i)
+      if (c.units.input(c.step.unit, i).node == key_) key_value_ = c.step.inputs[static_cast<std::size_t>(i)];
     const FrameLayout& layout = c.layout;
     for (int s = 0; s < layout[value_].shards(); ++s) {
       const Shape local = extents(layout[value_].boxes[static_cast<std::size_t>(s)]);
@@ -30,9 +33,10 @@ class RandomStep final : public PreparedStep {
   }
 
   void run(Frame& frame) const override {
-    const auto number = frame.numbers[static_cast<std::size_t>(key_)].integer();
+    std::int64_t number = frame.numbers[static_cast<std::size_t>(key_)].integer();
+    if (key_value_ >= 0) std::memcpy(&number, frame.at(layout_[key_value_], 0), sizeof number);
     std::uint64_t key = kernels::fold_in(static_cast<std::uint64_t>(number), draw_.stream);
-    key = folded(key, frame);
+    if (of_layers_) key = folded(key, frame);
     const PlanValue& value = layout_.value(value_);
     const ValueLayout& layout = layout_[value_];
     parallel_for(static_cast<std::int64_t>(parts_.size()), Cost{part_elements_ * 2}, [&](std::int64_t i) {
@@ -62,8 +66,9 @@ class RandomStep final : public PreparedStep {
     std::int64_t row;
   };
   const FrameLayout& layout_;
-  int value_, key_;
+  int value_, key_, key_value_ = -1;  // a key that is a tensor is a value, any other a host scalar
   RandomDraw draw_;
+  bool of_layers_;
   std::vector<ShardRow> parts_;
   double part_elements_ = 1;
 };
