@@ -291,8 +291,10 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
 
   constexpr double large = 1 << 29;
   if (flops_ >= large && !as_loops_) detail::time_gemm_variants();
-  const std::int64_t most_cols =
-      detail::columns_in_cache<float>(detail::most_depth<float>, 32, gemm_variant(cpu_level()));
+  const GemmVariant& chosen = gemm_variant(cpu_level());
+  // With several threads, wide items would be few, and the slowest thread would finish late.
+  const GemmVariant& cut_for = options.parallelism > 1 ? detail::default_gemm_variant(cpu_level()) : chosen;
+  const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32, cut_for);
   constexpr std::int64_t least = 64;
   const std::int64_t most_parts = 8 * std::max(options.parallelism, 1);
   const std::int64_t first_cols = (n + most_cols - 1) / most_cols;
