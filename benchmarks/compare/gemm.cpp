@@ -65,4 +65,6 @@ void rows(compare::Harness& harness) {
 
 }  // namespace
 
-int main(int argc, char** argv) { return compare::run(argc, argv, {"onednn", "openblas", "eigen"}, rows); }
+int main(int argc, char** argv) {
+  return compare::run(argc, argv, {"onednn", "openblas", "eigen", "eigen_tensor"}, rows);
+}

@@ -19,6 +19,7 @@
 #include <sys/mman.h>
 
 #include <tessera/kernels/build_info.hpp>
+#include <tessera/kernels/gemm/gemm_variant.hpp>
 #include <tessera/runtime/threads/team.hpp>
 
 namespace compare {
@@ -216,8 +217,15 @@ int run(int argc, char** argv, std::vector<std::string> peers, void (*rows)(Harn
         throw std::runtime_error("unknown option " + std::string(option));
     }
     const tessera::BuildInfo build = tessera::build_info();
-    std::printf("{\"build\": \"%s, %s\", \"products\": \"%s\"}\n", std::string(build.compiler).c_str(),
-                build.text().c_str(), std::string(build.products).c_str());
+    std::string members;  // of the kernels that this process uses
+    for (const auto& member : tessera::kernels::gemm_variants)
+      if (member.level == tessera::kernels::gemm_choice().variant->level)
+        members += (members.empty() ? "\"" : ", \"") + std::string(member.name) + "\"";
+    std::printf("{\"build\": \"%s, %s\", \"products\": \"%s\", \"variant\": \"%s\", \"variant_source\": \"%s\", "
+                "\"variants\": [%s]}\n",
+                std::string(build.compiler).c_str(), build.text().c_str(), std::string(build.products).c_str(),
+                std::string(build.variant).c_str(), std::string(build.variant_source).c_str(), members.c_str());
+    std::fflush(stdout);
     Harness harness(arguments, std::move(peers));
     rows(harness);
     return 0;

@@ -7,6 +7,7 @@
 
 #include <tessera/base/error.hpp>
 #include <tessera/kernels/cpu.hpp>
+#include <tessera/kernels/gemm/gemm_variant.hpp>
 #include <tessera/kernels/isa.hpp>
 
 namespace tessera {
@@ -21,6 +22,10 @@ struct BuildInfo {
   std::string_view products;    ///< the kernels of matrix products, chosen when the program runs: "avx512", ...
   kernels::CpuLevel level;      ///< the highest level that `instructions` include
   kernels::CpuLevel processor;  ///< the highest level of this processor
+  /// The member of the kernels of f32 and f64 products, such as "avx512_double", and why it was chosen, such as "for
+  /// this processor". "by default": unless another member turns out to be faster, which is timed at the first large
+  /// product.
+  std::string_view variant = {}, variant_source = {};
 
   /// Whether the processor has wider vectors, or FMA, that `instructions` lack.
   bool is_narrow() const {
@@ -69,6 +74,8 @@ inline BuildInfo build_info() {
 #endif
   info.products = name_of(cpu_level());
   info.processor = detail::detect_cpu();
+  const GemmChoice choice = gemm_choice();
+  info.variant = choice.variant->name, info.variant_source = text_of(choice.source);
   return info;
 }
 

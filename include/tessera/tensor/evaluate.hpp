@@ -89,6 +89,8 @@ TESSERA_ONCE std::string explain_here(const Plan& plan, const CompiledProgram& c
   }
   if (multiplies) {
     text += concat_text("products by ", kernels::contraction_provider_name(), " kernels");
+    if (!kernels::chosen_contraction_provider().load(std::memory_order_acquire))
+      text += concat_text(" (", build.variant, " ", build.variant_source, ")");
     if (bf16) text += concat_text(", of bf16 by packed ", build.products);
     text += "\n";
   }

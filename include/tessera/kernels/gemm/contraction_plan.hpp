@@ -18,6 +18,8 @@
 #include <tessera/kernels/gemm/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/contraction_loops.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
+#include <tessera/kernels/gemm/gemm_timing.hpp>
+#include <tessera/kernels/gemm/gemm_variant.hpp>
 #include <tessera/kernels/gemm/packed_gemm.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/long_sums.hpp>
@@ -287,7 +289,13 @@ TESSERA_PLANNING inline void ContractionPlan::block(ContractionOptions options) 
   const auto last = static_cast<std::int8_t>(options.whole_last_dim ? static_cast<int>(out_rank_) - 1 : -1);
   as_loops_ = depth_ <= 1 || m * n * k_.extent <= 16 || (m == 1 && n == 1 && loops > 1);
 
-  const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32), least = 64;
+  constexpr double large = 1 << 29;
+  if (flops_ >= large && !as_loops_) detail::time_gemm_variants();
+  const GemmVariant& chosen = gemm_variant(cpu_level());
+  // With several threads, wide items would be few, and the slowest thread would finish late.
+  const GemmVariant& cut_for = options.parallelism > 1 ? detail::default_gemm_variant(cpu_level()) : chosen;
+  const std::int64_t most_cols = detail::columns_in_cache<float>(detail::most_depth<float>, 32, cut_for);
+  constexpr std::int64_t least = 64;
   const std::int64_t most_parts = 8 * std::max(options.parallelism, 1);
   const std::int64_t first_cols = (n + most_cols - 1) / most_cols;
   Axis best_row = row_, best_col = col_;

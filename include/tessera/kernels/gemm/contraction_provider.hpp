@@ -11,6 +11,7 @@
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/kernels/gemm/bf16_gemm.hpp>
 #include <tessera/kernels/gemm/gemm.hpp>
+#include <tessera/kernels/gemm/gemm_variant.hpp>
 #include <tessera/kernels/gemm/packed_gemm.hpp>
 #include <tessera/kernels/gemm/small_gemm.hpp>
 #include <tessera/kernels/isa.hpp>
@@ -29,9 +30,8 @@ namespace tessera::kernels::inline TESSERA_ISA {
 
 /// Name of this library's f32 and f64 kernels on this processor.
 inline std::string_view packed_kernels_name() {
-  constexpr std::array<std::string_view, 4> names = {"packed portable", "packed avx2", "packed avx512",
-                                                     "packed avx512"};
-  return names[static_cast<std::size_t>(cpu_level())];
+  constexpr std::array<std::string_view, 3> names = {"packed portable", "packed avx2", "packed avx512"};
+  return names[static_cast<std::size_t>(detail::level_of_variants(cpu_level()))];
 }
 
 /// Matrix products by this library's kernels. A template, so that only programs that name the provider instantiate its

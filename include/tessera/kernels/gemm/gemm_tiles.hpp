@@ -6,6 +6,7 @@
 
 #include <tessera/kernels/cpu.hpp>
 #include <tessera/kernels/gemm/gemm_pack.hpp>
+#include <tessera/kernels/gemm/gemm_variant.hpp>
 #include <tessera/kernels/isa.hpp>
 
 namespace tessera::kernels::inline TESSERA_ISA {
@@ -95,6 +96,11 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
   } else {                                                                 \
     add_product(left##i, a + i, b0), add_product(right##i, a + i, b1);     \
   }
+#define TESSERA_TILE_MULTIPLY_LOADED(i)                                    \
+  {                                                                        \
+    const Vector element = a[i] - Vector{};                                \
+    add_product(left##i, element, b0), add_product(right##i, element, b1); \
+  }
 #define TESSERA_TILE_STEP(ROWS, MULTIPLY, a_step)                                                            \
   {                                                                                                          \
     const Vector b0 = *reinterpret_cast<const Loaded*>(b), b1 = *reinterpret_cast<const Loaded*>(b + lanes); \
@@ -151,6 +157,7 @@ template <class Vector> TESSERA_TARGET_AVX512 inline void add_product(Vector& su
 #define TESSERA_TARGET_AVX512 __attribute__((target("avx512f")))
 #define TESSERA_TARGET_AVX2 __attribute__((target("avx2,fma")))
 TESSERA_GEMM_TILE(avx512_tile_14, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TESSERA_TILE_MULTIPLY_AVX512, 16)
+TESSERA_GEMM_TILE(avx512_tile_14_loaded, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_14, TESSERA_TILE_MULTIPLY_LOADED, 16)
 TESSERA_GEMM_TILE(avx512_tile_8, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_8, TESSERA_TILE_MULTIPLY_AVX512, 16)
 TESSERA_GEMM_TILE(avx512_tile_4, TESSERA_TARGET_AVX512, 64, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY_AVX512, 16)
 TESSERA_GEMM_TILE(avx2_tile_6, TESSERA_TARGET_AVX2, 32, TESSERA_ROWS_6, TESSERA_TILE_MULTIPLY, 8)
@@ -165,6 +172,7 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_TILE_STORE
 #undef TESSERA_TILE_ADD
 #undef TESSERA_TILE_STEP
+#undef TESSERA_TILE_MULTIPLY_LOADED
 #undef TESSERA_TILE_MULTIPLY_AVX512
 #undef TESSERA_TILE_MULTIPLY
 #undef TESSERA_TILE_ZERO
@@ -173,8 +181,9 @@ TESSERA_GEMM_TILE(portable_tile_4, , 16, TESSERA_ROWS_4, TESSERA_TILE_MULTIPLY, 
 #undef TESSERA_ROWS_6
 #undef TESSERA_ROWS_4
 
-/// The micro-kernels of a level, which the processor must support.
-template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
+/// The micro-kernels of a member, whose level the processor must support. Members of a level differ in tiles of full
+/// height alone.
+template <class T> const GemmKernels<T>& gemm_kernels(const GemmVariant& variant) {
   constexpr int scale = static_cast<int>(sizeof(T));
   static constexpr GemmKernels<T> portable{6,
                                            32 / scale,
@@ -191,10 +200,21 @@ template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
                                          {14, 8, 4},
                                          {&avx512_tile_14<T>, &avx512_tile_8<T>, &avx512_tile_4<T>},
                                          &avx512_pack_steps<T>};
-  if (level >= CpuLevel::avx512) return avx512;
-  if (level >= CpuLevel::avx2) return avx2;
+  static constexpr GemmKernels<T> avx512_loads{14,
+                                               128 / scale,
+                                               16,
+                                               {14, 8, 4},
+                                               {&avx512_tile_14_loaded<T>, &avx512_tile_8<T>, &avx512_tile_4<T>},
+                                               &avx512_pack_steps<T>};
+  if (variant.level >= CpuLevel::avx512) return variant.loads_a ? avx512_loads : avx512;
+  if (variant.level >= CpuLevel::avx2) return avx2;
 #endif
   return portable;
+}
+
+/// The panel sizes and the packing of a level, which are the same for all its members.
+template <class T> const GemmKernels<T>& gemm_kernels(CpuLevel level) {
+  return gemm_kernels<T>(default_gemm_variant(level));
 }
 
 }  // namespace detail

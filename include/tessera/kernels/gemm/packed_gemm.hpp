@@ -10,6 +10,7 @@
 #include <tessera/kernels/gemm/gemm.hpp>
 #include <tessera/kernels/gemm/gemm_pack.hpp>
 #include <tessera/kernels/gemm/gemm_tiles.hpp>
+#include <tessera/kernels/gemm/gemm_variant.hpp>
 #include <tessera/kernels/gemm/matrix_vector.hpp>
 #include <tessera/kernels/isa.hpp>
 #include <tessera/kernels/scratch.hpp>
@@ -60,10 +61,11 @@ constexpr std::int64_t equal_parts(std::int64_t size, std::int64_t most, std::in
 /// cache.
 template <class T> constexpr std::int64_t most_depth = sizeof(T) == 4 ? 320 : 256;
 
-/// Columns of B whose panels fill half of the L2 cache, the rest of which A and C use. With B in three quarters of it,
-/// they evict parts of B, which is a tenth slower.
-template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width) {
-  const std::int64_t fit = second_level_cache() / 2 / (depth * static_cast<std::int64_t>(sizeof(T)));
+/// Columns of B whose panels fill the member's share of the L2 cache. Half of it leaves the rest to A and C; where
+/// reads from the last cache are hidden, a larger share is faster, since A is packed less often.
+template <class T> std::int64_t columns_in_cache(std::int64_t depth, std::int64_t width, const GemmVariant& variant) {
+  const std::int64_t fit =
+      second_level_cache() / 8 * variant.cache_eighths / (depth * static_cast<std::int64_t>(sizeof(T)));
   return std::max(fit / width * width, 4 * width);
 }
 
@@ -88,7 +90,8 @@ void place_tile(const T* tile, std::int64_t width, const Gemm<T>& g, T* c, std::
 /// in the L2 cache. If the columns of A are contiguous, a panel uses only part of a cache line per step, so that
 /// several panels are packed together.
 template <class T>
-void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
+void gemm_block(const GemmVariant& variant, const Gemm<T>& g, const PanelsOfB<T>& b, FinishedRows finished) {
+  const GemmKernels<T>& kernels = gemm_kernels<T>(variant);
   constexpr std::int64_t line = 64 / sizeof(T);
   alignas(64) T buffer[GemmKernels<T>::most_rows * GemmKernels<T>::most_cols];
   const bool by_steps = g.a_row == 1 && g.a_col != 1;
@@ -135,7 +138,7 @@ void gemm_block(const GemmKernels<T>& kernels, const Gemm<T>& g, const PanelsOfB
       tile.b_step = width < cols ? cols : b.step;
 
       Prefetch* ahead = tile.ahead;
-      if (g.c_col == 1) {
+      if (g.c_col == 1 && variant.fetches_c) {
         const T* next_c = p + 1 < panels ? c + cols : g.c + (i + height) * g.c_row;
         const std::int64_t count = p + 1 < panels ? height : next_height;
         if (count > 0) {
@@ -189,16 +192,15 @@ void pack_matrix(const PackedLayout& layout, const T* b, std::int64_t b_row, std
 /// A product with packed right operand: g.b and its strides are not used; `layout` has k rows and n columns. C may have
 /// any strides; contiguous rows are fastest.
 template <class T>
-void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
-                 CpuLevel level = product_level<T>()) {
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished,
+                 const GemmVariant& variant) {
   using namespace detail;
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
     thin_gemm(g);
     return finished(0, g.m);
   }
-  const GemmKernels<T>& kernels = gemm_kernels<T>(level);
-  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width), layout.width);
+  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(layout.depth, layout.width, variant), layout.width);
   for (std::int64_t col = 0; col < g.n; col += chunk) {
     const std::int64_t panel = col / layout.width, cols = std::min(chunk, g.n - col);
     const std::int64_t panels = (cols + layout.width - 1) / layout.width;
@@ -212,9 +214,14 @@ void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, 
       part.accumulate = g.accumulate || block > 0;
       PanelsOfB<T> b{packed + layout.offset(block, panel), step, layout.width};
       b.last = b.first + (panels - 1) * step;
-      gemm_block(kernels, part, b, last && col + cols == g.n ? finished : FinishedRows{});
+      gemm_block(variant, part, b, last && col + cols == g.n ? finished : FinishedRows{});
     }
   }
+}
+template <class T>
+void packed_gemm(const Gemm<T>& g, const PackedLayout& layout, const T* packed, FinishedRows finished = {},
+                 CpuLevel level = product_level<T>()) {
+  packed_gemm(g, layout, packed, finished, gemm_variant(level));
 }
 
 /// C (+)= alpha A B on the calling thread, with micro-kernels chosen at run time. Any strides and extents, 0 included.
@@ -225,10 +232,11 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
   // Micro-kernels store vectors along rows of C: if its columns are contiguous instead, compute the transposed product.
   const bool turned = given.c_col != 1 && given.c_row == 1;
   const Gemm<T> g = turned ? transposed(given) : given;
+  const GemmVariant& variant = gemm_variant(level);
   const GemmKernels<T>& kernels = gemm_kernels<T>(level);
   const std::int64_t wide = kernels.cols;
   const std::int64_t depth = std::max<std::int64_t>(equal_parts(g.k, most_depth<T>, 4), 4);
-  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide), wide);
+  const std::int64_t chunk = equal_parts(g.n, columns_in_cache<T>(depth, wide, variant), wide);
   // With few rows, B is reused too rarely for packing to be worthwhile; even more so if B is in the cache already.
   const bool cached = g.k * g.n * static_cast<std::int64_t>(sizeof(T)) <= second_level_cache() / 2;
   const bool in_place = g.b_col == 1 && g.m <= (cached ? 256 : 2 * kernels.rows);
@@ -248,7 +256,7 @@ void packed_gemm(const Gemm<T>& given, FinishedRows finished = {}, CpuLevel leve
       PanelsOfB<T> b{packed, part.k * wide, wide, panels > 0 ? packed + (panels - 1) * part.k * wide : nullptr};
       if (whole > 0) b.first = part.b, b.panel = wide, b.step = g.b_row;
       const bool last = k + depth >= g.k && col + cols == g.n && !turned;
-      gemm_block(kernels, part, b, last ? finished : FinishedRows{});
+      gemm_block(variant, part, b, last ? finished : FinishedRows{});
     }
   }
   if (turned) finished(0, given.m);
